@@ -18,7 +18,7 @@ from typing import Any
 _METHODS = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
 if "forkserver" in get_all_start_methods():
     _METHODS.set_forkserver_preload(
-        ["pytest", "turnscope.library", "turnscope.live.growing", "turnscope.live.offline.model", "sqlite_utils"]
+        ["pytest", "turnscope.library", "turnscope.live.live_session", "turnscope.live.offline.model", "sqlite_utils"]
     )
 
 
@@ -74,16 +74,16 @@ def take_over(say: Say, path: Path, slowly: bool) -> None:
 
 def append(say: Say, path: Path, thread: str) -> None:
     """Write messages into a chat for ever, and say of each that it is kept."""
-    from turnscope.live.growing import Growing
+    from turnscope.live.live_session import LiveSession
     from turnscope.live.offline.model import COUNTER
     from turnscope.storage.threads import Threads
 
     threads = Threads(path)
-    growing, sink = Growing(threads.load(thread), COUNTER), threads.sink(thread)
+    growing, sink = LiveSession(threads.load(thread), COUNTER), threads.sink(thread)
     n = len(growing.session.messages)
     while True:
         text = f"message {n} " + "x" * 2000
-        sink.message(growing.message("user", text, origin="prompt"), [text], "complete")
+        sink.record_message(growing.append_message("user", text, origin="prompt"), [text], "complete")
         say(n)
         n += 1
 
@@ -96,7 +96,7 @@ def open_on_full_disk(say: Say, path: Path, file: Path, limit: int) -> None:
 
     store = Store(path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    say((len(store.open(file).overview), len(store.recent())))
+    say((len(store.open(file).overview), len(store.list_recent())))
 
 
 def open_priced(say: Say, path: Path, file: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from turnscope.library.opening import replay
 from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
-from turnscope.session.model import Edit, Observed, Part, Session, Span, Usage
+from turnscope.session.model import Edit, ObservedEdit, Part, Session, Span, Usage
 
 OPUS = "claude-opus-4-5-20251101"  # USD 5 in, 0.50 cache read, 6.25 and 10 cache writes, 25 out; keeps thinking
 SONNET = "claude-sonnet-4-5-20250929"  # USD 3 in, 0.30 cache read, 3.75 and 6 cache writes, 15 out; strips thinking
@@ -44,14 +44,14 @@ def session(rows: Iterable[Row], edits: Iterable[tuple[int, Edit]] = ()) -> Sess
         role = "system" if row.kind == "system" else "user"
         content = row.content if row.content is not None else row.prompt
         kind = "summary" if row.kind == "summary" else ""
-        builder.message(role, content, origin=row.kind if row.kind in ("meta", "summary") else "", kind=kind)
-        answer = builder.message("assistant", row.answer)
+        builder.add_message(role, content, origin=row.kind if row.kind in ("meta", "summary") else "", kind=kind)
+        answer = builder.add_message("assistant", row.answer)
         usage = Usage(row.plain, row.written, row.read, row.out, row.hour)
         sent, done = (NOON + row.at, NOON + row.at + row.took) if row.timed else (None, None)
-        builder.request(
+        builder.set_request(
             answer, model=row.model, usage=usage, sent_at=sent, answered_at=done, attempts=row.attempts, settings=row.settings
         )
-    return builder.build([lambda _: [Observed(request, edit) for request, edit in edits]])
+    return builder.build([lambda _: [ObservedEdit(request, edit) for request, edit in edits]])
 
 
 def traced(rows: Iterable[Row], edits: Iterable[tuple[int, Edit]] = ()) -> Trace:

@@ -13,11 +13,11 @@ def make(turns: list[list[tuple[str, int]]], system: bool = False, usage: bool =
     """A session from its turns: each step is a kind of exchange and a size in characters."""
     builder = Builder("law", "test")
     if system:
-        builder.message("tools", [{"name": "read", "input_schema": {}, "description": "d" * 40}])
-        builder.message("system", "You are careful. " * 4)
+        builder.add_message("tools", [{"name": "read", "input_schema": {}, "description": "d" * 40}])
+        builder.add_message("system", "You are careful. " * 4)
     calls = 0
     for n, steps in enumerate(turns):
-        builder.message("user", f"prompt {n} " + "p" * 20, origin="prompt")
+        builder.add_message("user", f"prompt {n} " + "p" * 20, origin="prompt")
         for kind, size in [*steps, ("say", 30)]:
             content = []
             if kind == "think":
@@ -30,12 +30,12 @@ def make(turns: list[list[tuple[str, int]]], system: bool = False, usage: bool =
                     results.append({"type": "tool_result", "tool_use_id": f"c{calls}", "content": f"r{calls}" + "r" * size})
             if not content or kind == "say":
                 content.append({"type": "text", "text": f"a{calls}" + "a" * size})
-            answer = builder.message("assistant", content)
+            answer = builder.add_message("assistant", content)
             tokens = 1_000 + sum(len(str(d.parts)) for d in builder.drafts) // 4
             billed = Usage(input_tokens=tokens, output_tokens=50) if usage else None
-            builder.request(answer, model="claude-opus-4-5", usage=billed)
+            builder.set_request(answer, model="claude-opus-4-5", usage=billed)
             if results:
-                builder.message("user", results)
+                builder.add_message("user", results)
     return builder.build()
 
 

@@ -27,7 +27,7 @@ def long_session(conversations: int, asking: Mapping[int, tuple[str, Any]] = NON
     """A session of so many turns, each of two requests. `asking`: by number of a turn its prompt, and what its first answer
     gives to the tool `retrieve_conversations`."""
     builder, planted = Builder("long", "test"), facts(conversations)
-    builder.message("system", "You are a careful programmer. " * 10)
+    builder.add_message("system", "You are a careful programmer. " * 10)
     for n in range(conversations):
         file, work = FILES[n % len(FILES)], WORK[n % len(WORK)]
         prompt = f"Please {work} the {file} in src/{file}.py, step {n}."
@@ -38,12 +38,14 @@ def long_session(conversations: int, asking: Mapping[int, tuple[str, Any]] = NON
         if n in asking:
             prompt, given = asking[n]
             call |= {"name": "retrieve_conversations", "input": given}
-        builder.message("user", prompt, origin="prompt", sent_at=1_700_000_000.0 + 600 * n)
-        builder.request(builder.message("assistant", [{"type": "text", "text": f"I look at {file}."}, call]), model=MODEL)
+        builder.add_message("user", prompt, origin="prompt", sent_at=1_700_000_000.0 + 600 * n)
+        builder.set_request(
+            builder.add_message("assistant", [{"type": "text", "text": f"I look at {file}."}, call]), model=MODEL
+        )
         text = "\n".join(f"{i}: def {file}_{i}(value): return value + {i * n}" for i in range(lines))
-        builder.message("user", [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}], origin="tool")
+        builder.add_message("user", [{"type": "tool_result", "tool_use_id": f"t{n}", "content": text}], origin="tool")
         said = (
             f"We decided to {work} {file}_{n} first, it is called most. The tests pass now. Shall I go on with {file}_{n + 1}?"
         )
-        builder.request(builder.message("assistant", said), model=MODEL)
+        builder.set_request(builder.add_message("assistant", said), model=MODEL)
     return builder.build()

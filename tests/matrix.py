@@ -20,9 +20,9 @@ from turnscope.envelope import wishes
 from turnscope.errors import UnsendableError
 from turnscope.live import branches
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Called, Done, Event, Failed, Planned, Refused
-from turnscope.live.offline import Offline
-from turnscope.live.provider import connected
+from turnscope.live.events import Event, RequestDone, RequestPlanned, RequestRefused, ToolCalled, TurnFailed
+from turnscope.live.offline import OfflineServer
+from turnscope.live.provider import connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning import lint
 from turnscope.planning.policy import load, names
@@ -87,7 +87,7 @@ class Row:
         return not (self.rejected or self.failed or self.differ or self.lint) and self.ledger
 
 
-class Watched(Offline):
+class Watched(OfflineServer):
     """The built-in model, with every body that asked for a stream, and what was rejected."""
 
     def __init__(self) -> None:
@@ -95,8 +95,8 @@ class Watched(Offline):
         self.streamed: list[dict[str, Any]] = []
         self.rejected: list[str] = []
 
-    def message(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        status, said = super().message(body)
+    def handle_message(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        status, said = super().handle_message(body)
         if body.get("stream"):
             self.streamed.append({key: value for key, value in body.items() if key != "stream"})
         what = said["error"]["message"] if status == 400 else ""
@@ -129,8 +129,8 @@ def drive(policy: str, course: Course, folder: Path) -> Row:
     with Watched() as server:
         threads, box = Threads(folder / "chats.db"), files(folder / "project")
         chosen = Settings(course.model, load(policy), thinking=course.thinking)
-        provider, thread = connected(server.url, "none", retries=0, timeout=60), threads.create(title=policy)
-        chat = branches.begun(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
+        provider, thread = connect(server.url, "none", retries=0, timeout=60), threads.create(title=policy)
+        chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
         chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
         chat.tools = box
         wire: dict[int, dict[str, Any]] = {}
@@ -141,8 +141,8 @@ def drive(policy: str, course: Course, folder: Path) -> Row:
                 said = chat.send(prompt(turn, course))
                 if _driven(said, chat, server, wire, row, kill=turn == course.kill):
                     known = threads.policies(thread)
-                    chat, _ = branches.resumed(threads.load(thread), provider, threads.sink(thread), chosen, box, known)
-                    _driven(chat.go_on(), chat, server, wire, row)
+                    chat, _ = branches.resume_chat(threads.load(thread), provider, threads.sink(thread), chosen, box, known)
+                    _driven(chat.continue_turn(), chat, server, wire, row)
                 row.turns += 1
         except Exception as error:  # noqa: BLE001 - a raw error is what this looks for
             row.failed += 1
@@ -160,9 +160,9 @@ def drive(policy: str, course: Course, folder: Path) -> Row:
 def _condensed(chat: Chat) -> str:
     """Condense by hand: refused with a reason, or whether the summary then stands in the next request."""
     last = list(chat.condense())[-1]
-    if isinstance(last, Failed):
+    if isinstance(last, TurnFailed):
         return "refused"
-    return "stands" if wishes.find_summaries(chat.planned("And then?").after) else "undone"
+    return "stands" if wishes.find_summaries(chat.preview("And then?").after) else "undone"
 
 
 def _driven(
@@ -171,19 +171,19 @@ def _driven(
     """Follow a turn to its end, or to where it is killed: the model has asked for a tool that has not run."""
     number = -1
     for event in said:
-        if isinstance(event, Planned):
+        if isinstance(event, RequestPlanned):
             number = event.plan.request.n
-        elif isinstance(event, Done):
+        elif isinstance(event, RequestDone):
             wire[number] = server.streamed[-1]
-        elif isinstance(event, Refused):
+        elif isinstance(event, RequestRefused):
             row.refused += 1
-        elif isinstance(event, Failed) and isinstance(event.error, UnsendableError):
+        elif isinstance(event, TurnFailed) and isinstance(event.error, UnsendableError):
             row.stopped += 1
             row.why.append(f"stopped: {event.error.path}: {event.error.wrong}")
-        elif isinstance(event, Failed):
+        elif isinstance(event, TurnFailed):
             row.failed += 1
             row.why.append(str(event.error)[:300])
-        elif kill and isinstance(event, Called):
+        elif kill and isinstance(event, ToolCalled):
             return True
     return kill
 
@@ -229,7 +229,7 @@ def _ledger(stored: Session) -> tuple[int, int]:
     return sum(u.prompt_tokens for u in usages), sum(u.output_tokens for u in usages)
 
 
-def _billed(server: Offline) -> tuple[int, int]:
+def _billed(server: OfflineServer) -> tuple[int, int]:
     """Prompt and output tokens of all passes: those of a request's own answers stand in its sums already."""
     read = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     billed = [*server.memory.billed]

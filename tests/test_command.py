@@ -15,7 +15,7 @@ from claude_log import Log
 from conftest import ROOT
 from turnscope import __main__ as command
 from turnscope.library import Store
-from turnscope.settings import data_file
+from turnscope.settings import find_database
 from turnscope.storage.threads import Threads
 
 
@@ -51,7 +51,7 @@ def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_
     log = Log()
     log.user("hello")
     file = log.save(tmp_path / "s1.jsonl")
-    memory = Store(data_file())
+    memory = Store(find_database())
     memory.open(file)
     Threads(memory.path).create(title="a chat")
     assert memory.path.parent == data_folder
@@ -59,8 +59,8 @@ def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_
     assert done.returncode == 0
     assert str(memory.path) in done.stdout
     assert "not touched" in done.stdout
-    assert memory.recent() == ()
-    assert memory.size() == 0
+    assert memory.list_recent() == ()
+    assert memory.measure_size() == 0
     assert [row.title for row in Threads(memory.path).list()] == ["a chat"]
     assert file.exists()
 

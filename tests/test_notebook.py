@@ -82,14 +82,16 @@ def test_a_hostile_policy_stays_text() -> None:
 
 @pytest.mark.parametrize("text", ["\ud800 half", "x" * 10_000, '"><script>', "{", "\x00"])
 def test_any_text_can_be_put_in(text: str) -> None:
-    html = notebook.card(text, notebook.table([text], [[text]]), notebook.line(text), notebook.bar({text: 1}), note=text)
+    html = notebook.render_card(
+        text, notebook.render_table([text], [[text]]), notebook.render_line(text), notebook.render_bar({text: 1}), note=text
+    )
     html.encode("utf-8")
     assert {tag for tag, _ in Reader(html).tags} == TAGS
     assert len(html) < 10_000
 
 
 def test_a_bar_has_a_part_for_every_bucket_to_scale() -> None:
-    read = Reader(notebook.bar({"messages": 30, "tool_results": 60, "unattributed": -5, "tools": 0}, 120))
+    read = Reader(notebook.render_bar({"messages": 30, "tool_results": 60, "unattributed": -5, "tools": 0}, 120))
     widths = {a["title"]: re.findall(r"width:([0-9.]+)%", a["style"] or "") for _, a in read.tags if "title" in a}
     assert widths == {"messages: 30 tokens": ["25.00"], "tool results: 60 tokens": ["50.00"]}
     assert read.text == "3060■ messages 30■ tool results 60"

@@ -10,7 +10,7 @@
     |- PolicyError               a policy file is wrong
     |- RuleError                 a rule asked for something the runner cannot do
     |- ProviderError             a provider refused a request, or gave no whole answer
-    |- WrongPlace                the provider at hand is not where the conversation goes: nothing was sent
+    |- WrongDestination          the provider at hand is not where the conversation goes: nothing was sent
     |- UnsendableError           a request that the provider would reject, and that no rule could mend; it was not sent
     `- ContextWindowExceededError   the request does not fit and may not be sent
 
@@ -92,16 +92,16 @@ class ProviderError(TurnscopeError):
         self.window = window
 
 
-class WrongPlace(TurnscopeError):
+class WrongDestination(TurnscopeError):
     """A request would go elsewhere than its conversation says: to `at_hand` instead of `place`. Nothing was sent."""
 
-    def __init__(self, what: str, *, hint: str = "", place: str = "", at_hand: str = "") -> None:
+    def __init__(self, what: str, *, hint: str = "", destination: str = "", at_hand: str = "") -> None:
         super().__init__(what, hint=hint)
-        self.place = place
+        self.place = destination
         self.at_hand = at_hand
 
 
-COUNTERS = {
+USAGE_COUNTERS = {
     "gen_ai.usage.input_tokens": "the whole prompts, whatever of them was cached",
     "gen_ai.usage.output_tokens": "the answers",
     "gen_ai.usage.cache_read.input_tokens": "of the prompts, what was read from the cache",
@@ -158,7 +158,7 @@ class ContextWindowExceededError(TurnscopeError):
         self.window = window
         self.limit = limit
         self.message = message
-        self.counters = dict.fromkeys(COUNTERS, 0) | dict(counters or {})
+        self.counters = dict.fromkeys(USAGE_COUNTERS, 0) | dict(counters or {})
 
     def __str__(self) -> str:
         used = ", ".join(f"{name} {tokens:,}" for name, tokens in self.counters.items())
@@ -171,7 +171,7 @@ class ContextWindowExceededError(TurnscopeError):
         return self.counters["gen_ai.usage.input_tokens"] + self.counters["gen_ai.usage.output_tokens"]
 
 
-def told(error: TurnscopeError) -> dict[str, object]:
+def dump_error(error: TurnscopeError) -> dict[str, object]:
     """An error as a record: its words, its hint, and its fields."""
     return {"kind": type(error).__name__, "what": error.what, "hint": error.hint} | {
         name: value for name, value in vars(error).items() if name not in ("what", "hint")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from turnscope.palette import PALETTES, ink
+from turnscope.palette import PALETTES, choose_ink
 
 COLOURS = PALETTES["light"]
-LONGEST = 300  # characters of one text
-NARROW = 12  # percent of the bar; a narrower part has no label inside
+MAX_CHARACTERS = 300  # characters of one text
+MIN_LABEL_PERCENT = 12  # percent of the bar; a narrower part has no label inside
 
 
 class Markup(str):
@@ -22,73 +22,79 @@ class Markup(str):
     __slots__ = ()
 
 
-def card(title: object, *parts: Markup, note: object = "") -> str:
+def render_card(title: object, *parts: Markup, note: object = "") -> str:
     """A titled box around some parts; `note` stands beside the title."""
     body = "".join(parts)
     frame = f"background:{COLOURS['ground']};color:{COLOURS['text']};border:1px solid {COLOURS['border']}"
     return (
         f'<div style="{frame};border-radius:8px;padding:10px 14px;max-width:960px;font:13px/1.5 system-ui,sans-serif">'
-        f"<div><b>{_text(title)}</b> {_faint(note)}</div>{body}</div>"
+        f"<div><b>{_escape(title)}</b> {_render_faint(note)}</div>{body}</div>"
     )
 
 
-def line(text: object) -> Markup:
+def render_line(text: object) -> Markup:
     """A line of text."""
-    return Markup(f"<div>{_text(text)}</div>")
+    return Markup(f"<div>{_escape(text)}</div>")
 
 
-def bar(parts: Mapping[str, int], whole: int = 0, *, slim: bool = False) -> Markup:
+def render_bar(parts: Mapping[str, int], whole: int = 0, *, slim: bool = False) -> Markup:
     """Tokens by bucket as one bar, with a label for each part below it; `slim` has none. `whole`: tokens of its full width."""
     shown = {name: tokens for name, tokens in parts.items() if tokens > 0}
     whole = max(whole, sum(shown.values()), 1)
-    body = "".join(_part(name, tokens, 100 * tokens / whole, slim) for name, tokens in shown.items())
+    body = "".join(_render_part(name, tokens, 100 * tokens / whole, slim) for name, tokens in shown.items())
     height = 9 if slim else 26
     drawn = (
         f'<div style="display:flex;height:{height}px;min-width:160px;background:{COLOURS["free"]};border-radius:4px;'
         f'overflow:hidden;margin:3px 0">{body}</div>'
     )
-    return Markup(drawn if slim else f"{drawn}<div>{''.join(_label(*part) for part in shown.items())}</div>")
+    return Markup(drawn if slim else f"{drawn}<div>{''.join(_render_label(*part) for part in shown.items())}</div>")
 
 
-def _part(name: str, tokens: int, width: float, slim: bool) -> str:
+def _render_part(name: str, tokens: int, width: float, slim: bool) -> str:
     colour = COLOURS.get(name, COLOURS["faint"])
-    inside = "" if slim or width < NARROW else _text(tokens)
-    style = f"width:{width:.2f}%;background:{colour};color:{ink(colour)};text-align:center;line-height:26px;overflow:hidden"
-    return f'<div style="{style}" title="{_text(_words(name))}: {tokens:,} tokens">{inside}</div>'
+    inside = "" if slim or width < MIN_LABEL_PERCENT else _escape(tokens)
+    style = (
+        f"width:{width:.2f}%;background:{colour};color:{choose_ink(colour)};text-align:center;line-height:26px;overflow:hidden"
+    )
+    return f'<div style="{style}" title="{_escape(_format_name(name))}: {tokens:,} tokens">{inside}</div>'
 
 
-def _label(name: str, tokens: int) -> str:
+def _render_label(name: str, tokens: int) -> str:
     swatch = f'<span style="color:{COLOURS.get(name, COLOURS["faint"])}">■</span>'
-    return f'<span style="margin-right:14px;white-space:nowrap">{swatch} {_text(_words(name))} {_faint(tokens)}</span>'
+    label = f"{swatch} {_escape(_format_name(name))} {_render_faint(tokens)}"
+    return f'<span style="margin-right:14px;white-space:nowrap">{label}</span>'
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
+def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
     """A table. Columns of whole numbers stand to the right, with commas; everything else is text or `Markup`."""
     listed = list(rows)
     sides = ["right" if isinstance(value, int) else "left" for value in (listed[0] if listed else head)]
-    lines = [_row("th", head, sides, COLOURS["faint"]), *(_row("td", row, sides, COLOURS["text"]) for row in listed)]
+    lines = [
+        _render_row("th", head, sides, COLOURS["faint"]),
+        *(_render_row("td", row, sides, COLOURS["text"]) for row in listed),
+    ]
     return Markup(f'<table style="border-collapse:collapse;font:inherit;margin:6px 0">{"".join(lines)}</table>')
 
 
-def _row(tag: str, values: Sequence[object], sides: Sequence[str], colour: str) -> str:
+def _render_row(tag: str, values: Sequence[object], sides: Sequence[str], colour: str) -> str:
     style = f"color:{colour};background:{COLOURS['ground']};padding:1px 14px 1px 0;font-weight:400;vertical-align:top"
     cells = (
-        f'<{tag} style="text-align:{side};{style}">{_text(value)}</{tag}>' for value, side in zip(values, sides, strict=True)
+        f'<{tag} style="text-align:{side};{style}">{_escape(value)}</{tag}>' for value, side in zip(values, sides, strict=True)
     )
     return f"<tr>{''.join(cells)}</tr>"
 
 
-def _faint(value: object) -> str:
-    return f'<span style="color:{COLOURS["faint"]}">{_text(value)}</span>'
+def _render_faint(value: object) -> str:
+    return f'<span style="color:{COLOURS["faint"]}">{_escape(value)}</span>'
 
 
-def _words(name: str) -> str:
+def _format_name(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _text(value: object) -> str:
+def _escape(value: object) -> str:
     if isinstance(value, Markup):
         return value
     said = f"{value:,}" if isinstance(value, int) else str(value)
-    said = said if len(said) <= LONGEST else said[: LONGEST - 1] + "…"
+    said = said if len(said) <= MAX_CHARACTERS else said[: MAX_CHARACTERS - 1] + "…"
     return escape(said.encode("utf-8", "replace").decode(), quote=True)  # a title may hold lone surrogates

@@ -17,7 +17,7 @@ PALETTES: Mapping[str, Mapping[str, str]] = {
         "thinking": "#BD437D",
         "prefix": "#8893AB",
         "earlier": "#B08D6E",
-        "put_back": "#6FA3A8",
+        "reinjected": "#6FA3A8",
         "unattributed": "#76808F",
         "cold": "#6B7F99",
         "ground": "#0F1319",
@@ -40,7 +40,7 @@ PALETTES: Mapping[str, Mapping[str, str]] = {
         "thinking": "#A6538E",
         "prefix": "#6C7890",
         "earlier": "#8A6A4C",
-        "put_back": "#3F7D83",
+        "reinjected": "#3F7D83",
         "unattributed": "#7B8494",
         "cold": "#8496AE",
         "ground": "#FFFFFF",
@@ -58,16 +58,18 @@ PALETTES: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _channels(colour: str) -> tuple[int, int, int]:
+def _split_channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
-def mix(one: str, other: str, share: float) -> str:
+def mix_colours(one: str, other: str, share: float) -> str:
     """`share` of `other` in `one`, both as #RRGGBB."""
-    return "#" + "".join(f"{round(a + (b - a) * share):02X}" for a, b in zip(_channels(one), _channels(other), strict=True))
+    return "#" + "".join(
+        f"{round(a + (b - a) * share):02X}" for a, b in zip(_split_channels(one), _split_channels(other), strict=True)
+    )
 
 
-def ink(colour: str) -> str:
+def choose_ink(colour: str) -> str:
     """The text colour that reads better on `colour`."""
-    red, green, blue = _channels(colour)
+    red, green, blue = _split_channels(colour)
     return "#0F1319" if red * 299 + green * 587 + blue * 114 > 140_000 else "#FFFFFF"

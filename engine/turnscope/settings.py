@@ -15,41 +15,47 @@ from typing import Literal
 
 from platformdirs import user_data_path
 
-DATA = "TURNSCOPE_DATA"  # folder for what Turnscope remembers; default: the user's data folder
-OPEN = "TURNSCOPE_OPEN"  # file or folder that the app starts with, set by the `turnscope` command
-PAIRS = "CONTEXT_MESSAGE_PAIRS"  # how many user + assistant pairs to keep
-HEADER = "TURNSCOPE_CONVERSATION_HEADER"  # names a chat on each of its requests; "helicone": its two; "none": no header
-TRACES = "TURNSCOPE_TRACES"  # file that live chats are traced to, as OTLP's JSON lines
-ENDPOINT = "TURNSCOPE_OTLP_ENDPOINT"  # server that live chats are traced to; not OpenTelemetry's own name, which others set
-CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"  # whether traces hold what was said: SPAN_ONLY, SPAN_AND_EVENT
+DATA_VARIABLE = "TURNSCOPE_DATA"  # folder for what Turnscope remembers; default: the user's data folder
+OPEN_VARIABLE = "TURNSCOPE_OPEN"  # file or folder that the app starts with, set by the `turnscope` command
+PAIRS_VARIABLE = "CONTEXT_MESSAGE_PAIRS"  # how many user + assistant pairs to keep
+HEADER_VARIABLE = (
+    "TURNSCOPE_CONVERSATION_HEADER"  # names a chat on each of its requests; "helicone": its two; "none": no header
+)
+TRACES_VARIABLE = "TURNSCOPE_TRACES"  # file that live chats are traced to, as OTLP's JSON lines
+ENDPOINT_VARIABLE = (
+    "TURNSCOPE_OTLP_ENDPOINT"  # server that live chats are traced to; not OpenTelemetry's own name, which others set
+)
+CONTENT_VARIABLE = (
+    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"  # whether traces hold what was said: SPAN_ONLY, SPAN_AND_EVENT
+)
 
 
-def data_folder() -> Path:
+def find_data_folder() -> Path:
     """The folder for the database, the user's overlay of prices and the user's policies."""
-    given = os.environ.get(DATA)
+    given = os.environ.get(DATA_VARIABLE)
     return Path(given) if given else user_data_path("turnscope", appauthor=False)
 
 
-def data_file() -> Path:
+def find_database() -> Path:
     """The database of chats and of what is remembered. It keeps the name that the file of chats has always had."""
-    return data_folder() / "chats.db"
+    return find_data_folder() / "chats.db"
 
 
-def prices_file() -> Path | None:
+def find_prices_file() -> Path | None:
     """The user's own overlay of prices and model facts, where there is one."""
-    path = data_folder() / "prices.json"
+    path = find_data_folder() / "prices.json"
     return path if path.is_file() else None
 
 
-def context_pairs() -> int | None:
+def read_context_pairs() -> int | None:
     """How many pairs the policies that keep the last pairs keep, where the environment says so."""
-    given = os.environ.get(PAIRS, "")
+    given = os.environ.get(PAIRS_VARIABLE, "")
     return int(given) if given.isdigit() else None
 
 
-def conversation_header() -> str:
+def read_conversation_header() -> str:
     """The header that names a chat on each of its requests; "" = none."""
-    said = os.environ.get(HEADER, "").strip() or "X-Conversation-Id"
+    said = os.environ.get(HEADER_VARIABLE, "").strip() or "X-Conversation-Id"
     return said if said.lower() != "none" and re.fullmatch(r"[A-Za-z0-9-]+", said) else ""
 
 
@@ -62,16 +68,16 @@ class Telemetry:
     content: bool = False
 
 
-def telemetry() -> Telemetry | None:
+def read_telemetry() -> Telemetry | None:
     """Where live chats are traced to; None = nowhere, which is what happens where nobody says anything."""
-    file, endpoint = os.environ.get(TRACES, ""), os.environ.get(ENDPOINT, "")
-    content = os.environ.get(CONTENT, "").strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
+    file, endpoint = os.environ.get(TRACES_VARIABLE, ""), os.environ.get(ENDPOINT_VARIABLE, "")
+    content = os.environ.get(CONTENT_VARIABLE, "").strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
     return Telemetry(Path(file) if file else None, endpoint, content) if file or endpoint else None
 
 
-def to_open() -> Path | None:
+def read_path_to_open() -> Path | None:
     """What the command line asked for."""
-    given = os.environ.get(OPEN)
+    given = os.environ.get(OPEN_VARIABLE)
     return Path(given) if given else None
 
 
@@ -86,7 +92,7 @@ class Machine:
     variables: Mapping[str, str]
 
 
-def machine() -> Machine:
+def detect_machine() -> Machine:
     """This machine."""
     home, given = Path.home(), os.environ
     if sys.platform == "win32":

@@ -6,7 +6,7 @@ from typing import Any
 
 import streamlit as st
 from turnscope import Session
-from turnscope.live.branches import continued, reworded, summary
+from turnscope.live.branches import continue_thread, find_summary, replace_system_prompt
 from turnscope.views import Message, attachments
 
 from pages.chat import rooms
@@ -43,7 +43,7 @@ def _resend(held: rooms.Room) -> None:
 
 def _parted(session: Session, message: Message) -> tuple[list[Any], str]:
     """What is attached to a prompt, and its words."""
-    return attachments.parted([block.raw for block in session.blocks[message.start : message.stop]])
+    return attachments.split_content([block.raw for block in session.blocks[message.start : message.stop]])
 
 
 def _branched(held: rooms.Room, at: int, text: str) -> None:
@@ -51,7 +51,7 @@ def _branched(held: rooms.Room, at: int, text: str) -> None:
     kept = {**about(), "from": held.thread}
     new = chat_chosen.threads().create(title=title, parent=held.thread, at=at, about=kept)
     files, _ = _parted(held.session, next(m for m in held.session.messages if m.start == at))
-    rooms.start(rooms.room(new), lambda chat: chat.send(attachments.with_text(files, text)))
+    rooms.start(rooms.room(new), lambda chat: chat.send(attachments.append_text(files, text)))
     chat_chosen.show(new)
     st.rerun()
 
@@ -63,7 +63,7 @@ def _summary(held: rooms.Room) -> None:
     if not session.requests:
         return
     key = f"chat.sum.{held.thread}.{len(session.requests)}"
-    text = st.text_area("Summary", summary(held.chat), key=key, height=110)
+    text = st.text_area("Summary", find_summary(held.chat), key=key, height=110)
     if st.button("Begin with this summary", key="chat.begin", disabled=not text.strip()):
         attempt(lambda: _begun(held, text))
 
@@ -101,7 +101,7 @@ def _continue() -> None:
 
 def _continued(shown: state.Shown, request: int) -> None:
     kept = {**about(), "from_session": shown.entry.id}
-    chat_chosen.show(continued(chat_chosen.threads(), shown.trace, request, kept, chat_chosen.place()))
+    chat_chosen.show(continue_thread(chat_chosen.threads(), shown.trace, request, kept, chat_chosen.place()))
     st.rerun()
 
 
@@ -112,7 +112,7 @@ def with_system(held: rooms.Room | None) -> None:
 
 
 def _reworded(held: rooms.Room) -> None:
-    session = reworded(held.session, value("system"))
+    session = replace_system_prompt(held.session, value("system"))
     kept = {**about(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"
     goes = chat_chosen.threads().place(held.thread)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
-from turnscope.live import beside
+from turnscope.live import injected_context
 from turnscope.live.chat import Chat
 
 from pages.chat import notices, rooms
@@ -51,7 +51,7 @@ def _why(name: str) -> None:
 
 def _found(held: rooms.Room) -> None:
     with held.lock:
-        found = [*beside.facts(held.chat)][:MOST]
+        found = [*injected_context.list_facts(held.chat)][:MOST]
     if found:
         st.html('<div class="chat-why"><b>Found in this chat</b></div>')
     store = chat_beside.store() if chat_beside.mode() != chat_beside.OFF else None
@@ -60,14 +60,14 @@ def _found(held: rooms.Room) -> None:
         with st.container(horizontal=True, gap="small"):
             key = f"{held.thread}.{fact.id}"
             if st.button("Accept", key=f"chat.accept.{key}", type="tertiary", help="Remember it for good."):
-                _do(held, partial(beside.accept, fact=fact, memories=store))
+                _do(held, partial(injected_context.accept_fact, fact=fact, memories=store))
             if st.button("Refuse", key=f"chat.refuse.{key}", type="tertiary", disabled=refused, help="No request carries it."):
-                _do(held, partial(beside.refuse, fact=fact, memories=store))
+                _do(held, partial(injected_context.refuse_fact, fact=fact, memories=store))
 
 
 def _notes(held: rooms.Room) -> None:
     with held.lock:
-        listed = beside.titles(held.chat)
+        listed = injected_context.list_notes(held.chat)
     for name, title, text in reversed(listed[-MOST:]):
         with st.expander(f"Note {name}: {title}"):
             st.text(text)

@@ -52,10 +52,10 @@ def regenerate(held: Room) -> None:
 
     def leave(chat: Chat) -> None:
         for number in gone:
-            chat.leave_out(number)
+            chat.exclude_message(number)
 
     rooms.change(held, leave)
-    rooms.start(held, lambda chat: chat.go_on())
+    rooms.start(held, lambda chat: chat.continue_turn())
 
 
 def leave_out(held: Room, named: int = -1) -> None:
@@ -66,7 +66,7 @@ def leave_out(held: Room, named: int = -1) -> None:
 
     def leave(chat: Chat) -> None:
         for number in gone:
-            chat.leave_out(number)
+            chat.exclude_message(number)
 
     rooms.change(held, leave)
     held.ended = None

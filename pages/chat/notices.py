@@ -8,15 +8,23 @@ from typing import Any, TypeVar
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.live.events import Assumed, Ending, Failed, Held, Interrupted, Refused, Stopped
+from turnscope.live.events import (
+    AnswerInterrupted,
+    LimitReached,
+    RequestRefused,
+    TurnFailed,
+    TurnStopped,
+    UnfinishedTurn,
+    WindowAssumed,
+)
 
 from pages.chat import exports, newest_message, rooms
 from pages.parts import chat_chosen, controls
 from pages.parts.formats import esc, usd
 
-ENDINGS = {Held: "On hold", Refused: "Not sent", Failed: "Failed", Interrupted: "Interrupted"}
+ENDINGS = {LimitReached: "On hold", RequestRefused: "Not sent", TurnFailed: "Failed", AnswerInterrupted: "Interrupted"}
 T = TypeVar("T")
-KINDS = {"ContextWindowExceededError": "Not sent", "WrongPlace": "Not sent"}
+KINDS = {"ContextWindowExceededError": "Not sent", "WrongDestination": "Not sent"}
 
 
 def attempt(what: Callable[[], T]) -> T | None:
@@ -35,18 +43,18 @@ def _card(title: str, what: str, hint: str, facts: Mapping[str, object] | None =
     st.html(f'<div class="ts-card ts-notice" role="{role}">{head}<p>{esc(hint)}</p>{more}</div>')
 
 
-def ended(held: rooms.Room, event: Ending) -> None:
+def ended(held: rooms.Room, event: UnfinishedTurn) -> None:
     """Why a turn ended early, with what can be done about it."""
-    if isinstance(event, Held):
+    if isinstance(event, LimitReached):
         hint = "Go on if that is what you want, or raise the limit in the settings."
         if event.usd and "would cost" not in event.why:
             hint = f"Sending this would cost {usd(event.usd[0])}, up to {usd(event.usd[1])} with the longest answer. {hint}"
-        _card(ENDINGS[Held], event.why, hint)
+        _card(ENDINGS[LimitReached], event.why, hint)
         _button("Go on", "chat.over", partial(_go_on, held, True), primary=True)
         return
     error = event.error
     _card(KINDS.get(type(error).__name__) or ENDINGS[type(event)], error.what, error.hint, facts(vars(error)))
-    _ways(held, isinstance(event, Refused) or bool(getattr(error, "too_long", False)), getattr(error, "message", -1))
+    _ways(held, isinstance(event, RequestRefused) or bool(getattr(error, "too_long", False)), getattr(error, "message", -1))
 
 
 def before(held: rooms.Room, problem: Mapping[str, Any]) -> None:
@@ -71,7 +79,7 @@ def facts(fields: Mapping[str, Any]) -> dict[str, object]:
 def remarks(held: rooms.Room) -> None:
     """What else is to be known of the newest turn: how its answer ended, an assumed window, a store that cannot be written."""
     for event in held.remarks:
-        if isinstance(event, Stopped):
+        if isinstance(event, TurnStopped):
             _card("", event.what, "", role="status")
         else:
             assumed(event)
@@ -85,7 +93,7 @@ def unkept(error: TurnscopeError) -> None:
     _card("Not written yet", error.what, f"It is held in memory and tried again; leave the app open. {error.hint}".strip())
 
 
-def assumed(event: Assumed) -> None:
+def assumed(event: WindowAssumed) -> None:
     """Nobody knows how large the model's window is."""
     if st.session_state.get("chat.window"):
         return
@@ -121,9 +129,9 @@ def asked() -> None:
     found = chat_chosen.window()
     if found.tokens:
         st.session_state["chat.window"] = found.tokens
-        st.session_state["chat.note"] = f"The window is {found.tokens:,} tokens: {found.how}."
+        st.session_state["chat.note"] = f"The window is {found.tokens:,} tokens: {found.source}."
     else:
-        st.session_state["chat.problem"] = (f"The server did not name its window: {found.how}.", "Type it in.")
+        st.session_state["chat.problem"] = (f"The server did not name its window: {found.source}.", "Type it in.")
 
 
 def _typed(key: str) -> None:
@@ -142,12 +150,12 @@ def _button(label: str, key: str, do: Callable[[], None], *, primary: bool = Fal
 
 
 def _go_on(held: rooms.Room, over: bool) -> None:
-    rooms.start(held, lambda chat: chat.go_on(asked=over))
+    rooms.start(held, lambda chat: chat.continue_turn(over_limit=over))
 
 
 def _flush(held: rooms.Room) -> None:
     with held.lock:
-        held.chat.keeping.flush()
+        held.chat.writes.flush()
 
 
 def next_steps(held: rooms.Room) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.live.events import Unkept
+from turnscope.live.events import WriteFailed
 from turnscope.views import attachments
 
 from pages.chat import (
@@ -134,7 +134,7 @@ def _draw_answer(room: rooms.Room, drawn: int) -> None:
     if not room.busy or running is None or len(room.session.messages) != drawn:
         st.rerun()
     last = running.events[-1] if running.events else None
-    if isinstance(last, Unkept):
+    if isinstance(last, WriteFailed):
         notices.unkept(last.error)
         return
     st.html(markup.streaming(*room.coming, last, room.stopping, drawn))
@@ -155,7 +155,7 @@ def _draw_next_request(held: rooms.Room | None) -> None:
     if held:
         session = held.session
         since = int(session.about.get("live_from", 0))
-        st.html(markup.spending(session, held.chat.spent, chat_chosen.settings().spend, since))
+        st.html(markup.spending(session, held.chat.spent_usd, chat_chosen.settings().spend_limit, since))
 
 
 def _send(held: rooms.Room | None) -> None:
@@ -165,7 +165,7 @@ def _send(held: rooms.Room | None) -> None:
     if not text and not files:
         return
     try:
-        content = attachments.message(text, [(file.name, file.getvalue()) for file in files])
+        content = attachments.build_content(text, [(file.name, file.getvalue()) for file in files])
         room = held or rooms.create(short(text or files[0].name, TITLE), value("system"))
         rooms.start(room, lambda chat: chat.send(content))
     except TurnscopeError as error:

@@ -14,13 +14,22 @@ from typing import Any
 import streamlit as st
 from turnscope import Session, TurnscopeError
 from turnscope.library import forget_chat
-from turnscope.live import branches, providers
+from turnscope.live import branches, endpoints
+from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Assumed, Done, Ending, Event, Planned, Stopped, Text, Thinking
-from turnscope.live.running import Running
-from turnscope.live.threads import Place
-from turnscope.telemetry import traced
-from turnscope.views import Plan, knobs, next_request
+from turnscope.live.events import (
+    Event,
+    RequestDone,
+    RequestPlanned,
+    TextDelta,
+    ThinkingDelta,
+    TurnStopped,
+    UnfinishedTurn,
+    WindowAssumed,
+)
+from turnscope.live.threads import Destination
+from turnscope.telemetry import trace_turn
+from turnscope.views import Plan, next_request, parameters
 
 from pages.parts import chat_beside, chat_chosen, state
 from pages.parts.chat_values import about, value
@@ -41,35 +50,35 @@ class Room:
     thread: str
     chat: Chat
     session: Session
-    running: Running | None = None
+    running: BackgroundTurn | None = None
     log: dict[int, Plan] = field(default_factory=dict)
-    ended: Ending | None = None
-    remarks: tuple[Stopped | Assumed, ...] = ()
+    ended: UnfinishedTurn | None = None
+    remarks: tuple[TurnStopped | WindowAssumed, ...] = ()
     stopping: bool = False
     unsent: bool = False
     stale: bool = False
     policy: str = ""  # the one in force, as text
     told: int = 0  # the window that the newest turn began with
     learned: dict[str, int] = field(default_factory=dict)  # windows that servers named in refusals, by model
-    foreseen: tuple[object, next_request.Ahead] | None = None  # and what it was found for
+    foreseen: tuple[object, next_request.NextCut] | None = None  # and what it was found for
     lock: Lock = field(default_factory=Lock)
 
     @property
     def busy(self) -> bool:
         """A turn is under way."""
-        return self.running is not None and not self.running.done
+        return self.running is not None and not self.running.is_done
 
     @property
     def unkept(self) -> TurnscopeError | None:
         """Why what was said last is not written yet, but held in memory."""
-        return self.chat.keeping.last if self.chat.keeping.waiting else None
+        return self.chat.writes.last_error if self.chat.writes.pending else None
 
     @property
     def coming(self) -> tuple[str, str]:
         """Text and thinking of the answer that is coming; nothing of it once it stands in the session."""
         if self.running is None:
             return "", ""
-        sent = next((event.plan.request.n for event in reversed(self.running.events) if isinstance(event, Planned)), -1)
+        sent = next((event.plan.request.n for event in reversed(self.running.events) if isinstance(event, RequestPlanned)), -1)
         return (self.running.text, self.running.thinking) if sent >= len(self.session.requests) else ("", "")
 
     def absorb(self) -> None:
@@ -77,17 +86,17 @@ class Room:
         if self.running is None:
             return
         for event in list(self.running.events):
-            if isinstance(event, Planned | Done) and event.plan:
+            if isinstance(event, RequestPlanned | RequestDone) and event.plan:
                 self.log[event.plan.request.n] = event.plan
         for number in sorted(self.log)[:-KEPT]:
             del self.log[number]
-        if self.running.done:
+        if self.running.is_done:
             last = self.running.events[-1] if self.running.events else None
-            self.ended = last if isinstance(last, Ending) else None
-            self.remarks = tuple(event for event in self.running.events if isinstance(event, Stopped | Assumed))
+            self.ended = last if isinstance(last, UnfinishedTurn) else None
+            self.remarks = tuple(event for event in self.running.events if isinstance(event, TurnStopped | WindowAssumed))
             if self.chat.settings.window != self.told:
                 self.learned[self.chat.settings.model] = self.chat.settings.window
-            self.stale = self.running.failed is not None and not self.chat.keeping.waiting
+            self.stale = self.running.failed is not None and not self.chat.writes.pending
             self.running = None
 
 
@@ -109,15 +118,17 @@ def room(thread: str) -> Room:
             to = chat_chosen.threads().place(thread)
             chosen = replace(chat_chosen.settings(), model=to.model, window=to.window) if to else chat_chosen.settings()
             session = chat_chosen.threads().load(thread)
-            spare = providers.provider(providers.Endpoint(), chat_chosen.offline())  # replaced before anything is sent
+            spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())  # replaced before anything is sent
             known = chat_chosen.threads().policies(thread)
-            chat, plans = branches.resumed(session, spare, chat_chosen.threads().sink(thread), chosen, policies=known, place=to)
+            chat, plans = branches.resume_chat(
+                session, spare, chat_chosen.threads().sink(thread), chosen, policies=known, place=to
+            )
             held = Room(
                 thread,
                 chat,
-                chat.growing.session,
+                chat.live_session.session,
                 log={plan.request.n: plan for plan in plans[-KEPT:]},
-                policy=knobs.as_text(known[-1][1]) if known else "",
+                policy=parameters.to_toml(known[-1][1]) if known else "",
             )
             _rooms()[thread] = held
     with held.lock:
@@ -133,11 +144,11 @@ def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
     """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
     made, to = chat_chosen.provider(), chat_chosen.place()
     id = chat_chosen.threads().create(title=title, about={**about(), **(more or {})}, place=to)
-    chat = branches.begun(
+    chat = branches.start_chat(
         id, made, chat_chosen.threads().sink(id), chat_chosen.settings(), system, chat_chosen.definitions(), to
     )
     st.session_state["chat.placed"] = to
-    _rooms()[id] = Room(id, chat, chat.growing.session)
+    _rooms()[id] = Room(id, chat, chat.live_session.session)
     return _rooms()[id]
 
 
@@ -151,42 +162,42 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
         to = chat.place = _decided(held)
         made, chosen = chat_chosen.provider(to), settled(held, to)
         chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().sink(held.thread)
-        chat.tools = providers.toolbox(value("folder"), value("tools"))
+        chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))
         sink = chat.sink
-        if held.policy != knobs.as_text(chosen.policy):
-            sink.policy(chosen.policy, len(chat.growing.session.requests))
-            held.policy = knobs.as_text(chosen.policy)
-        turn = traced(chat_beside.attach(chat, held.thread, turn))
+        if held.policy != parameters.to_toml(chosen.policy):
+            sink.policy(chosen.policy, len(chat.live_session.session.requests))
+            held.policy = parameters.to_toml(chosen.policy)
+        turn = trace_turn(chat_beside.attach(chat, held.thread, turn))
         if value("provider") == "offline" and value("fault") != "none":
             chat_chosen.offline().faults.append(value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
         held.ended, held.unsent, held.remarks, held.stopping, held.told = None, False, (), False, chosen.window
-        held.running = Running(_watched(held, turn(chat)), chat)
+        held.running = BackgroundTurn(_watched(held, turn(chat)), chat)
 
 
 def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
     """The turn's events; after each that changed the session, its new value is there to be read."""
     try:
         for event in turn:
-            if not isinstance(event, Text | Thinking):
-                held.session = held.chat.growing.session
+            if not isinstance(event, TextDelta | ThinkingDelta):
+                held.session = held.chat.live_session.session
             yield event
     finally:
         turn.close()
-        held.session = held.chat.growing.session
+        held.session = held.chat.live_session.session
 
 
-def _decided(held: Room) -> Place:
+def _decided(held: Room) -> Destination:
     """Where the next request goes; a change is kept as the person's decision."""
     to, before = chat_chosen.goes(held.thread)
     if before is not None or chat_chosen.threads().place(held.thread) is None:
         chat_chosen.provider(to)  # what is not reachable for want of a key or an address is no decision
-        chat_chosen.threads().sink(held.thread).place(to, len(held.chat.growing.session.requests))
+        chat_chosen.threads().sink(held.thread).place(to, len(held.chat.live_session.session.requests))
     st.session_state["chat.placed"] = chat_chosen.place()
     return to
 
 
-def settled(held: Room, to: Place) -> Settings:
+def settled(held: Room, to: Destination) -> Settings:
     """The settings of the next request, for where it goes. A window that a server named in a refusal is not forgotten."""
     return replace(chat_chosen.settings(), model=to.model, window=to.window or held.learned.get(to.model, 0))
 
@@ -206,14 +217,14 @@ def change(held: Room, what: Callable[[Chat], object]) -> None:
         if held.busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         what(held.chat)
-        held.session = held.chat.growing.session
+        held.session = held.chat.live_session.session
 
 
 def delete(held: Room) -> None:
     """Delete a chat for good, and show a new one."""
     change(held, lambda _: chat_chosen.threads().delete(held.thread))
     with suppress(TurnscopeError):  # what is deleted is not found on the library page either way
-        forget_chat(state.store().index, held.thread)
+        forget_chat(state.store().index_path, held.thread)
     _rooms().pop(held.thread, None)
     chat_chosen.show("")
     st.rerun()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import streamlit as st
+from turnscope.live.endpoints import MODELS, OFFLINE_MODELS
 from turnscope.live.offline import FAULTS as ORDERED
-from turnscope.live.providers import MODELS, OFFLINE
 
 from pages.chat import branches, notices, policy_form, rooms
 from pages.parts import chat_chosen
@@ -49,7 +49,7 @@ def _key(name: str) -> dict[str, Any]:
 
 
 def _provider_changed() -> None:
-    first = {"offline": OFFLINE[0], "anthropic": MODELS[0]}
+    first = {"offline": OFFLINE_MODELS[0], "anthropic": MODELS[0]}
     st.session_state["chat.model"] = first.get(value("provider"), "")
     st.session_state["chat.summary"] = ""
     _model_changed()
@@ -124,9 +124,9 @@ def _provider() -> None:
             **_key("model"),
         )
     else:
-        if value("model") not in OFFLINE:
-            st.session_state["chat.model"] = OFFLINE[0]
-        st.selectbox("Model", list(OFFLINE), **_key("model"))
+        if value("model") not in OFFLINE_MODELS:
+            st.session_state["chat.model"] = OFFLINE_MODELS[0]
+        st.selectbox("Model", list(OFFLINE_MODELS), **_key("model"))
     _why("model")
     if kind != "offline":
         st.number_input("Window of the model, tokens", 0, 100_000_000, step=1_000, **_key("window"))

@@ -37,7 +37,7 @@ def offer(shown: state.Shown, replay: replays.Replay) -> None:
 
 
 def _ask(shown: state.Shown, replay: replays.Replay, model: str, many: int) -> None:
-    from turnscope.live import summaries  # loads the provider's SDK, which nobody needs who does not press the button
+    from turnscope.live import replay_summaries  # loads the provider's SDK, which nobody needs who does not press the button
 
     from pages.parts import chat_chosen
 
@@ -46,7 +46,7 @@ def _ask(shown: state.Shown, replay: replays.Replay, model: str, many: int) -> N
     try:
         trace = replay.trace
         session = shown.trace.session
-        for ask, answer in summaries.asked(
+        for ask, answer in replay_summaries.request_summaries(
             session, replay.policy, trace.ledger, chat_chosen.provider(), model, store.kept_answers()
         ):
             store.keep_answer(ask.key, answer)

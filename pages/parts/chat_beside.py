@@ -8,12 +8,12 @@ from typing import Any
 
 import streamlit as st
 from turnscope import Policy
-from turnscope.live import beside
-from turnscope.live.beside import Beside
+from turnscope.live import injected_context
 from turnscope.live.chat import Chat
+from turnscope.live.context_sources import ContextSources
 from turnscope.live.events import Event
+from turnscope.live.injected_context import InjectedContext
 from turnscope.live.memories import ContextItem, Memories
-from turnscope.live.providing import Providing
 
 from pages.parts import memory_panel
 from pages.parts.chat_values import value
@@ -46,31 +46,31 @@ def pasted() -> dict[str, list[tuple[str, str, str]]]:
 
 def policy(base: Policy) -> Policy:
     """The policy as it is sent: with facts and notes where every policy is to have them."""
-    return beside.with_memory(base) if mode() == ALWAYS else base
+    return injected_context.add_memory_rules(base) if mode() == ALWAYS else base
 
 
-def current(thread: str) -> Beside:
+def current(thread: str) -> InjectedContext:
     """What stands beside a chat now."""
     folder = Path(project()) if project() else None
     texts = tuple(ContextItem(kind, name, text) for kind, name, text in pasted().get(thread, []))  # type: ignore[arg-type]
     memories = None if mode() == OFF else store()
     asks = bool(value("condense")) and bool(st.session_state.get("chat.extract", True))
     learns = bool(st.session_state.get("chat.learn", True))
-    return Beside(memories, Providing(folder, texts), asks, learns)
+    return InjectedContext(memories, ContextSources(folder, texts), asks, learns)
 
 
 def definitions(chosen: Policy) -> list[Any]:
     """The tools of notes and outputs that a new chat begins with."""
-    return [*beside.definitions(chosen)]
+    return [*injected_context.list_tool_definitions(chosen)]
 
 
 def attach(chat: Chat, thread: str, turn: Callable[[Chat], Generator[Event]]) -> Callable[[Chat], Generator[Event]]:
     """Give a chat what stands beside it, and its turn what is asked after it."""
     now = current(thread)
-    beside.attach(chat, now)
-    return beside.asked_after(now, turn)
+    injected_context.attach(chat, now)
+    return injected_context.add_post_turn_queries(now, turn)
 
 
 def look(chat: Chat, thread: str) -> None:
     """Weigh a chat's next request with what stands beside it now."""
-    beside.look(chat, current(thread))
+    injected_context.attach_preview(chat, current(thread))

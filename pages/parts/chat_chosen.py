@@ -12,15 +12,15 @@ from typing import Any
 
 import streamlit as st
 from turnscope import Policy, TurnscopeError
-from turnscope.live import providers
+from turnscope.live import endpoints
 from turnscope.live.chat import Settings
-from turnscope.live.offline import Offline
+from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import Provider
-from turnscope.live.secrets import Keys
-from turnscope.live.threads import Place, Threads
+from turnscope.live.secrets import KeyRing
+from turnscope.live.threads import Destination, Threads
 from turnscope.live.tools import DEFINITIONS
-from turnscope.live.windows import Window
-from turnscope.views import knobs
+from turnscope.live.window_lookup import Window
+from turnscope.views import parameters
 
 from pages.parts import chat_beside, replays, state
 from pages.parts.chat_values import DEFAULTS, POLICY, value
@@ -29,9 +29,9 @@ DELAY = 0.03  # seconds between the pieces of the built-in model's answers: quic
 
 
 @st.cache_resource(show_spinner=False)
-def offline() -> Offline:
+def offline() -> OfflineServer:
     """The built-in model, one for this process."""
-    return Offline(delay=DELAY)
+    return OfflineServer(delay=DELAY)
 
 
 def threads() -> Threads:
@@ -66,7 +66,7 @@ def prepare(thread: str) -> None:
         for name in ("policy", "folder"):
             if about.get(name):
                 st.session_state[f"chat.{name}"] = about[name]
-        to = threads().place(thread) or Place("server")  # of a chat that does not say it, an address is asked for
+        to = threads().place(thread) or Destination("server")  # of a chat that does not say it, an address is asked for
         for name, held in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
             st.session_state[f"chat.{name}"] = held
         _turned_back(thread)
@@ -81,7 +81,7 @@ def _turned_back(thread: str) -> None:
     kept = threads().policies(thread)
     base = policies().get(kept[-1][1].name) if kept else None
     if base and [part.rule.name for part in kept[-1][1].rules] == [part.rule.name for part in base.rules]:
-        turned()[base.name] = knobs.changes(kept[-1][1], base)
+        turned()[base.name] = parameters.find_changes(kept[-1][1], base)
 
 
 def turned() -> dict[str, dict[str, Any]]:
@@ -94,7 +94,7 @@ def policy() -> Policy:
     """The policy that is chosen, with the parameters that were changed."""
     known = policies()
     base = known.get(value("policy")) or known[POLICY]
-    return knobs.tuned(base, turned().get(base.name, {}))
+    return parameters.apply_changes(base, turned().get(base.name, {}))
 
 
 def policies() -> dict[str, Policy]:
@@ -115,22 +115,22 @@ def settings() -> Settings:
         thinking=bool(value("thinking")),
         summary_model=value("summary") or "",
         condense=bool(value("condense")),
-        spend=Decimal(str(spend)) if spend else None,
-        growth=int(value("growth") or 0),
+        spend_limit=Decimal(str(spend)) if spend else None,
+        growth_limit=int(value("growth") or 0),
         window=int(value("window") or 0),
         temperature=value("temperature"),
         cache=value("cache"),
     )
 
 
-def place() -> Place:
+def place() -> Destination:
     """Where the form says that a chat goes."""
     kind = value("provider")
     url = value("url").strip() if kind == "server" else ""
-    return Place(kind, url, value("model") or "", int(value("window") or 0))
+    return Destination(kind, url, value("model") or "", int(value("window") or 0))
 
 
-def goes(thread: str = "") -> tuple[Place, Place | None]:
+def goes(thread: str = "") -> tuple[Destination, Destination | None]:
     """Where the next request goes; and where those before it went, where that was changed in the form since."""
     known, wanted = threads().place(thread) if thread else None, place()
     if known is None or known == wanted:
@@ -140,24 +140,24 @@ def goes(thread: str = "") -> tuple[Place, Place | None]:
 
 def window() -> Window:
     """What the server says of its model's window: asked over the network, for a few seconds."""
-    to, keys = place(), Keys()
-    keys.put(to.url, (st.session_state.get(f"chat.{key()}") or "").strip())
-    return providers.window(to, keys)
+    to, keys = place(), KeyRing()
+    keys.set_key(to.url, (st.session_state.get(f"chat.{key()}") or "").strip())
+    return endpoints.fetch_destination_window(to, keys)
 
 
 def key() -> str:
     """Under which name this tab's memory has the key of the form's address: each origin has one of its own."""
-    return f"key.{providers.Endpoint(value('provider'), value('url')).origin}"
+    return f"key.{endpoints.Endpoint(value('provider'), value('url')).origin}"
 
 
-def provider(to: Place | None = None) -> Provider:
+def provider(to: Destination | None = None) -> Provider:
     """The provider where a chat goes, else where the form says. TurnscopeError where a key or an address is missing."""
     to = to or place()
     if not to.model:
         raise TurnscopeError("no model is chosen", hint="Type its name in the settings.")
-    endpoint = providers.Endpoint(to.kind, to.url)  # type: ignore[arg-type]
+    endpoint = endpoints.Endpoint(to.kind, to.url)  # type: ignore[arg-type]
     typed = (st.session_state.get(f"chat.key.{endpoint.origin}") or "").strip()
-    return providers.provider(replace(endpoint, key=typed), offline())
+    return endpoints.connect_endpoint(replace(endpoint, key=typed), offline())
 
 
 def definitions() -> list[dict[str, Any]]:

@@ -31,5 +31,5 @@ def apply() -> None:
 def _sheet(theme: figures.Theme) -> str:
     colours = figures.PALETTES[theme]
     variables = "".join(f"--ts-{key.replace('_', '-')}:{value};" for key, value in colours.items())
-    inks = "".join(f"--ts-ink-{key.replace('_', '-')}:{figures.ink(colours[key])};" for key in figures.STACK)
+    inks = "".join(f"--ts-ink-{key.replace('_', '-')}:{figures.choose_ink(colours[key])};" for key in figures.STACK)
     return f":root{{{variables}{inks}}}{SHEET.read_text(encoding='utf-8')}"

@@ -24,14 +24,14 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import anthropic  # noqa: E402
-from turnscope.counting.tokens import estimator  # noqa: E402
+from turnscope.counting.tokens import make_estimator  # noqa: E402
 from turnscope.envelope.request_outcome import RequestEnded  # noqa: E402
 from turnscope.live import branches  # noqa: E402
 from turnscope.live.chat import Settings  # noqa: E402
-from turnscope.live.events import Asked, Done, Planned, Text  # noqa: E402
-from turnscope.live.growing import Growing  # noqa: E402
-from turnscope.live.offline import Offline  # noqa: E402
-from turnscope.live.provider import connected  # noqa: E402
+from turnscope.live.events import QueryAnswered, RequestDone, RequestPlanned, TextDelta  # noqa: E402
+from turnscope.live.live_session import LiveSession  # noqa: E402
+from turnscope.live.offline import OfflineServer  # noqa: E402
+from turnscope.live.provider import connect  # noqa: E402
 from turnscope.planning.assemble import step  # noqa: E402
 from turnscope.planning.policy import load  # noqa: E402
 from turnscope.pricing.prices import PRICES  # noqa: E402
@@ -46,7 +46,7 @@ MODEL = "offline-200k"
 class Timed:
     """The built-in server, with a note of when each request arrived, was answered, and had its first byte sent."""
 
-    def __init__(self, offline: Offline) -> None:
+    def __init__(self, offline: OfflineServer) -> None:
         self.arrived: list[tuple[str, float]] = []
         self.counting = self.first = self.handed = 0.0
         timed, handler = self, offline._http.RequestHandlerClass
@@ -84,21 +84,21 @@ class Timed:
 def stored(threads: Threads, requests: int, policy: str) -> str:
     """A chat of so many requests, kept as a live one is: a prompt, a tool call, its result, an answer. All was sent whole."""
     thread = threads.create(title="long", about={"policy": policy})
-    growing = Growing(Session(thread, source=SOURCE), estimator(PRICES.facts(MODEL).family))
+    growing = LiveSession(Session(thread, source=SOURCE), make_estimator(PRICES.find_facts(MODEL).family))
     sink = threads.sink(thread)
-    sink.message(growing.message("system", "You are brief.", origin="system"), ["You are brief."], "complete")
-    plan = step(None, growing.session, growing.request(model=MODEL), load("keep-everything"), growing.basis)
+    sink.record_message(growing.append_message("system", "You are brief.", origin="system"), ["You are brief."], "complete")
+    plan = step(None, growing.session, growing.build_request(model=MODEL), load("keep-everything"), growing.basis)
     for n in range(requests):
         call = [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"path": f"file{n % 90}.py"}}]
         result = [{"type": "tool_result", "tool_use_id": f"c{n - 1}", "content": f"line {n} of the file " * 20}]
         said = [f"And what of point {n}? It matters."] if n % 2 == 0 else result
-        sink.message(growing.message("user", said, origin="prompt" if n % 2 == 0 else "tool"), said, "complete")
-        asked = growing.request(model=MODEL, sent_at=float(n), settings={"max_tokens": 1_024})
+        sink.record_message(growing.append_message("user", said, origin="prompt" if n % 2 == 0 else "tool"), said, "complete")
+        asked = growing.build_request(model=MODEL, sent_at=float(n), settings={"max_tokens": 1_024})
         billed = Usage(input_tokens=growing.ledger.total[-1], output_tokens=60)
         content = call if n % 2 == 0 else [{"type": "text", "text": f"Answer {n}: it is so, for a reason. " * 3}]
-        answer = growing.message("assistant", content, origin="answer")
-        done = growing.answered(structs.replace(asked, usage=billed, answered_at=n + 0.5, stop_reason="end_turn"))
-        sink.ended(RequestEnded(thread, done, plan, "complete", answer, tuple(content), seconds=0.1))
+        answer = growing.append_message("assistant", content, origin="answer")
+        done = growing.append_request(structs.replace(asked, usage=billed, answered_at=n + 0.5, stop_reason="end_turn"))
+        sink.record_request(RequestEnded(thread, done, plan, "complete", answer, tuple(content), seconds=0.1))
     return thread
 
 
@@ -110,9 +110,9 @@ def measured(chat: Any, server: Timed) -> tuple[list[float], list[float], list[f
         begun, cpu = time.perf_counter(), time.thread_time()
         shown = 0.0
         for event in chat.send(f"What do you say of point {n}, after all of this?"):
-            if isinstance(event, Text) and not shown:
+            if isinstance(event, TextDelta) and not shown:
                 shown = time.perf_counter()
-            assert isinstance(event, Planned | Asked | Text | Done), event
+            assert isinstance(event, RequestPlanned | QueryAnswered | TextDelta | RequestDone), event
         if n:  # the first one opens the connection and imports what the SDK imports late
             own.append(1e3 * (server.handed - cpu))
             sending.append(1e3 * (server.sent() - begun - server.counting))
@@ -126,7 +126,7 @@ def main() -> int:
     parser.add_argument("--policy", default="balanced")
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, Offline() as offline:
+    with tempfile.TemporaryDirectory() as folder, OfflineServer() as offline:
         threads, server = Threads(Path(folder, "chats.db")), Timed(offline)
         begun = time.perf_counter()
         thread = stored(threads, given.requests, given.policy)
@@ -134,9 +134,9 @@ def main() -> int:
         begun = time.perf_counter()
         session = threads.load(thread)
         loaded = time.perf_counter()
-        provider = connected(offline.url, "none", retries=0, timeout=60)
+        provider = connect(offline.url, "none", retries=0, timeout=60)
         server.watch(provider.client)
-        chat, _ = branches.resumed(session, provider, threads.sink(thread), Settings(MODEL, load(given.policy)))
+        chat, _ = branches.resume_chat(session, provider, threads.sink(thread), Settings(MODEL, load(given.policy)))
         print(f"reopened: {loaded - begun:.2f} s to load, {time.perf_counter() - loaded:.2f} s to plan what was sent")
         profile = cProfile.Profile()
         if given.profile:

@@ -12,7 +12,7 @@ import toktok
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from turnscope.counting.tokens import count_texts, estimator
+from turnscope.counting.tokens import count_texts, make_estimator
 
 LIMIT = 1.5
 ROUNDS = 5
@@ -34,7 +34,7 @@ def corpus(size: int) -> list[str]:
 def main() -> int:
     """Print the ratio of median CPU times, measured in turns; 1 if it is above the limit."""
     texts = corpus(8_000_000)
-    counter = estimator("claude-4.8")
+    counter = make_estimator("claude-4.8")
     raw: list[float] = []
     ours: list[float] = []
     for _ in range(ROUNDS + 1):

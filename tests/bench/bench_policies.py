@@ -25,16 +25,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.plan import Plan
 from turnscope.errors import TurnscopeError
-from turnscope.library.opening import ledger_of, load_all
+from turnscope.library.opening import count_session, load_all
 from turnscope.planning import refusals
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import OURS, Policy, load, names
 from turnscope.planning.rejections import Looking
 from turnscope.planning.trace import own_counts
 from turnscope.pricing.prices import PRICES
-from turnscope.session.fork import upto
+from turnscope.session.fork import truncate_session
 from turnscope.session.model import Session
-from turnscope.views.rejected import kind
+from turnscope.views.rejections import classify_problem
 
 MOST = 3_000  # requests
 TWICE = 100  # requests of a session up to which it is planned twice as a whole
@@ -72,7 +72,7 @@ def looked(path: Path, chosen: Sequence[str]) -> tuple[dict[str, Row], int, str]
     except TurnscopeError as error:
         return rows, 0, f"{path.name}: {error}"
     for session in sessions:
-        ledger, known = ledger_of(session), torn(session)
+        ledger, known = count_session(session), torn(session)
         for name, row in rows.items():
             began = process_time()
             try:
@@ -87,7 +87,7 @@ def torn(session: Session) -> set[str]:
     """What is wrong with calls and results in the log itself, whoever cuts."""
     looking = Looking(session)
     bare = Policy("bare", "", "", "", "")
-    plans = replay(session, bare, ledger_of(session))
+    plans = replay(session, bare, count_session(session))
     return {problem.what for plan in plans for problem in looking.look(plan, PRICES) if any(p in problem.what for p in PAIRS)}
 
 
@@ -108,15 +108,15 @@ def judge(row: Row, session: Session, policy: Policy, ledger: Ledger, known: set
         rules = refusals.judge(plan.model, PRICES)
         row.unjudged += rules == refusals.UNKNOWN
         if refused := refusals.refused(wrong, rules):
-            row.found("refused", f"{place}: {kind(refused[0])}")
+            row.found("refused", f"{place}: {classify_problem(refused[0])}")
         parted = [p.what for p in wrong if any(words in p.what for words in PAIRS) and p.what not in known]
         if parted and "paired" in policy.guarantees:
             row.found("parted", f"{place}: {parted[0]}")
     if len(made) <= TWICE and [*map(told, replay(session, policy, ledger, own))] != made:
         row.found("not the same", where)
     half = max(1, min(len(made) // 2, TWICE))
-    begun = upto(session, session.requests[half - 1].stop, half)
-    short = ledger_of(begun)
+    begun = truncate_session(session, session.requests[half - 1].stop, half)
+    short = count_session(begun)
     if short.label == ledger.label and [*map(told, replay(begun, policy, short, own_counts(begun, policy)))] != made[:half]:
         row.found("not a prefix", f"{where}, the first {half} requests")
 

@@ -41,7 +41,7 @@ from turnscope.planning.policy import Policy, load, names, parse, rules
 from turnscope.planning.trace import own_counts
 from turnscope.pricing.prices import PRICES
 from turnscope.session.builder import Builder
-from turnscope.session.fork import upto
+from turnscope.session.fork import truncate_session
 from turnscope.session.model import Session
 
 REQUESTS = 8_000
@@ -81,10 +81,10 @@ RULES = {
 def agent(requests: int) -> Session:
     """An agent's session: a prompt every 20 requests; else thinking, a call and its result, some of them repeated or long."""
     builder = Builder("bench", "bench")
-    builder.message("system", "You are an agent. " * 200)
+    builder.add_message("system", "You are an agent. " * 200)
     for n in range(requests):
         if n % 20 == 0:
-            builder.message("user", f"Task {n}: " + "please look into this " * 10)
+            builder.add_message("user", f"Task {n}: " + "please look into this " * 10)
         name, path = ("Read", f"src/file{n % 97}.py") if n % 2 else ("Bash", f"make target{n}")
         content = [
             {"type": "thinking", "thinking": f"Step {n}. " * 12, "signature": "s"},
@@ -92,12 +92,12 @@ def agent(requests: int) -> Session:
         ]
         ends = n % 20 == 19
         call = {"type": "tool_use", "id": f"c{n}", "name": name, "input": {"path": path}}
-        answer = builder.message("assistant", content if ends else [*content, call])
-        builder.request(answer, model="claude-opus-4-5")
+        answer = builder.add_message("assistant", content if ends else [*content, call])
+        builder.set_request(answer, model="claude-opus-4-5")
         if not ends:
             size = 100 if n % 7 == 0 else 8
             text = "the same output every time\n" * 6 if n % 5 == 0 else f"line of request {n}\n" * size
-            builder.message("user", [{"type": "tool_result", "tool_use_id": f"c{n}", "content": text}])
+            builder.add_message("user", [{"type": "tool_result", "tool_use_id": f"c{n}", "content": text}])
     return builder.build()
 
 
@@ -194,7 +194,7 @@ def halves() -> tuple[tuple[Session, Ledger], tuple[Session, Ledger]]:
     """The first half of the Claude Code session and the whole, with their counts."""
     whole = logged()
     n = len(whole.requests) // 2
-    half, memo = upto(whole, whole.requests[n].cut, n), dict[str, int]()
+    half, memo = truncate_session(whole, whole.requests[n].cut, n), dict[str, int]()
     return (half, build_ledger(half, CHARS, memo)), (whole, build_ledger(whole, CHARS, memo))
 
 
@@ -202,7 +202,7 @@ def weighed(name: str) -> tuple[int, int, float]:
     """Bytes that the plans of that session hold under a policy, how many decisions, and what `_more` says of them."""
     session, ledger = halves()[1]
     policy = load(name)
-    PRICES.facts("")  # what is loaded on first use is not the plans', and takes minutes while allocations are watched
+    PRICES.find_facts("")  # what is loaded on first use is not the plans', and takes minutes while allocations are watched
     held, _, plans = memory(partial(planned, session, ledger, policy, own_counts(session, policy)))
     return held, decided(plans), _more(plans, len(plans) // 2)
 
@@ -237,8 +237,8 @@ def chat(turns: int) -> Session:
     """Questions and answers, one request per turn."""
     builder = Builder("bench", "bench")
     for n in range(turns):
-        builder.message("user", f"Question {n}: what about this part? " + "word " * 10)
-        builder.request(builder.message("assistant", f"Answer {n}: " + "some words of explanation " * 10))
+        builder.add_message("user", f"Question {n}: what about this part? " + "word " * 10)
+        builder.set_request(builder.add_message("assistant", f"Answer {n}: " + "some words of explanation " * 10))
     return builder.build()
 
 

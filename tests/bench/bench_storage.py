@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "bench")]
 from make_claude_code import write  # noqa: E402
 from turnscope.counting.tokens import CHARS  # noqa: E402
 from turnscope.library.store import Store  # noqa: E402
-from turnscope.live.growing import Growing  # noqa: E402
+from turnscope.live.live_session import LiveSession  # noqa: E402
 from turnscope.storage.threads import Threads  # noqa: E402
 
 LONGEST = 2.0  # seconds that a chat may wait for one write
@@ -32,12 +32,12 @@ def chat(path: Path, work: subprocess.Popen[str]) -> list[float]:
     """Write into a chat until `work` has ended; seconds of every write, rising."""
     threads = Threads(path)
     thread = threads.create(title="a chat")
-    growing, sink, took = Growing(threads.load(thread), CHARS), threads.sink(thread), []
+    growing, sink, took = LiveSession(threads.load(thread), CHARS), threads.sink(thread), []
     while work.poll() is None:
         text = f"message {len(took)} " * 200
-        message = growing.message("user", text, origin="prompt")
+        message = growing.append_message("user", text, origin="prompt")
         began = time.perf_counter()
-        sink.message(message, [text], "complete")
+        sink.record_message(message, [text], "complete")
         took.append(time.perf_counter() - began)
         time.sleep(PAUSE)
     assert len(threads.load(thread).blocks) == len(took), "a message was lost"

@@ -19,9 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import turnscope  # noqa: E402
-from turnscope.counting.calibration import STEP  # noqa: E402
+from turnscope.counting.calibration import GROWTH_LIMIT  # noqa: E402
 from turnscope.counting.ledger import build_ledger  # noqa: E402
-from turnscope.counting.tokens import NAMED, estimator  # noqa: E402
+from turnscope.counting.tokens import NAMED_COUNTERS, make_estimator  # noqa: E402
 from turnscope.errors import TurnscopeError  # noqa: E402
 from turnscope.planning.trace import prompt_of  # noqa: E402
 from turnscope.pricing.prices import PRICES  # noqa: E402
@@ -48,15 +48,19 @@ def measured(found: Iterator[Session]) -> dict[str, Growth]:
         steps = [(a, b) for a, b in pairwise(session.requests) if min(prompt_of(a), prompt_of(b)) > 0 and a.model == b.model]
         if not steps:
             continue
-        family = PRICES.facts(steps[-1][1].model).family
-        counters = {"the family's estimate": estimator(family)} | NAMED
+        family = PRICES.find_facts(steps[-1][1].model).family
+        counters = {"the family's estimate": make_estimator(family)} | NAMED_COUNTERS
         ledgers = {name: build_ledger(session, counter, per_message=0) for name, counter in counters.items()}
         own = ledgers["the family's estimate"]
         spans = [(a.cut, b.cut, prompt_of(b) - prompt_of(a)) for a, b in steps]
-        kept = [(a, b, grown) for a, b, grown in spans if own.tokens(a, b) / STEP < grown < own.tokens(a, b) * STEP]
+        kept = [
+            (a, b, grown)
+            for a, b, grown in spans
+            if own.count_tokens(a, b) / GROWTH_LIMIT < grown < own.count_tokens(a, b) * GROWTH_LIMIT
+        ]
         billed = sum(grown for _, _, grown in kept)
         for name, ledger in ledgers.items() if billed >= LEAST else ():
-            table[family or "unknown"][name].append((sum(ledger.tokens(a, b) for a, b, _ in kept), billed))
+            table[family or "unknown"][name].append((sum(ledger.count_tokens(a, b) for a, b, _ in kept), billed))
     return table
 
 

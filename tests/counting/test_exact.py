@@ -17,22 +17,22 @@ from pathlib import Path
 
 import pytest
 from turnscope.counting.exact import (
-    ABSENT,
-    ABSENT_CODE,
-    COMMAND,
-    FRAMES,
-    VERSIONS,
+    CTOK_MISSING,
+    CTOK_MISSING_CODE,
+    CTOK_VERSIONS,
+    FRAME_TOKENS,
+    WORKER_COMMAND,
     ExactCounts,
-    _by_segments,
-    available,
+    _make_segment_counter,
     count_exactly,
-    work,
+    is_available,
+    run_worker,
 )
-from turnscope.counting.tokens import count_texts, exact_counter
+from turnscope.counting.tokens import count_texts, make_exact_counter
 
 ROOT = Path(__file__).resolve().parents[2]
-FAMILIES = sorted(VERSIONS)
-needs_ctok = pytest.mark.skipif(not available(), reason="ctok is not installed (it needs Python 3.12 or newer)")
+FAMILIES = sorted(CTOK_VERSIONS)
+needs_ctok = pytest.mark.skipif(not is_available(), reason="ctok is not installed (it needs Python 3.12 or newer)")
 
 TEXTS = {
     "plain": "The quick brown fox, e.g. NASA's, doesn't jump.",
@@ -73,13 +73,13 @@ def characters() -> ExactCounts:
 def test_remembered_segments_count_what_ctok_counts(family: str) -> None:
     import ctok
 
-    count = _by_segments(VERSIONS[family], FRAMES[family])
+    count = _make_segment_counter(CTOK_VERSIONS[family], FRAME_TOKENS[family])
     sources = [
         path.read_text("utf-8")
         for path in (ROOT / "engine" / "turnscope" / "errors.py", ROOT / "engine" / "turnscope" / "session" / "model.py")
     ]
     for text in [*TEXTS.values(), *sources]:
-        expected = ctok.token_count(text, VERSIONS[family]) - FRAMES[family]
+        expected = ctok.token_count(text, CTOK_VERSIONS[family]) - FRAME_TOKENS[family]
         assert count(text) == count_exactly(text, family) == expected, text[:60]
 
 
@@ -87,12 +87,12 @@ def test_remembered_segments_count_what_ctok_counts(family: str) -> None:
 def test_the_documented_example_of_the_provider_is_met() -> None:
     """System "You are a scientist" and user "Hello, Claude" are 14 tokens, as the token counting guide says."""
     system, user = (count_exactly(text, "claude-3") for text in ("You are a scientist", "Hello, Claude"))
-    assert FRAMES["claude-3"] + system + user == 14
+    assert FRAME_TOKENS["claude-3"] + system + user == 14
 
 
 @needs_ctok
 def test_the_ctok_counter_counts_texts_and_the_empty_text_is_nothing() -> None:
-    counter = exact_counter("claude-3")
+    counter = make_exact_counter("claude-3")
     assert counter is not None
     assert count_texts(["", "Hello, Claude"], counter) == [0, count_exactly("Hello, Claude", "claude-3")]
 
@@ -104,7 +104,7 @@ def test_a_real_worker_counts_in_the_background(family: str) -> None:
     with ExactCounts() as counts:
         assert counts.start(TEXTS.items(), family, got.update)
         assert counts.wait(60)
-        assert counts.share == (len(TEXTS), len(TEXTS))
+        assert counts.progress == (len(TEXTS), len(TEXTS))
         assert counts.failed == ""
     assert got == {name: count_exactly(text, family) for name, text in TEXTS.items()}
 
@@ -151,25 +151,25 @@ def test_the_worker_gives_way_to_other_processes() -> None:
 def test_without_ctok_the_worker_says_so_and_counting_fails_with_that_reason(tmp_path: Path) -> None:
     """-S hides the installed packages, so this runs a Python that has no ctok."""
     run = subprocess.run(
-        [sys.executable, "-S", *COMMAND[1:]], input="", capture_output=True, encoding="utf-8", cwd=tmp_path, timeout=60,
+        [sys.executable, "-S", *WORKER_COMMAND[1:]], input="", capture_output=True, encoding="utf-8", cwd=tmp_path, timeout=60,
         env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"}, check=False,
     )  # fmt: skip
-    assert (run.returncode, run.stderr.strip(), run.stdout) == (ABSENT_CODE, ABSENT, "")
-    code = f"import runpy, sys; sys.exit(runpy.run_path({COMMAND[-1]!r})['available']())"
+    assert (run.returncode, run.stderr.strip(), run.stdout) == (CTOK_MISSING_CODE, CTOK_MISSING, "")
+    code = f"import runpy, sys; sys.exit(runpy.run_path({WORKER_COMMAND[-1]!r})['available']())"
     assert subprocess.run([sys.executable, "-I", "-S", "-c", code], check=False, cwd=tmp_path, timeout=60).returncode == 0
 
-    died = f"import sys; sys.stderr.write({ABSENT!r}); sys.exit({ABSENT_CODE})"
+    died = f"import sys; sys.stderr.write({CTOK_MISSING!r}); sys.exit({CTOK_MISSING_CODE})"
     with ExactCounts((sys.executable, "-c", died)) as counts:
         assert counts.start([("a", "text")], "claude-3", lambda _: pytest.fail("nothing was counted"))
         assert counts.wait(30)
-        assert counts.failed == ABSENT
-        assert counts.share == (0, 1)
+        assert counts.failed == CTOK_MISSING
+        assert counts.progress == (0, 1)
         assert not counts.start([("b", "text")], "claude-3", lambda _: None), "a failed counter takes no more work"
 
 
 def test_a_line_that_cannot_be_counted_is_answered_with_an_error() -> None:
     out = io.StringIO()
-    work(['{"digest": "d", "text": "x", "family": "no such family"}', "[]", "\n"], out)
+    run_worker(['{"digest": "d", "text": "x", "family": "no such family"}', "[]", "\n"], out)
     answers = [json.loads(line) for line in out.getvalue().splitlines()]
     assert answers[0]["digest"] == "d"
     assert len(answers) == 3
@@ -184,7 +184,7 @@ def test_duplicates_are_counted_once_and_known_counts_are_reported_again() -> No
         counts.start([("b", "bbb"), ("c", "")], "claude-3", second.update)
         counts.start([("a", "aa")], "claude-4.8", lambda _: None)
         assert counts.wait(30)
-        assert counts.share == (4, 4), "a, b and c of one family, a of another"
+        assert counts.progress == (4, 4), "a, b and c of one family, a of another"
         assert counts.start([("a", "aa")], "claude-3", second.update), "work after a pause starts again"
         assert counts.wait(30)
     assert first == {"a": 2, "b": 3}
@@ -206,7 +206,7 @@ def test_a_text_that_kills_the_worker_is_given_up_and_the_rest_is_counted() -> N
     with characters() as counts:
         counts.start([("a", "aa"), ("x", "die"), ("e", "bad"), ("y", "die"), ("b", "bbb")], "claude-3", got.update)
         assert counts.wait(30)
-        assert (got, counts.share, counts.failed) == ({"a": 2, "b": 3}, (5, 5), "")
+        assert (got, counts.progress, counts.failed) == ({"a": 2, "b": 3}, (5, 5), "")
 
 
 def test_a_worker_that_always_dies_ends_the_counting_with_its_last_words() -> None:
@@ -240,13 +240,13 @@ def test_closing_kills_a_busy_worker_at_once_and_reports_nothing_more(monkeypatc
     counts = characters()
     begun = time.monotonic()
     counts.start([("a", "aa"), ("s", "slow"), ("b", "bbb")], "claude-3", reports.append)
-    while counts.share[0] < 1 and time.monotonic() - begun < 20:
+    while counts.progress[0] < 1 and time.monotonic() - begun < 20:
         time.sleep(0.01)
     closing = time.monotonic()
     counts.close()
     assert time.monotonic() - closing < 1
     assert counts.wait(10)
-    assert (counts.share, reports, counts.failed) == ((1, 3), [], "")
+    assert (counts.progress, reports, counts.failed) == ((1, 3), [], "")
     assert not counts.start([("c", "c")], "claude-3", reports.append)
     counts.close()
 
@@ -257,13 +257,13 @@ def test_starting_returns_before_anything_is_counted() -> None:
         begun = time.monotonic()
         counts.start(((str(n), "text " * n) for n in range(2_000)), "claude-3", lambda _: gate.set())
         assert time.monotonic() - begun < 1
-        assert counts.share[1] == 2_000
+        assert counts.progress[1] == 2_000
         assert gate.wait(30), "the first counts come while others are still missing"
         assert counts.wait(60)
-        assert counts.share == (2_000, 2_000)
+        assert counts.progress == (2_000, 2_000)
 
 
 def test_a_family_that_ctok_does_not_know_is_not_started() -> None:
     with characters() as counts:
         assert not counts.start([("a", "aa")], "o200k_base", lambda _: None)
-        assert counts.share == (0, 0)
+        assert counts.progress == (0, 0)

@@ -10,12 +10,12 @@ from fit_table import files, rows
 from hypothesis import given
 from hypothesis import strategies as st
 from turnscope.counting.calibration import Calibration
-from turnscope.counting.reconcile import CELLS, Fit, Ints, Reconciled, fitted, reconcile
+from turnscope.counting.reconciliation import CELLS, Fit, Ints, Reconciliation, fit_requests, reconcile
 
 
-def split(counts: Ints, recorded: Ints, known_static: bool) -> tuple[Reconciled, tuple[Fit, ...]]:
+def split(counts: Ints, recorded: Ints, known_static: bool) -> tuple[Reconciliation, tuple[Fit, ...]]:
     """One model's requests, fitted and split."""
-    fits = fitted(counts.sum(axis=1), recorded, ["m"] * len(recorded), known_static)
+    fits = fit_requests(counts.sum(axis=1), recorded, ["m"] * len(recorded), known_static)
     return reconcile(counts, recorded, fits), fits
 
 
@@ -66,8 +66,8 @@ def test_cells_prefix_and_remainder_sum_to_what_was_recorded(rows_in: list, know
     if len(recorded):
         assert fits[-1].stop == len(recorded)
     for n, terms in enumerate(done.terms):
-        assert terms.expected(int(counts[n].sum())) == done.cells[n].sum()
-        assert terms.hidden == done.cells[n, 5:8].sum()
+        assert terms.predict(int(counts[n].sum())) == done.cells[n].sum()
+        assert terms.hidden_tokens == done.cells[n, 5:8].sum()
 
 
 def test_a_prefix_that_changes_is_fitted_in_pieces() -> None:
@@ -83,9 +83,9 @@ def test_a_prefix_that_changes_is_fitted_in_pieces() -> None:
 def test_a_model_without_recorded_requests_keeps_what_was_found_before_it() -> None:
     sizes = np.arange(1, 31) * 1_000
     recorded = np.where(np.arange(30) < 20, sizes + 20_000, -1)
-    found = fitted(sizes, recorded, ["m"] * 20 + ["n"] * 10, known_static=False)
+    found = fit_requests(sizes, recorded, ["m"] * 20 + ["n"] * 10, known_static=False)
     assert [(fit.start, fit.stop, fit.prefix, fit.scale) for fit in found] == [(0, 20, 20_000, 1.0), (20, 30, 20_000, 1.0)]
-    first = fitted(sizes[::-1], recorded[::-1], ["n"] * 10 + ["m"] * 20, known_static=False)
+    first = fit_requests(sizes[::-1], recorded[::-1], ["n"] * 10 + ["m"] * 20, known_static=False)
     assert (first[0].prefix, first[0].scale) == (0, 1.0), "what comes later says nothing of it"
 
 

@@ -14,15 +14,15 @@ from hand_made import Row, compacted, traced
 from hypothesis import example, given
 from hypothesis import strategies as st
 from turnscope import figures
-from turnscope.counting.calibration import SMALLEST, Calibration
-from turnscope.counting.hidden import Hidden
-from turnscope.counting.reconcile import CELLS, fitted, reconcile, shared
+from turnscope.counting.calibration import SMALLEST_SCALE, Calibration
+from turnscope.counting.hidden import HiddenTokens
+from turnscope.counting.reconciliation import CELLS, distribute, fit_requests, reconcile
 from turnscope.planning.trace import Cursor, Trace
-from turnscope.session.model import BEGUN
-from turnscope.views import closeup, one_request, tables
-from turnscope.views.exact_body import exact_text
-from turnscope.views.findings import findings
-from turnscope.views.overview import LABELS, Overview, overview
+from turnscope.session.model import BEGINS_MID_CONVERSATION
+from turnscope.views import closeup, request_summary, tables
+from turnscope.views.exact_body import format_exact_body
+from turnscope.views.findings import rank_findings
+from turnscope.views.overview import LABELS, Overview, build_overview
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 100  # about 900 tokens
 
@@ -50,7 +50,7 @@ def talk(count: int) -> list[Row]:
 
 def whole(trace: Trace) -> Overview:
     """The overview, after it was seen that its rows sum to what was recorded and no cell is negative."""
-    view = overview(trace)
+    view = build_overview(trace)
     has = view.recorded > 0
     assert (view.cells >= 0).all()
     assert (view.billed >= 0).all()
@@ -83,15 +83,15 @@ def opened(made: Log, folder: Path) -> Trace:
 def test_a_log_whose_first_parent_is_elsewhere_begins_mid_conversation(tmp_path: Path) -> None:
     trace = opened(log(parent="elsewhere"), tmp_path)
     view = whole(trace)
-    assert trace.session.about[BEGUN] is True
+    assert trace.session.about[BEGINS_MID_CONVERSATION] is True
     assert view.cells[:, CELLS.index("earlier")].min() > 85_000
     assert not view.cells[:, CELLS.index("prefix")].any(), "nothing tells system prompt and tools apart from it"
-    told = [finding.text for finding in findings(trace, view)]
+    told = [finding.text for finding in rank_findings(trace, view)]
     assert any(text.startswith("The conversation before this file begins is 9") for text in told)
     assert not any("System prompt and tools" in text for text in told)
-    assert "what was said before this file begins is about" in exact_text(trace, 3)
-    assert LABELS["earlier"] in {area.name for area in figures.sawtooth(view).data}
-    assert LABELS["earlier"] in {row.name for row in figures.heatmap(view).data if row.type == "heatmap"}
+    assert "what was said before this file begins is about" in format_exact_body(trace, 3)
+    assert LABELS["earlier"] in {area.name for area in figures.draw_sawtooth(view).data}
+    assert LABELS["earlier"] in {row.name for row in figures.draw_heatmap(view).data if row.type == "heatmap"}
 
 
 def test_a_log_that_begins_anywhere_else_says_nothing_of_earlier_conversation(tmp_path: Path) -> None:
@@ -102,10 +102,10 @@ def test_a_log_that_begins_anywhere_else_says_nothing_of_earlier_conversation(tm
     summary.answer("m1", "yes", usage=(20_000, 0, 0, 5))
     for made in (whole_log, summary):
         trace = opened(made, tmp_path)
-        assert BEGUN not in trace.session.about
+        assert BEGINS_MID_CONVERSATION not in trace.session.about
         assert not whole(trace).cells[:, CELLS.index("earlier")].any()
-        names = {area.name for area in figures.heatmap(overview(trace)).data}
-        assert names.isdisjoint({LABELS["earlier"], LABELS["put_back"]}), "what never occurs is not drawn"
+        names = {area.name for area in figures.draw_heatmap(build_overview(trace)).data}
+        assert names.isdisjoint({LABELS["earlier"], LABELS["reinjected"]}), "what never occurs is not drawn"
 
 
 def test_a_compaction_tells_system_prompt_and_tools_from_earlier_conversation(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_compaction_tells_system_prompt_and_tools_from_earlier_conversation(tm
     before, after = trace.fit(2), trace.fit(8)
     assert before.prefix == pytest.approx(20_000, abs=1_500)
     assert before.earlier == pytest.approx(72_000, abs=3_000)
-    assert (after.earlier, after.put_back) == (0, 0)
+    assert (after.earlier, after.reinjected) == (0, 0)
     assert after.prefix == before.prefix
     whole(trace)
 
@@ -128,23 +128,23 @@ def test_what_is_put_back_after_a_compaction_has_a_kind_of_its_own() -> None:
     trace = two_compactions()
     view = whole(trace)
     assert [(fit.start, fit.stop) for fit in trace.fits] == [(0, 6), (6, 12), (12, 18)], "fewer than eight requests each"
-    parts = view.cells[:, [CELLS.index("prefix"), CELLS.index("put_back")]]
+    parts = view.cells[:, [CELLS.index("prefix"), CELLS.index("reinjected")]]
     assert parts[0].tolist() == pytest.approx([18_000, 0], abs=200)
     assert parts[8].tolist() == pytest.approx([18_000, 12_000], abs=200)
     assert parts[15].tolist() == pytest.approx([18_000, 9_000], abs=200)
     assert not view.cells[:, CELLS.index("earlier")].any()
-    assert "put back after its last compaction is about 12," in exact_text(trace, 8)
-    assert LABELS["put_back"] in {row.name for row in figures.heatmap(view).data if row.type == "heatmap"}
+    assert "put back after its last compaction is about 12," in format_exact_body(trace, 8)
+    assert LABELS["reinjected"] in {row.name for row in figures.draw_heatmap(view).data if row.type == "heatmap"}
 
 
 def test_another_policy_carries_nothing_that_the_tool_put_back() -> None:
     trace = two_compactions()
     other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
     for n in (8, 15):
-        assert (other.fit(n).put_back, other.fit(n).prefix) == (0, trace.fit(n).prefix)
+        assert (other.fit(n).reinjected, other.fit(n).prefix) == (0, trace.fit(n).prefix)
         assert other.tokens(n) == trace.fit(n).prefix + round(other.fit(n).scale * other.plans[n].seen.tokens)
         assert other.plans[n].calibration.prefix == pytest.approx(18_000, abs=300)
-    assert "put back" not in exact_text(other, 8)
+    assert "put back" not in format_exact_body(other, 8)
 
 
 def test_planning_learns_what_a_tool_puts_back() -> None:
@@ -172,7 +172,7 @@ def test_a_shrink_that_the_log_does_not_record_is_told_and_spoils_nothing() -> N
     assert mark.request == 10
     amount = int(re.search(r"about ([\d,]+) tokens", mark.what)[1].replace(",", ""))  # type: ignore[index]
     assert amount == pytest.approx(6_000, abs=100)
-    [told] = [finding for finding in findings(trace, view, most=20) if finding.kind == "unlogged"]
+    [told] = [finding for finding in rank_findings(trace, view, most=20) if finding.kind == "unlogged"]
     assert told.text.startswith("The tool cut something at request 10 that its log does not hold: about 6,0")
     assert [trace.tokens(n) for n in range(20)] == view.recorded.tolist()
     assert max(trace.tokens(n) for n in range(20)) <= view.recorded.max()
@@ -180,11 +180,11 @@ def test_a_shrink_that_the_log_does_not_record_is_told_and_spoils_nothing() -> N
 
 def test_which_blocks_went_is_not_known_so_all_are_smaller_and_that_is_said() -> None:
     trace = unrecorded()
-    now = one_request.summary(overview(trace), trace, 12)
+    now = request_summary.summarize_request(build_overview(trace), trace, 12)
     assert any("were cut by the tool" in note for note in now.notes)
-    assert now.notes != one_request.summary(overview(trace), trace, 5).notes == ()
-    close = closeup.closeup(trace, Cursor(12, len(trace.plans[12].decisions)), 2)
-    before = closeup.closeup(trace, Cursor(8, len(trace.plans[8].decisions)), 2)
+    assert now.notes != request_summary.summarize_request(build_overview(trace), trace, 5).notes == ()
+    close = closeup.build_closeup(trace, Cursor(12, len(trace.plans[12].decisions)), 2)
+    before = closeup.build_closeup(trace, Cursor(8, len(trace.plans[8].decisions)), 2)
     assert close is not None
     assert before is not None
     assert close.tokens < before.tokens
@@ -196,7 +196,7 @@ def test_another_policy_cuts_nothing_that_only_the_tool_cut() -> None:
     trace = unrecorded()
     other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
     assert other.tokens(12) == pytest.approx(trace.tokens(12) + 6_000, abs=100)
-    assert one_request.notes(other, 12)[0].startswith("estimated ±")
+    assert request_summary.list_notes(other, 12)[0].startswith("estimated ±")
     assert other.fit(12).error is not None
 
 
@@ -211,7 +211,7 @@ def test_a_cut_ends_with_a_compaction_that_the_log_records() -> None:
     rows = talk(20)
     trace = billed(rows, [20_000] * 10 + [14_000] * 4 + [20_000] * 6, [(14, compacted(0, 28))])
     assert trace.fit(12).cut
-    assert (trace.fit(15).cut, trace.fit(15).put_back) == (0, 0)
+    assert (trace.fit(15).cut, trace.fit(15).reinjected) == (0, 0)
     assert trace.plans[14].projected > 15_000, "planning knew of the prefix behind the cut"
 
 
@@ -222,9 +222,9 @@ def test_where_more_was_counted_than_billed_the_scale_gives_way() -> None:
     assert view.over[7] == pytest.approx(1_000, abs=150)
     assert view.cells[7, CELLS.index("prefix")] == trace.fits[0].prefix
     assert trace.fit(7).scale < trace.fits[0].scale
-    [note] = one_request.summary(view, trace, 7).notes
+    [note] = request_summary.summarize_request(view, trace, 7).notes
     assert re.match(r"counted \d\.\d% more than was billed", note)
-    table = tables.overview_csv(view).splitlines()
+    table = tables.overview_to_csv(view).splitlines()
     assert "-" not in table[8].replace("claude-opus-4-5-20251101", "")
 
 
@@ -250,19 +250,19 @@ steps = st.lists(st.tuples(st.integers(-60_000, 60_000), st.integers(0, 80_000),
 
 @given(st.integers(0, 90_000), st.booleans(), steps)
 def test_the_parts_of_what_is_hidden_are_never_negative(first: int, begun: bool, moves: list[tuple[int, int, str]]) -> None:
-    hidden = Hidden.first(first, begun, first // 2)
+    hidden = HiddenTokens.from_level(first, begun, first // 2)
     for level, prompt, what in moves:
         if what == "c":
-            hidden = hidden.compacted(level, prompt)
+            hidden = hidden.apply_compaction(level, prompt)
         else:
-            hidden = hidden.moved(level, prompt, {"f": -1, "r": 1, " ": 0}[what])
-        assert min(hidden.prefix, hidden.earlier, hidden.put_back, hidden.cut) >= 0
+            hidden = hidden.apply_level(level, prompt, {"f": -1, "r": 1, " ": 0}[what])
+        assert min(hidden.prefix, hidden.earlier, hidden.reinjected, hidden.cut) >= 0
         assert hidden.level == max(level, hidden.level), "what is lower than zero is the scale's, not a part's"
 
 
 @given(st.lists(st.integers(0, 90_000), min_size=5, max_size=5), st.integers(0, 200_000))
 def test_shares_sum_to_the_token(counts: list[int], total: int) -> None:
-    parts = shared(np.array([counts], dtype=np.int64), np.array([total]))[0]
+    parts = distribute(np.array([counts], dtype=np.int64), np.array([total]))[0]
     assert parts.sum() == (total if sum(counts) else 0)
     assert (parts >= 0).all()
 
@@ -279,7 +279,7 @@ def test_whatever_was_billed_rows_sum_to_it_and_stretches_follow_each_other(
     counts = np.array([[0, 0, size, size // 2, 0] for size, *_ in made], dtype=np.int64)
     recorded = np.array([prompt for _, prompt, *_ in made], dtype=np.int64)
     compactions = {n for n, (*_, compaction) in enumerate(made) if compaction}
-    fits = fitted(counts.sum(axis=1), recorded, [model for _, _, model, _ in made], False, compactions, begun)
+    fits = fit_requests(counts.sum(axis=1), recorded, [model for _, _, model, _ in made], False, compactions, begun)
     assert (fits[0].start, fits[-1].stop) == (0, len(made))
     assert all(one.stop == other.start for one, other in pairwise(fits))
     done = reconcile(counts, recorded, fits)
@@ -294,7 +294,7 @@ def test_whatever_was_billed_rows_sum_to_it_and_stretches_follow_each_other(
 def test_planning_never_expects_nothing_after_something_was_recorded(made: list[tuple[int, int, str, bool]]) -> None:
     calibration = Calibration.start()
     for size, prompt, model, compaction in made:
-        calibration = calibration.compaction() if compaction else calibration
+        calibration = calibration.expect_compaction() if compaction else calibration
         if calibration.seen and size > 100:
             assert calibration.predict(size) > 0
         if prompt > 100 and size > 100:
@@ -303,11 +303,11 @@ def test_planning_never_expects_nothing_after_something_was_recorded(made: list[
 
 def test_a_bill_far_below_the_count_moves_the_scale_no_further_than_its_bound() -> None:
     calibration = Calibration.start().learn(20_402, 101, "a")
-    assert calibration.scale == SMALLEST
-    assert calibration.predict(20_402) == round(SMALLEST * 20_402)
+    assert calibration.scale == SMALLEST_SCALE
+    assert calibration.predict(20_402) == round(SMALLEST_SCALE * 20_402)
 
 
 def test_what_was_hidden_does_not_vanish_where_more_is_counted_than_was_billed() -> None:
-    known = Hidden(2_000, 0, 0, 0, 2_000, 2_000)
-    assert known.moved(-500, 100_000, 0).prefix == 2_000
-    assert known.moved(1_500, 100_000, 0).prefix == 1_500
+    known = HiddenTokens(2_000, 0, 0, 0, 2_000, 2_000)
+    assert known.apply_level(-500, 100_000, 0).prefix == 2_000
+    assert known.apply_level(1_500, 100_000, 0).prefix == 1_500

@@ -16,12 +16,12 @@ LOG = "".join(f"2026-01-02T10:00:{n:02d}.5Z \x1b[31mWARN\x1b[0m disk is full\n" 
 
 def session(*outputs: str) -> Session:
     builder = Builder("tidy", "test")
-    builder.message("user", "Run it.")
+    builder.add_message("user", "Run it.")
     for n, text in enumerate(outputs):
         call = {"type": "tool_use", "id": f"c{n}", "name": "Bash", "input": {"command": "make"}}
-        builder.request(builder.message("assistant", [call]))
-        builder.message("user", [{"type": "tool_result", "tool_use_id": f"c{n}", "content": text}])
-    builder.unanswered()
+        builder.set_request(builder.add_message("assistant", [call]))
+        builder.add_message("user", [{"type": "tool_result", "tool_use_id": f"c{n}", "content": text}])
+    builder.add_unanswered()
     return builder.build()
 
 

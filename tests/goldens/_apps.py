@@ -92,4 +92,4 @@ def append_stored(builder: Builder, said: Sequence[Mapping[str, Any]]) -> None:
         elif calls := message.get("tools"):
             uses = [{"type": "tool_use", "id": call["id"], "name": call["apiName"], "input": {}} for call in calls]
             held = [*([{"type": "text", "text": held}] if held else []), *uses]
-        builder.message(role, held, id=message["id"], fence=True)
+        builder.add_message(role, held, id=message["id"], fence=True)

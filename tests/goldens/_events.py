@@ -47,9 +47,9 @@ def events_session(events: Sequence[Event], source: str) -> Told:
             if kind in OBSERVED:
                 held = [{"type": "tool_result", "tool_use_id": str(event.get("call") or event.get("cause")), "content": held}]
             names.append(str(event["id"]))
-        builder.message("assistant" if kind in ("action", "agent") else "user", held, fence=True)
+        builder.add_message("assistant" if kind in ("action", "agent") else "user", held, fence=True)
         if kind != "action":
-            builder.unanswered()
+            builder.add_unanswered()
     session = builder.build()
     assert len(session.blocks) == len(names)
     return Told(session, tuple(names), tuple(event for event in events if event["type"] != "action"))

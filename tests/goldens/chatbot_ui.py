@@ -55,20 +55,20 @@ def _plan(given: dict[str, Any]) -> tuple[Session, Plan]:
     builder = Builder("golden", SYSTEM)
     files = {id: _text(text) for id, text in given["files"].items()}
     if prompt := _text(given["chat_prompt"]):
-        builder.message("system", prompt)
+        builder.add_message("system", prompt)
     for message in given["messages"]:
         text: Any = _text(message["content"])
         if message.get("images"):
             pictures = [{"type": "image", "source": {"type": "url", "url": url}} for url in message["images"]]
             text = [{"type": "text", "text": text}, *pictures]
-        builder.message(message["role"], text, id=message["id"], fence=True)
+        builder.add_message(message["role"], text, id=message["id"], fence=True)
     stored = {m["id"]: [files[f] for f in m["files"] if f in files] for m in given["messages"] if m.get("files")}
     builder.about["file_items"] = stored
     if given["messages"] and given["new_question_files"]:
         builder.about["retrieved"] = {
             given["messages"][-1]["id"]: [files[f] for f in given["new_question_files"] if f in files]
         }
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     chosen = policy.load(SYSTEM)
     chosen = replace(chosen, counter="", budget=BudgetParams(formula="fixed", tokens=given["context_length"]))

@@ -58,7 +58,7 @@ def _chain(given: dict[str, Any]) -> dict[str, Any]:
 
 def _next(roles: str, current: Any, keep: ranges.Keep, count: int | None = None) -> ranges.Range:
     roles = roles if count is None else roles[:count]
-    return ranges.next_range(lambda i: ROLES[roles[i]] if 0 <= i < len(roles) else "", len(roles), current, keep)
+    return ranges.compute_next_range(lambda i: ROLES[roles[i]] if 0 <= i < len(roles) else "", len(roles), current, keep)
 
 
 def _mask(given: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     builder = Builder("golden", SYSTEM)
     for step, after in zip(steps, [*steps[1:], {}], strict=True):
         _say(builder, step["append"])
-        builder.unanswered(usage=_usage(after.get("previous_request")))
+        builder.add_unanswered(usage=_usage(after.get("previous_request")))
     session = builder.build()
     messages = [message for step in steps for message in step["append"]]
     rows: list[dict[str, Any]] = []
@@ -106,9 +106,9 @@ KINDS = {
 def _one(given: dict[str, Any], window: int, usage: Usage | None = None, **params: Any) -> tuple[Plan, Session]:
     """The plan of one request whose task has come to a stored state: that state is what the plan before it left."""
     builder = Builder("golden", SYSTEM)
-    builder.unanswered(usage=usage)
+    builder.add_unanswered(usage=usage)
     _say(builder, given["messages"])
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     stored = {
         row["message"]: Entry(row["type"], {block["block"]: _text(block) for block in row["blocks"]})
@@ -142,7 +142,7 @@ def _plans(session: Session, windows: Iterable[int], state: State | None = None,
 
 def _say(builder: Builder, messages: Iterable[Mapping[str, Any]]) -> None:
     for message in messages:  # fenced: Cline sends neighbours of one role as they are
-        builder.message(message["role"], message["content"], id=message["id"], fence=True)
+        builder.add_message(message["role"], message["content"], id=message["id"], fence=True)
 
 
 def _usage(given: Any) -> Usage | None:

@@ -19,11 +19,11 @@ from turnscope.ports.jan.messages import (
     INTERRUPTED,
     OUTPUT,
     UNITS,
-    estimated,
-    first_kept,
-    joined,
-    mended,
-    without_images,
+    drop_images,
+    estimate_message,
+    find_first_kept,
+    join_messages,
+    repair_calls,
 )
 from turnscope.reading.jan_threads import active_path, called, new_parents, ui_message, waves
 from turnscope.session.builder import Builder
@@ -64,9 +64,9 @@ def named(value: Any, forms: Mapping[str, Any]) -> Any:
 
 def _trim(given: dict[str, Any]) -> dict[str, Any]:
     said = given["messages"]
-    sums = [0, *accumulate(map(estimated, said))]
+    sums = [0, *accumulate(map(estimate_message, said))]
     budget = given["max_context"] - given["max_output"] - given["system_tokens"]
-    first = first_kept(sums, len(said), budget) if given["max_context"] > 0 else 0
+    first = find_first_kept(sums, len(said), budget) if given["max_context"] > 0 else 0
     return {"kept": [m["id"] for m in said[first:]], "trimmed": first}
 
 
@@ -88,9 +88,9 @@ def _build(builder: Builder, said: Sequence[Mapping[str, Any]], split: bool = Tr
                 blocks.append({"type": "thinking", "thinking": part["text"]})
             elif part["type"] == "file":
                 blocks.append({**part, "type": "image"})
-        builder.message(message["role"], blocks, id=message["id"], fence=True)
+        builder.add_message(message["role"], blocks, id=message["id"], fence=True)
         if results:
-            builder.message("user", results, fence=True)
+            builder.add_message("user", results, fence=True)
 
 
 def _policy(given: Mapping[str, Any]) -> Policy:
@@ -111,9 +111,9 @@ def _policy(given: Mapping[str, Any]) -> Policy:
 def _planned(given: Mapping[str, Any], system: str, teller: Teller, split: bool = True) -> tuple[Session, Plan]:
     builder = Builder("golden", SYSTEM)
     if system:
-        builder.message("system", system)
+        builder.add_message("system", system)
     _build(builder, given["messages"], split)
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     return session, next(iter(replay(session, _policy(given), build_ledger(session, CHARS), answers=teller)))
 
@@ -182,11 +182,11 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
         for n, m in enumerate(given["messages"])
     ]
     builder = Builder("golden", SYSTEM)
-    builder.message("system", given["system"])
+    builder.add_message("system", given["system"])
     for message in said:
         _build(builder, [message])
         if message["role"] == "assistant":
-            builder.request(builder.drafts[-1])
+            builder.set_request(builder.drafts[-1])
     session = builder.build()
     teller = Teller(["s" * given.get("summary_chars", 0)])
     steps: list[dict[str, Any]] = []
@@ -198,13 +198,13 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
 
 
 KINDS = {
-    "estimate": lambda x: {"tokens": estimated(x["message"])},
+    "estimate": lambda x: {"tokens": estimate_message(x["message"])},
     "trim": _trim,
     "compact": _compact,
     "waves": lambda x: {"messages": waves(x["messages"])},
-    "coalesce": lambda x: {"messages": joined(x["messages"])},
-    "orphans": lambda x: {"messages": mended(x["messages"])},
-    "strip_images": lambda x: {"messages": without_images(x["messages"], x["vision"])},
+    "coalesce": lambda x: {"messages": join_messages(x["messages"])},
+    "orphans": lambda x: {"messages": repair_calls(x["messages"])},
+    "strip_images": lambda x: {"messages": drop_images(x["messages"], x["vision"])},
     "path": lambda x: {"path": active_path(x["messages"], x["active_root"])},
     "repair": lambda x: {"parents": new_parents(x["messages"])},
     "to_ui": lambda x: {"messages": [ui_message(message) for message in x["messages"]]},

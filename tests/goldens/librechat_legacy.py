@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from turnscope.counting.ledger import build_ledger, text_key
+from turnscope.counting.ledger import build_ledger, make_text_key
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.conversation import find_droppable
@@ -13,7 +13,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.planning import policy, trace
-from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, path_to
+from turnscope.ports.librechat.legacy import PRIMER, count_instructions, find_begin, find_path
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Session
 
@@ -27,7 +27,7 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _path(given: dict[str, Any], _expect: Any) -> dict[str, Any]:
-    path = path_to(given["messages"], given["head"], given["stop_at_summary"])
+    path = find_path(given["messages"], given["head"], given["stop_at_summary"])
     ids = [message.get("messageId") or message.get("id") for message in path]
     replaced = [id for id, message in zip(ids, path, strict=True) if message.get("role") == "system"]
     return {"path": ids, "replaced_by_summary": replaced, "tokens": [message.get("tokenCount") for message in path]}
@@ -43,7 +43,7 @@ def _trim(given: dict[str, Any], expect: dict[str, Any]) -> dict[str, Any]:
 
 def _trimmed(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """What is left out by the function that both strategies call; they look at the instructions alone before they do."""
-    starts, first = ctx.index.messages, begin(ctx, 0, ctx.limit - (instructions(ctx) or 0) - PRIMER)
+    starts, first = ctx.index.messages, find_begin(ctx, 0, ctx.limit - (count_instructions(ctx) or 0) - PRIMER)
     stop = starts[first] if first < len(starts) else ctx.request.cut
     for span in find_droppable(ctx, envelope, starts[0], stop) if starts else ():
         envelope = yield Edit("drop", "it does not fit", span)
@@ -77,15 +77,15 @@ def _plan(given: dict[str, Any], name: str, rule: Rule | None = None) -> tuple[S
     tokens = given["instructions_tokens"]
     sizes = [tokens] if tokens is not None else []
     if tokens is not None:
-        builder.message("system", INSTRUCTIONS, id=INSTRUCTIONS)
+        builder.add_message("system", INSTRUCTIONS, id=INSTRUCTIONS)
     for number, message in enumerate(given["messages"]):
         stored = {"summary": STORED} if not number and given.get("first_has_stored_summary") else {}
-        builder.message("assistant" if number % 2 else "user", f"message {number}", id=message["id"], extra=stored)
+        builder.add_message("assistant" if number % 2 else "user", f"message {number}", id=message["id"], extra=stored)
         sizes.append(message["tokens"])
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     memo = {block.digest: size for block, size in zip(session.blocks, sizes, strict=True)}
-    memo[text_key(STORED)] = given.get("stored_summary_tokens") or 0
+    memo[make_text_key(STORED)] = given.get("stored_summary_tokens") or 0
     chosen = policy.load(name)
     # the strategy alone: the cases give it the path that it starts from
     rules = (policy.Step(rule, NoParams()),) if rule else chosen.rules[-1:]

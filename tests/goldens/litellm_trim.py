@@ -98,10 +98,10 @@ def _plans(given: dict[str, Any], cuts: list[int]) -> tuple[Session, tuple[Plan,
     model = given["model"]
     for number, message in enumerate(given["messages"]):
         for _ in range(cuts.count(number)):
-            builder.unanswered(model=model)
+            builder.add_unanswered(model=model)
         add(builder, message)
     for _ in range(cuts.count(len(given["messages"]))):
-        builder.unanswered(model=model)
+        builder.add_unanswered(model=model)
     builder.window = given.get("model_input_limit") or (1 if given["max_tokens"] is not None else None)
     session = builder.build()
     if given["max_tokens"] is not None:

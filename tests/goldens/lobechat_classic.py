@@ -10,7 +10,7 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
-from turnscope.ports.lobechat.messages import BESIDE, COUNT, HEAD, TAIL, handed_over, limited, window
+from turnscope.ports.lobechat.messages import COUNT, EXTRA, HEAD, TAIL, count_handed_over, find_window, is_limited
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 
@@ -37,12 +37,12 @@ def runs(numbers: Sequence[int]) -> list[list[int]]:
 
 
 def _slice(given: dict[str, Any]) -> dict[str, Any]:
-    return {"kept": runs(range(window(given["count"], given["enable"], given["history_count"]), given["count"]))}
+    return {"kept": runs(range(find_window(given["count"], given["enable"], given["history_count"]), given["count"]))}
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
     config = given["chat_config"]
-    on = limited(
+    on = is_limited(
         given["model"], config.get("enableHistoryCount"), config.get("disableContextCaching", False), config.get("searchMode")
     )
     count = config.get("historyCount")
@@ -54,7 +54,7 @@ def _range(given: dict[str, Any]) -> dict[str, Any]:
     due = found["enable_history_count"] and given["chat_config"].get("enableCompressHistory")
     if not due or given["count"] <= found["history_count"]:
         return {"summarise": None}
-    return {"summarise": runs(range(handed_over(given["count"], found["history_count"])))}
+    return {"summarise": runs(range(count_handed_over(given["count"], found["history_count"])))}
 
 
 def policy(changes: Mapping[str, Mapping[str, Any]]) -> Policy:
@@ -69,11 +69,11 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     stored = [m for m in given["messages"] if m["role"] == "system"]
     system = [] if stored else [given.get("system_role")]
     for text in filter(None, [*system, given.get("tool_system_text") if given["function_calling"] else None]):
-        builder.message("system", text)
+        builder.add_message("system", text)
     if given.get("history_summary"):
         builder.about["history_summary"] = given["history_summary"]
     append_stored(builder, given["messages"])
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     keep = given["history_count"]
     on = bool(given["enable"]) and keep is not None
@@ -83,7 +83,7 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
         "calling": given["function_calling"],
         "vision": given["vision"],
     }
-    chosen = policy({"keep_last_stored": {"on": on, "count": (keep or 0) - BESIDE}, "shape_messages": shape})
+    chosen = policy({"keep_last_stored": {"on": on, "count": (keep or 0) - EXTRA}, "shape_messages": shape})
     plan = next(iter(replay(session, chosen, build_ledger(session, CHARS))))
     return {"messages": _shown(sent(session, plan, ""), given["messages"])}
 
@@ -118,10 +118,12 @@ def named(text: str) -> str:
 def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     builder, config = Builder("golden", SYSTEM), given["chat_config"]
     for turn in range(given["turns"]):
-        builder.message("user", f"question {turn}", id=str(2 * turn), fence=True)
-        builder.request(builder.message("assistant", f"answer {turn}", id=str(2 * turn + 1), fence=True), model=given["model"])
-    builder.message("user", "one more, so that the last summary shows", fence=True)
-    builder.unanswered(model=given["model"])
+        builder.add_message("user", f"question {turn}", id=str(2 * turn), fence=True)
+        builder.set_request(
+            builder.add_message("assistant", f"answer {turn}", id=str(2 * turn + 1), fence=True), model=given["model"]
+        )
+    builder.add_message("user", "one more, so that the last summary shows", fence=True)
+    builder.add_unanswered(model=given["model"])
     session = builder.build()
     count = config.get("historyCount", COUNT)
     changes = {

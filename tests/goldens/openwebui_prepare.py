@@ -11,7 +11,7 @@ from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
-from turnscope.ports.openwebui.messages import loaded, merged_system
+from turnscope.ports.openwebui.messages import load_messages, merge_system
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 
@@ -38,7 +38,7 @@ def _build(builder: Builder, messages: list[Mapping[str, Any]]) -> None:
         about = {key: value for key, value in message.items() if key not in ("id", "role", "content")}
         if about:
             builder.about.setdefault("stored", {}).setdefault("open-webui", {})[name] = about
-        builder.message(message["role"], held, id=name, fence=True)
+        builder.add_message(message["role"], held, id=name, fence=True)
 
 
 def _field(given: dict[str, Any]) -> str:
@@ -71,18 +71,18 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     for key in ("assistant_message_id", "regeneration_message_id"):
         if given.get(key) in stored:
             path.append(stored[given[key]])
-    said = loaded(path)
+    said = load_messages(path)
     if given.get("regeneration_prompt"):
         said.append({"role": "user", "content": given["regeneration_prompt"]})
     builder = Builder("golden", SYSTEM)
     if given.get("system"):
-        builder.message("system", given["system"])
+        builder.add_message("system", given["system"])
     _build(builder, said)
-    builder.unanswered()
+    builder.add_unanswered()
     session = builder.build()
     teller = Teller([(given.get("compaction") or {}).get("fake_summary")])
     plan = next(iter(replay(session, _policy(given), build_ledger(session, CHARS), answers=teller)))
-    return {"messages": named(merged_system(sent(session, plan, _field(given)))), **_account(plan, said)}
+    return {"messages": named(merge_system(sent(session, plan, _field(given)))), **_account(plan, said)}
 
 
 def _account(plan: Plan, said: list[Any]) -> dict[str, Any]:
@@ -104,12 +104,12 @@ def _account(plan: Plan, said: list[Any]) -> dict[str, Any]:
 def _session(given: dict[str, Any]) -> dict[str, Any]:
     builder = Builder("golden", SYSTEM)
     if given.get("system"):
-        builder.message("system", given["system"])
+        builder.add_message("system", given["system"])
     for message in given["history"]:
         role = "assistant" if message["id"].startswith("a") else "user"
         _build(builder, [{**message, "role": role}])
         if role == "assistant":
-            builder.request(builder.drafts[-1])
+            builder.set_request(builder.drafts[-1])
     session = builder.build()
     texts: list[str | None] = [""]
     steps, teller = [], Teller(texts)

@@ -100,8 +100,8 @@ def _session(messages: Sequence[Message], growing: bool) -> Session:
                 {"type": "tool_use", "id": c["id"], "name": c["function"]["name"], "input": {}} for c in message["tool_calls"]
             ]
             held = [{"type": "text", "text": held}, *calls]
-        draft = builder.message(role, held, id=message["id"], fence=True, extra=extra)
+        draft = builder.add_message(role, held, id=message["id"], fence=True, extra=extra)
         if role == "assistant" and growing:
-            builder.request(draft)
-    builder.unanswered()
+            builder.set_request(draft)
+    builder.add_unanswered()
     return builder.build()

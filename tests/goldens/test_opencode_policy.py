@@ -17,7 +17,7 @@ from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.condensing import get_summary
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
-from turnscope.ports.opencode.limits import usable
+from turnscope.ports.opencode.limits import compute_usable
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Usage
 
@@ -47,22 +47,24 @@ def session_of(case: dict[str, Any], turns: int) -> tuple[Session, dict[int, str
     for message in case["input"]["messages"]:
         said = [{"type": "text", "text": told(p["text"])} for p in message["parts"] if p["type"] == "text"]
         if message["role"] == "user":
-            drafts.append((builder.message("user", said, fence=True), message["id"]))
+            drafts.append((builder.add_message("user", said, fence=True), message["id"]))
             continue
         tools = [part for part in message["parts"] if part["type"] == "tool"]
         calls = [{"type": "tool_use", "id": p["call"], "name": p["tool"], "input": p["input"]} for p in tools]
         order = [part["type"] for part in message["parts"] if part["type"] in ("text", "tool")]
-        draft = builder.message("assistant", [*said, *calls] if order[:1] != ["tool"] else [*calls, *said], fence=True)
-        builder.request(draft, usage=_usage(message.get("tokens")))
+        draft = builder.add_message("assistant", [*said, *calls] if order[:1] != ["tool"] else [*calls, *said], fence=True)
+        builder.set_request(draft, usage=_usage(message.get("tokens")))
         drafts.append((draft, message["id"]))
         if tools:
             results = [{"type": "tool_result", "tool_use_id": p["call"], "content": told(p["output"])} for p in tools]
-            builder.message("user", results, fence=True)
+            builder.add_message("user", results, fence=True)
     for number in range(turns):
-        drafts.append((builder.message("user", told(case["input"]["steps"][0]["prompt"]), fence=True), f"n{number}"))
+        drafts.append((builder.add_message("user", told(case["input"]["steps"][0]["prompt"]), fence=True), f"n{number}"))
         if number < turns - 1:
-            builder.request(builder.message("assistant", "OK", fence=True), usage=Usage(input_tokens=100, output_tokens=5))
-    builder.unanswered()
+            builder.set_request(
+                builder.add_message("assistant", "OK", fence=True), usage=Usage(input_tokens=100, output_tokens=5)
+            )
+    builder.add_unanswered()
     return builder.build(), {draft.start: id for draft, id in drafts}
 
 
@@ -78,7 +80,7 @@ def _usage(tokens: dict[str, Any] | None) -> Usage:
 def policy_of(name: str, case: dict[str, Any]) -> Policy:
     """The policy under the room that the case's model and settings leave, with its settings."""
     model, settings = case["input"]["model"], case["input"]["compaction"] or {}
-    room = usable(model["context"], model["output"], model["input"], settings.get("reserved"))
+    room = compute_usable(model["context"], model["output"], model["input"], settings.get("reserved"))
     known = {key: settings[key] for key in ("tail_turns", "preserve_recent_tokens") if key in settings}
     chosen = load(name)
     steps = (

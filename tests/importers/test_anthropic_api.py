@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from turnscope.counting.ledger import build_ledger
-from turnscope.counting.tokens import estimator
+from turnscope.counting.tokens import make_estimator
 from turnscope.importers.anthropic_api import IMPORTER
 from turnscope.planning import policy, render
 from turnscope.planning.assemble import replay
@@ -71,7 +71,7 @@ def read(records: list[Any]) -> tuple[Session, ...]:
 
 
 def rendered(session: Session) -> list[dict[str, Any]]:
-    plans = replay(session, policy.load("as-recorded"), build_ledger(session, estimator("claude-3")))
+    plans = replay(session, policy.load("as-recorded"), build_ledger(session, make_estimator("claude-3")))
     return [render.render(plan.after, session, plan.request.settings) for plan in plans]
 
 
@@ -104,7 +104,7 @@ def test_a_cassette_is_rendered_again_exactly(shared: Shared) -> None:
     assert [block.kind for block in session.blocks] == ["system", "text", "compaction", "text", "text", "text"]
     assert session.requests[0].usage is not None
     assert session.requests[0].usage.iterations[0].input_tokens == 55196
-    plans = list(replay(session, policy.load("as-recorded"), build_ledger(session, estimator("claude-3"))))
+    plans = list(replay(session, policy.load("as-recorded"), build_ledger(session, make_estimator("claude-3"))))
     assert plans[1].seen.tokens < 1000 < plans[1].after.tokens, "the server reads only what follows its own summary"
 
 

@@ -152,7 +152,7 @@ def test_the_real_exports_are_what_they_say(name: str, messages: int, branches: 
     path = shared("data", "open", "librechat", f"{name}.json")
     assert claimed(path) == [IMPORTER.name]
     thread = turnscope.thread(path)
-    spoken = [message for message, _ in thread.messages() if message.role != "system"]
+    spoken = [message for message, _ in thread.iter_messages() if message.role != "system"]
     assert (len(spoken), len(thread.session.branches)) == (messages, branches)
     models = {request.model for request in thread.session.requests}
     assert models == ({"gpt-4-turbo"} if branches else {"gpt-3.5-turbo"})

@@ -11,7 +11,7 @@ from formats import claimed, data_of, opened, pairs, survives, texts, threads, t
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.importers.lobechat import IMPORTER
-from turnscope.live.growing import Growing
+from turnscope.live.live_session import LiveSession
 from turnscope.planning.assemble import replay, step
 from turnscope.planning.policy import load
 from turnscope.planning.render import render
@@ -57,10 +57,10 @@ def export(*messages: Any, **tables: Any) -> dict[str, Any]:
 def test_a_topics_summary_stands_in_the_requests_behind_its_export_alone() -> None:
     """It was made after the newest answer, of what the session holds: no request of the session can have had it."""
     session = opened(export(*ROWS))
-    growing, policy = Growing(session, CHARS), load("lobechat-classic")
-    growing.message("user", "And 3+3?", origin="prompt")
-    request = growing.request(model="m-x")
-    last = step(None, growing.session, request, policy, growing.basis_of(policy))
+    growing, policy = LiveSession(session, CHARS), load("lobechat-classic")
+    growing.append_message("user", "And 3+3?", origin="prompt")
+    request = growing.build_request(model="m-x")
+    last = step(None, growing.session, request, policy, growing.get_policy_basis(policy))
     plans = [*replay(session, policy, build_ledger(session, CHARS)), last]
     stands = ["so far" in str(render(plan.after, growing.session).get("system")) for plan in plans]
     assert stands == [False] * len(session.requests) + [True]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from turnscope.counting.ledger import build_ledger
-from turnscope.counting.tokens import estimator
+from turnscope.counting.tokens import make_estimator
 from turnscope.importers.openai_chat import IMPORTER
 from turnscope.planning import policy, render
 from turnscope.planning.assemble import replay
@@ -51,7 +51,7 @@ def completion(content: str, **more: Any) -> dict[str, Any]:
 
 
 def rendered(session: Session) -> list[dict[str, Any]]:
-    plans = replay(session, policy.load("as-recorded"), build_ledger(session, estimator("gpt-4o")))
+    plans = replay(session, policy.load("as-recorded"), build_ledger(session, make_estimator("gpt-4o")))
     return [render.render(plan.after, session, plan.request.settings) for plan in plans]
 
 

@@ -18,10 +18,12 @@ ALONE = parse("alone", '[[rules]]\nrule = "strip_old_thinking"')
 def test_a_written_thought_is_a_thinking_block_and_goes_with_its_turn(tag: str) -> None:
     builder = Builder("written", "test")
     for turn in range(2):
-        builder.message("user", f"question {turn}", origin="prompt")
-        builder.request(builder.message("assistant", with_thoughts(f"<{tag}>hm {turn}</{tag}>\nanswer {turn}")), model="m")
-    builder.message("user", "question 2", origin="prompt")
-    builder.unanswered(model="m")
+        builder.add_message("user", f"question {turn}", origin="prompt")
+        builder.set_request(
+            builder.add_message("assistant", with_thoughts(f"<{tag}>hm {turn}</{tag}>\nanswer {turn}")), model="m"
+        )
+    builder.add_message("user", "question 2", origin="prompt")
+    builder.add_unanswered(model="m")
     session = builder.build()
     assert [block.kind for block in session.blocks][:3] == ["text", "thinking", "text"]
     *_, last = replay(session, ALONE, build_ledger(session, CHARS))

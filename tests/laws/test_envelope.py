@@ -15,7 +15,7 @@ from turnscope.session.model import Edit, Part, Session, Span
 def recount(envelope: Envelope, ledger: Ledger) -> tuple[int, ...]:
     counts = [0] * 5
     for piece in envelope.pieces:
-        fresh = ledger.span(piece.start, piece.stop) if piece.body is None else ledger.body(piece.body)
+        fresh = ledger.count_by_bucket(piece.start, piece.stop) if piece.body is None else ledger.count_placeholder(piece.body)
         counts = [a + b for a, b in zip(counts, fresh, strict=True)]
     return tuple(counts)
 

@@ -16,7 +16,7 @@ from turnscope.planning.policy import Policy, Step, load, parse, write
 from turnscope.planning.render import render
 from turnscope.planning.trace import Cursor
 from turnscope.planning.trace import trace as replayed
-from turnscope.session.model import Answer, Ask, Edit, Part, Recorded, Session, Span
+from turnscope.session.model import Answer, Ask, Edit, Part, RecordedFacts, Session, Span
 
 
 def policy(*rules: Rule, **fields: object) -> Policy:
@@ -104,7 +104,7 @@ def test_a_policy_survives_writing_and_parsing(session: Session) -> None:
 def _drop_old(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
     starts = [at for at in ctx.index.messages if at < ctx.request.cut]
     if len(starts) > 4:
-        for span in ctx.index.talk(0, starts[-4]):
+        for span in ctx.index.find_conversation_spans(0, starts[-4]):
             yield Edit("drop", "old", span)
 
 
@@ -199,7 +199,7 @@ def test_an_ask_is_answered_by_the_record_else_offline_and_is_kept_in_the_plan()
     offline = plans(TALK, policy(ask))[2]
     assert offline.asks[0][1].source == "offline"
     assert "Why is it red?" in offline.asks[0][1].text
-    known = structs.replace(TALK, recorded=Recorded({"key": Answer("It was red.", source="recorded")}))
+    known = structs.replace(TALK, recorded=RecordedFacts({"key": Answer("It was red.", source="recorded")}))
     assert plans(known, policy(ask))[2].asks[0][1].text == "It was red."
 
 

@@ -19,7 +19,7 @@ from turnscope.planning.render import render
 from turnscope.planning.trace import trace
 from turnscope.session import portable
 from turnscope.session.builder import Builder
-from turnscope.session.fork import OPEN, forked, upto
+from turnscope.session.fork import NO_RESULT, fork_session, truncate_session
 from turnscope.session.model import Request, Session
 
 MODEL = "claude-opus-4-5"
@@ -36,21 +36,21 @@ def loop(turns: list[list[list[bool]]], late: bool) -> Session:
     waiting: list[str] = []
     for n, answers in enumerate(turns):
         if not waiting:
-            builder.message("user", f"prompt {n}", origin="prompt")
+            builder.add_message("user", f"prompt {n}", origin="prompt")
         for calls in answers:
             names = [f"c{made + i}" for i in range(len(calls))]
             made += len(calls)
             content = [{"type": "tool_use", "id": name, "name": "read", "input": {}} for name in names]
-            builder.request(builder.message("assistant", [{"type": "text", "text": f"a{made}"}, *content]), model=MODEL)
+            builder.set_request(builder.add_message("assistant", [{"type": "text", "text": f"a{made}"}, *content]), model=MODEL)
             for name, interrupted in zip(names, calls, strict=True):
                 if interrupted:
-                    builder.unanswered(model=MODEL)
-                builder.message("user", [{"type": "tool_result", "tool_use_id": name, "content": f"r-{name}"}])
+                    builder.add_unanswered(model=MODEL)
+                builder.add_message("user", [{"type": "tool_result", "tool_use_id": name, "content": f"r-{name}"}])
     if late:
         call = {"type": "tool_use", "id": "late", "name": "read", "input": {}}
-        builder.request(builder.message("assistant", [call]), model=MODEL)
-        builder.message("user", "never mind", origin="prompt")
-    builder.unanswered(model=MODEL)
+        builder.set_request(builder.add_message("assistant", [call]), model=MODEL)
+        builder.add_message("user", "never mind", origin="prompt")
+    builder.add_unanswered(model=MODEL)
     return builder.build()
 
 
@@ -71,19 +71,19 @@ def refused(session: Session, ledger: Ledger) -> tuple[Problem, ...]:
 def test_a_fork_at_any_request_is_whole_and_has_no_open_call(session: Session) -> None:
     whole = [*replay(session, load("balanced"), ledger_of(session))]
     for n, request in enumerate(session.requests):
-        fork = forked(session, n)
+        fork = fork_session(session, n)
         assert portable.loads(orjson.loads(portable.dumps(fork))) == fork
         assert fork.requests == session.requests[:n]
         assert [*replay(fork, load("balanced"), ledger_of(fork))] == whole[:n]
         assert all(block.pair < 0 or fork.blocks[block.pair].pair == block.at for block in fork.blocks)
-        said = [block.raw for block in fork.blocks if OPEN not in block.text]
+        said = [block.raw for block in fork.blocks if NO_RESULT not in block.text]
         assert said == [block.raw for block in session.blocks[: request.cut]], "nothing that was said is lost"
         assert not [p for p in refused(fork, ledger_of(fork)) if "call" in p.what or "result" in p.what]
 
 
 @given(loops, st.integers(0, 40))
 def test_what_is_shared_up_to_any_block_points_nowhere_past_its_end(session: Session, at: int) -> None:
-    shared = upto(session, at)
+    shared = truncate_session(session, at)
     assert portable.loads(orjson.loads(portable.dumps(shared))) == shared
     assert shared.blocks == session.blocks[:at] or any(block.pair >= at for block in session.blocks[:at])
     assert all(request.stop <= at for request in shared.requests)
@@ -92,11 +92,11 @@ def test_what_is_shared_up_to_any_block_points_nowhere_past_its_end(session: Ses
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_every_fork_of_every_sample_plans_as_the_original_and_would_be_taken(path) -> None:
     session, memo = turnscope.load(path), dict[str, int]()
-    recorded = trace(session, "as-recorded", opening.ledger_of(session, memo))
+    recorded = trace(session, "as-recorded", opening.count_session(session, memo))
     for n in range(len(recorded.plans)):
         fork = recorded.fork(n)
-        assert portable._checked(fork, "fork") is fork
-        ledger = opening.ledger_of(fork, memo)
+        assert portable._check(fork, "fork") is fork
+        ledger = opening.count_session(fork, memo)
         assert refused(fork, ledger) == ()
         if n % 8 == 0 or n > len(recorded.plans) - 3:  # each of them holds all that the forks before it hold
             assert [*replay(fork, recorded.policy, ledger)] == [*recorded.plans[:n]]
@@ -104,7 +104,7 @@ def test_every_fork_of_every_sample_plans_as_the_original_and_would_be_taken(pat
 
 def test_an_open_call_is_answered_right_behind_its_answer() -> None:
     session = loop([[[False, True]]], late=False)
-    fork = forked(session, 1)  # two calls, one result, then a request that nobody answered
+    fork = fork_session(session, 1)  # two calls, one result, then a request that nobody answered
     assert [(m.role, m.origin) for m in fork.messages] == [
         ("user", "prompt"),
         ("assistant", "answer"),
@@ -118,4 +118,4 @@ def test_an_open_call_is_answered_right_behind_its_answer() -> None:
 
 def test_a_place_that_is_no_request_is_an_error() -> None:
     with pytest.raises(IndexError):
-        forked(loop([[[False]]], late=False), 99)
+        fork_session(loop([[[False]]], late=False), 99)

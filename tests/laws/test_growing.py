@@ -5,29 +5,29 @@ from __future__ import annotations
 from hypothesis import given
 from law_sessions import ledger_of, sessions
 from turnscope.counting.tokens import CHARS
-from turnscope.live.growing import Growing
+from turnscope.live.live_session import LiveSession
 from turnscope.planning.assemble import replay, settle, step
 from turnscope.planning.policy import load
 from turnscope.session.index import Index
 from turnscope.session.model import Session
 
 
-def grown(session: Session) -> tuple[Growing, list]:
-    growing, plans, previous = Growing(Session(session.id, source=session.source), CHARS), [], None
+def grown(session: Session) -> tuple[LiveSession, list]:
+    growing, plans, previous = LiveSession(Session(session.id, source=session.source), CHARS), [], None
     requests = {request.cut: request for request in session.requests}
     policy = load("keep-everything")
     for message in session.messages:
         raws = [block.raw for block in session.blocks[message.start : message.stop]]
         if message.start in requests:
             old = requests[message.start]
-            asked = growing.request(model=old.model, usage=old.usage)
+            asked = growing.build_request(model=old.model, usage=old.usage)
             plan = step(previous, growing.session, asked, policy, growing.basis)
-            growing.message(message.role, raws, origin=message.origin)
-            growing.answered(asked)
+            growing.append_message(message.role, raws, origin=message.origin)
+            growing.append_request(asked)
             plans.append(plan)
             previous = settle(plan)
         else:
-            growing.message(message.role, raws[0] if isinstance(raws[0], str) else raws, origin=message.origin)
+            growing.append_message(message.role, raws[0] if isinstance(raws[0], str) else raws, origin=message.origin)
     return growing, plans
 
 
@@ -43,7 +43,7 @@ def test_growing_gives_the_session_that_building_gives(session: Session) -> None
     ]
     ledger = ledger_of(session)
     assert (growing.ledger.total, growing.ledger.sums) == (ledger.total, ledger.sums)
-    assert growing.basis.index == Index.of(session)
+    assert growing.basis.index == Index.build(session)
     replayed = list(replay(session, load("keep-everything"), ledger))
     assert [p.after for p in plans] == [p.after for p in replayed]
     assert [p.calibration for p in plans] == [p.calibration for p in replayed]

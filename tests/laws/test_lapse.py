@@ -46,7 +46,7 @@ def _cut(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
     if cut is None:
         return
     start = int(ctx.request.cut * cut.at)
-    for span in ctx.index.talk(start, min(start + cut.blocks, ctx.request.cut)):
+    for span in ctx.index.find_conversation_spans(start, min(start + cut.blocks, ctx.request.cut)):
         if all(envelope.at(at).body is None for at in range(*span)):
             yield Edit("truncate" if cut.text else "drop", "law", span, (Part(text=cut.text),) if cut.text else ())
             yield Edit("insert", "law", Span(span.start, span.start), (Part(text="note"),), slot="note")

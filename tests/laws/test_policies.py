@@ -24,7 +24,7 @@ from turnscope.planning.assemble import Basis, replay, step
 from turnscope.planning.lint import lint
 from turnscope.planning.policy import Policy
 from turnscope.planning.render import render
-from turnscope.session.model import Answer, Ask, Bucket, Recorded, Session
+from turnscope.session.model import Answer, Ask, Bucket, RecordedFacts, Session
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = policies.names()
@@ -123,7 +123,7 @@ def test_recorded_answers_replay_without_a_model(name: str, session: Session, li
     for request in bare.requests:
         live.append(step(live[-1] if live else None, bare, request, policy, basis, model))
     known = {ask.key: answer for plan in live for ask, answer in plan.asks}
-    again = [*replay(structs.replace(bare, recorded=Recorded(known)), policy, ledger)]
+    again = [*replay(structs.replace(bare, recorded=RecordedFacts(known)), policy, ledger)]
     assert [digest(plan) for plan in again] == [digest(plan) for plan in live]
 
 

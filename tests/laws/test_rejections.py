@@ -37,22 +37,22 @@ def rough(model: str, steps: list[tuple[str, bool]]) -> Session:
     held: list[str] = []
     for n, (kind, answered) in enumerate(steps):
         if kind in SAID:
-            builder.message("user", SAID[kind])
+            builder.add_message("user", SAID[kind])
             continue
         if kind == "late":
-            builder.message("user", [result(name) for name in held] or f"late {n}")
+            builder.add_message("user", [result(name) for name in held] or f"late {n}")
             continue
         if kind == "static":
-            builder.message("system", f"Be kind, {n}.")
+            builder.add_message("system", f"Be kind, {n}.")
             continue
         said: list[Any] = [{"type": "text", "text": "  " if kind == "blank answer" else f"a{n} "}]
         said += [{"type": "thinking", "thinking": "hm"}] if kind == "unsigned" else []
         ids = [name.format(n) for name in IDS.get(kind, ())]
         given = "text" if kind == "string" else {"path": "f"}
         said += [{"type": "tool_use", "id": name, "name": "read", "input": given} for name in ids]
-        builder.request(builder.message("assistant", said if ids or kind != "answer" else f"a{n} "), model=model)
+        builder.set_request(builder.add_message("assistant", said if ids or kind != "answer" else f"a{n} "), model=model)
         if ids and answered:
-            builder.message("user", [result(name) for name in ids[:1]])
+            builder.add_message("user", [result(name) for name in ids[:1]])
         held = ids[answered:]
     return builder.build()
 

@@ -19,7 +19,7 @@ from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, Step, rules
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Bucket, Session
 
 STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
@@ -48,12 +48,12 @@ def sessions(draw: st.DrawFn) -> Session:
     builder, number = Builder("law", "law"), 0
     size = st.integers(0, 60)
     if draw(st.booleans()):
-        builder.message("system", "s" * draw(st.integers(1, 80)))
+        builder.add_message("system", "s" * draw(st.integers(1, 80)))
     if draw(st.booleans()):
-        builder.message("tools", [{"name": "Read", "description": "d" * draw(size), "input_schema": {}}])
+        builder.add_message("tools", [{"name": "Read", "description": "d" * draw(size), "input_schema": {}}])
     for turn in range(draw(st.integers(1, 6))):
         if turn and draw(st.integers(0, 4)) == 0:
-            builder.message("system", f"now {turn} " + "s" * draw(size))
+            builder.add_message("system", f"now {turn} " + "s" * draw(size))
         path = draw(st.sampled_from("ab"))
         text = draw(
             st.sampled_from(
@@ -64,7 +64,7 @@ def sessions(draw: st.DrawFn) -> Session:
                 ]
             )
         )
-        builder.message("user", [{"type": "text", "text": text}])
+        builder.add_message("user", [{"type": "text", "text": text}])
         for _ in range(draw(st.integers(0, 4))):
             calls, content = [], _thoughts(draw, size)
             for _ in range(draw(st.integers(1, 3))):
@@ -77,8 +77,8 @@ def sessions(draw: st.DrawFn) -> Session:
                         "input": {"path": draw(st.sampled_from("ab"))},
                     }
                 )
-            answer = builder.message("assistant", [*content, *calls])
-            builder.request(answer, model=draw(st.sampled_from(MODELS)))
+            answer = builder.add_message("assistant", [*content, *calls])
+            builder.set_request(answer, model=draw(st.sampled_from(MODELS)))
             results = [
                 {
                     "type": "tool_result",
@@ -90,13 +90,13 @@ def sessions(draw: st.DrawFn) -> Session:
             split = draw(st.integers(0, len(results)))
             for group in (results[:split], results[split:]):
                 if group:
-                    builder.message("user", group)
-        answer = builder.message(
+                    builder.add_message("user", group)
+        answer = builder.add_message(
             "assistant", [*_thoughts(draw, size), {"type": "text", "text": f"answer {turn} " + "a" * draw(size)}]
         )
-        builder.request(answer, model=draw(st.sampled_from(MODELS)))
-    builder.message("user", [{"type": "text", "text": "last " + "p" * draw(size)}])
-    builder.unanswered(model=draw(st.sampled_from(MODELS)))
+        builder.set_request(answer, model=draw(st.sampled_from(MODELS)))
+    builder.add_message("user", [{"type": "text", "text": "last " + "p" * draw(size)}])
+    builder.add_unanswered(model=draw(st.sampled_from(MODELS)))
     return builder.build()
 
 
@@ -149,7 +149,11 @@ def test_an_envelope_tiles_its_blocks_and_counts_what_it_holds(case: Drawn) -> N
         for piece in plan.after.pieces:
             assert piece.start == at
             at = piece.stop
-            own = case.ledger.span(piece.start, piece.stop) if piece.body is None else case.ledger.body(piece.body)
+            own = (
+                case.ledger.count_by_bucket(piece.start, piece.stop)
+                if piece.body is None
+                else case.ledger.count_placeholder(piece.body)
+            )
             counts = tuple(a + b for a, b in zip(counts, own, strict=True))
         assert (at, counts) == (plan.request.cut, plan.after.counts)
 
@@ -193,9 +197,9 @@ def test_system_and_tools_stand_untouched(case: Drawn) -> None:
 
 @given(drawn())
 def test_the_newest_message_is_never_dropped(case: Drawn) -> None:
-    index = Index.of(case.session)
+    index = Index.build(case.session)
     for plan in case.plans():
-        start = index.messages[upto(index.messages, plan.request.cut) - 1]
+        start = index.messages[count_before(index.messages, plan.request.cut) - 1]
         for at in range(start, plan.request.cut):
             # One line may stand for a result together with its call; everything else of the message is there.
             compressed = (
@@ -234,7 +238,9 @@ def test_a_request_fits_or_is_refused_where_the_rule_may_refuse(case: Drawn) -> 
 
 
 def _size(plan: Plan, own: Ledger) -> int:
-    return sum(own.tokens(p.start, p.stop) if p.body is None else sum(own.body(p.body)) for p in plan.after.pieces)
+    return sum(
+        own.count_tokens(p.start, p.stop) if p.body is None else sum(own.count_placeholder(p.body)) for p in plan.after.pieces
+    )
 
 
 @given(drawn(["keep_newest_within_budget"], most=1))
@@ -246,11 +252,11 @@ def test_nothing_more_would_have_fitted_from_the_newest_backwards(case: Drawn) -
     ledger = case.own or case.ledger
     for plan in replay(case.session, replace(case.policy, rules=(Step(step.rule, given_params),)), case.ledger, case.own):
         cut, blocks = plan.request.cut, case.session.blocks[: plan.request.cut]
-        static = sum(ledger.tokens(b.at, b.at + 1) for b in blocks if b.bucket in STATIC)
+        static = sum(ledger.count_tokens(b.at, b.at + 1) for b in blocks if b.bucket in STATIC)
         talk = [m for m in case.session.messages if m.start < cut and blocks[m.start].bucket not in STATIC]
         total, first = static, cut
         for message in reversed(talk):
-            tokens = ledger.tokens(message.start, message.stop)
+            tokens = ledger.count_tokens(message.start, message.stop)
             if total + tokens > int(plan.budget.limit * given_params.share):
                 break
             total, first = total + tokens, message.start

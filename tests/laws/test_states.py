@@ -27,7 +27,7 @@ from turnscope.planning import policy as policies
 from turnscope.planning.assemble import Basis, replay, settle, step
 from turnscope.planning.policy import Policy, Step
 from turnscope.planning.trace import own_counts
-from turnscope.ports.librechat.cuts import unpacked, wide
+from turnscope.ports.librechat.cuts import unpack, widen
 from turnscope.session.model import Edit, Session, Usage
 
 from tests.laws.test_fold import first
@@ -138,13 +138,13 @@ def test_a_text_that_a_cut_left_with_half_a_character_is_stored_as_it_is() -> No
         for b in session.blocks
     ]
     session = structs.replace(session, blocks=tuple(blocks))
-    halves, whole = 0, wide("\U0001f600" * 900 + "\n")
+    halves, whole = 0, widen("\U0001f600" * 900 + "\n")
     for limit in range(1_900, 2_000, 7):
         policy, basis = tight("librechat-agents", limit), Basis.of(session, ledger_of(session))
         agree(session, policy, basis)
         plans = folded(session, policy, basis, same)
         texts = [text for plan in plans for text in plan.get_state("prune_by_pressure").held.texts if text]
-        halves += sum(len(unpacked(text, whole)[:-1].split("\n\n…")[0]) % 2 for text in texts)
+        halves += sum(len(unpack(text, whole)[:-1].split("\n\n…")[0]) % 2 for text in texts)
     assert halves, "no cut parted a character"
 
 

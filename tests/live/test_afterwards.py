@@ -14,44 +14,44 @@ from turnscope.envelope.fact_extraction import build_facts_ask
 from turnscope.envelope.layers import model_metadata
 from turnscope.envelope.wishes import make_rating
 from turnscope.live import branches
-from turnscope.live.afterwards import afterwards
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Asked, Done
-from turnscope.live.offline import Offline
-from turnscope.live.provider import connected
-from turnscope.live.remembering import Remembering
+from turnscope.live.events import QueryAnswered, RequestDone
+from turnscope.live.memory_sink import MemorySink
+from turnscope.live.offline import OfflineServer
+from turnscope.live.post_turn import run_post_turn_queries
+from turnscope.live.provider import connect
 from turnscope.live.sinks import Sinks
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load, parse, sendable
 from turnscope.session.builder import Builder
-from turnscope.session.facts import noted
-from turnscope.session.model import Answer, Answered, Session
+from turnscope.session.facts import add_facts
+from turnscope.session.model import Answer, AnswerFact, Session
 from turnscope.storage.memories import Memories
 from turnscope.storage.threads import Threads
 
 
-def begun(server: Offline, path: Path, policy: str, store: Memories) -> Chat:
+def begun(server: OfflineServer, path: Path, policy: str, store: Memories) -> Chat:
     threads, settings = Threads(path), Settings("offline-64k", load(policy))
     thread = threads.create(title="test")
-    provider = connected(server.url, "secret-key-123", retries=0, timeout=10)
-    chat = branches.begun(thread, provider, Sinks(threads.sink(thread), Remembering(store)), settings, "Be brief.", [])
-    chat.recall, chat.beside = store.answer, {"rank": store.rank}
+    provider = connect(server.url, "secret-key-123", retries=0, timeout=10)
+    chat = branches.start_chat(thread, provider, Sinks(threads.sink(thread), MemorySink(store)), settings, "Be brief.", [])
+    chat.recall_answers, chat.injected_answers = store.answer, {"rank": store.rank}
     return chat
 
 
 def test_a_model_tells_the_facts_of_a_turn_after_its_answer_and_the_next_request_decides_on_them(tmp_path: Path) -> None:
     store = Memories(tmp_path / "db")
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         chat = begun(server, tmp_path / "db", "openwebui-middleware", store)
-        said = [*afterwards(chat, chat.send("My name is Ada. It rains."))]
-        asked = next(n for n, event in enumerate(said) if isinstance(event, Asked) and event.ask.kind == "extract")
-        assert asked > next(n for n, event in enumerate(said) if isinstance(event, Done)), "after the answer"
+        said = [*run_post_turn_queries(chat, chat.send("My name is Ada. It rains."))]
+        asked = next(n for n, event in enumerate(said) if isinstance(event, QueryAnswered) and event.ask.kind == "extract")
+        assert asked > next(n for n, event in enumerate(said) if isinstance(event, RequestDone)), "after the answer"
         assert said[asked].answer.text.startswith("user: My name is Ada.")  # type: ignore[union-attr]
-        again = [*afterwards(chat, chat.send("Go on."), facts=False)]
-        before = [event for event in again if isinstance(event, Asked) and event.ask.kind == "extract"]
+        again = [*run_post_turn_queries(chat, chat.send("Go on."), facts=False)]
+        before = [event for event in again if isinstance(event, QueryAnswered) and event.ask.kind == "extract"]
         assert [event.answer.source for event in before] == ["model"], "the recorded answer, read by the next request"
-    session = chat.growing.session
-    plans = [*replay(session, sendable(load("openwebui-middleware")), chat.growing.ledger)]
+    session = chat.live_session.session
+    plans = [*replay(session, sendable(load("openwebui-middleware")), chat.live_session.ledger)]
     assert chat.plan
     assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]
     assert [fact.text for fact in store.all()] == ["My name is Ada."], "said in other words it is known already"
@@ -60,13 +60,13 @@ def test_a_model_tells_the_facts_of_a_turn_after_its_answer_and_the_next_request
 def test_what_patterns_missed_is_a_decision_of_the_next_turn_and_can_be_refused() -> None:
     builder = Builder("chat", "test")
     for prompt in ("I prefer short answers. Ada is how people know me.", "Go on."):
-        builder.message("user", prompt)
-        builder.request(builder.message("assistant", "Yes."))
+        builder.add_message("user", prompt)
+        builder.set_request(builder.add_message("assistant", "Yes."))
     session = builder.build()
     ask = build_facts_ask(session, 0, 2)
     assert ask
     told = "user: Prefers short answers.\nuser: Is known as Ada.\nagent: x\nnonsense\n- agent: The wiki is stale today."
-    recorded = noted(session.recorded, Answered(ask.key, Answer(told, source="model")))
+    recorded = add_facts(session.recorded, AnswerFact(ask.key, Answer(told, source="model")))
 
     def found(session: Session) -> list[list[tuple[str, bool]]]:
         policy = parse("t", '[budget]\nformula = "fixed"\ntokens = 900\n[[rules]]\nrule = "insert_memories"\n')
@@ -75,26 +75,26 @@ def test_what_patterns_missed_is_a_decision_of_the_next_turn_and_can_be_refused(
         return [[(facts["tier"], facts["refused"]) for facts in rows] for rows in looks]
 
     assert found(structs.replace(session, recorded=recorded)) == [[("medium", False)], [("medium", False), ("short", False)]]
-    refused = noted(recorded, make_rating("Is known as Ada.", "down"))
+    refused = add_facts(recorded, make_rating("Is known as Ada.", "down"))
     assert found(structs.replace(session, recorded=refused))[1] == [("medium", True), ("short", False)]
     assert found(session) == [[("medium", False)], []]
 
 
 def test_a_conversation_that_is_over_is_told_in_the_models_words_and_replays_the_same(tmp_path: Path) -> None:
     path = tmp_path / "db"
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         chat = begun(server, path, "layered", Memories(path))
         for n in range(8):
-            [*afterwards(chat, chat.send(f"Question {n}: the key of project falcon is ZX-447{n}."))]
-        keys = [key for key in chat.growing.recorded.answers if key.startswith("conversation:")]
+            [*run_post_turn_queries(chat, chat.send(f"Question {n}: the key of project falcon is ZX-447{n}."))]
+        keys = [key for key in chat.live_session.facts.answers if key.startswith("conversation:")]
         assert len(keys) == 8
     assert chat.plan
     told = next(piece for piece in chat.plan.after.pieces if piece.slot == "summaries")
-    answer = chat.growing.recorded.answers[keys[1]].text
+    answer = chat.live_session.facts.answers[keys[1]].text
     assert any(line in (told.body or ())[0].text for line in answer.splitlines() if line)
-    stored = Threads(path).load(chat.growing.session.id)
-    for session in (chat.growing.session, stored):
-        plans = [*replay(session, sendable(load("layered")), chat.growing.ledger)]
+    stored = Threads(path).load(chat.live_session.session.id)
+    for session in (chat.live_session.session, stored):
+        plans = [*replay(session, sendable(load("layered")), chat.live_session.ledger)]
         assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]
         assert plans[-1].states == chat.plan.states
 
@@ -124,24 +124,24 @@ def test_whatever_ends_a_conversation_a_model_tells_of_it(split: str, tmp_path: 
         replace(s, params=replace(s.params, **{k: v for k, v in own.items() if hasattr(s.params, k)})) for s in base.rules
     )
     policy, now = replace(base, rules=steps), 1_000_000.0
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         chat = begun(server, tmp_path / "db", "layered", Memories(tmp_path / "db"))
         chat.settings = replace(chat.settings, policy=policy)
         chat.clock = lambda: now
         for minutes, prompt in SAID[split]:
             now += 60 * minutes
-            [*afterwards(chat, chat.send(prompt))]
-    session, plan = chat.growing.session, chat.plan
+            [*run_post_turn_queries(chat, chat.send(prompt))]
+    session, plan = chat.live_session.session, chat.plan
     assert plan
     first = 1 if split == "turn" else 2  # prompts of the first conversation
-    turns = chat.growing.basis.index.turns
+    turns = chat.live_session.basis.index.turns
     ask = model_metadata.build_metadata_ask(session.blocks[turns[0] : turns[first]])
     assert ask
     told = session.recorded.answers[ask.key].text.splitlines()[0]
     (summaries,) = [piece.body for piece in plan.after.pieces if piece.slot == "summaries"]
     assert told.startswith("Summary made")
     assert told in "\n".join(part.text for part in summaries or ()), "in the model's words"
-    plans = [*replay(session, sendable(policy), chat.growing.ledger)]
+    plans = [*replay(session, sendable(policy), chat.live_session.ledger)]
     assert [*plans[-1].after.pieces] == [*plan.after.pieces]
     assert plans[-1].states == plan.states
 
@@ -149,7 +149,7 @@ def test_whatever_ends_a_conversation_a_model_tells_of_it(split: str, tmp_path: 
 def test_what_a_project_looks_up_again_is_ready_in_its_next_chat_and_recorded_there(tmp_path: Path) -> None:
     path = tmp_path / "db"
     store, other = Memories(path, project="falcon"), Memories(path, project="heron")
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         for n in range(2):
             chat = begun(server, path, "layered", store)
             for prompt in ("Look at cache.py.", "Look at mailer.py.", *(f"Widget number {k}." for k in range(6))):
@@ -162,22 +162,24 @@ def test_what_a_project_looks_up_again_is_ready_in_its_next_chat_and_recorded_th
             assert bool(state.learned) == (n == 1)
     assert dict(store.learned())["mailer.py"] == 2
     assert other.learned() == ()
-    plans = [*replay(chat.growing.session, sendable(load("layered")), chat.growing.ledger)]
+    plans = [*replay(chat.live_session.session, sendable(load("layered")), chat.live_session.ledger)]
     assert chat.plan
     assert plans[-1].states == chat.plan.states, "a replay asks nobody"
     store.unlearn()
     assert store.learned() == ()
-    assert [*replay(chat.growing.session, sendable(load("layered")), chat.growing.ledger)][-1].states == chat.plan.states
+    assert [*replay(chat.live_session.session, sendable(load("layered")), chat.live_session.ledger)][
+        -1
+    ].states == chat.plan.states
 
 
 def test_forgetting_reaches_what_a_model_told_of_a_turn(tmp_path: Path) -> None:
     store = Memories(tmp_path / "db")
-    with let_go(Offline()) as server:
+    with let_go(OfflineServer()) as server:
         chat = begun(server, tmp_path / "db", "openwebui-middleware", store)
-        [*afterwards(chat, chat.send("My name is Ada Quux."))]
+        [*run_post_turn_queries(chat, chat.send("My name is Ada Quux."))]
     store.forget(store.all()[0].id)
-    loaded = Threads(tmp_path / "db").load(chat.growing.session.id)
+    loaded = Threads(tmp_path / "db").load(chat.live_session.session.id)
     told = [answer.text for key, answer in loaded.recorded.answers.items() if key.startswith("extract:")]
     assert told == ["user: (forgotten)"]
-    plans = [*replay(loaded, sendable(load("openwebui-middleware")), chat.growing.ledger)]
+    plans = [*replay(loaded, sendable(load("openwebui-middleware")), chat.live_session.ledger)]
     assert "(forgotten)" not in str([piece.body for piece in plans[-1].after.pieces if piece.slot == "memory"])

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import turnscope
 from conftest import let_go
-from turnscope.library.opening import ledger_of
-from turnscope.live.offline import Offline
-from turnscope.live.provider import Anthropic, connected
-from turnscope.live.summaries import asked
+from turnscope.library.opening import count_session
+from turnscope.live.offline import OfflineServer
+from turnscope.live.provider import AnthropicProvider, connect
+from turnscope.live.replay_summaries import request_summaries
 from turnscope.planning.policy import Policy, parse
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Usage
@@ -31,13 +31,13 @@ cap = 150
 
 
 @pytest.fixture
-def server() -> Iterator[Offline]:
-    with let_go(Offline()) as offline:
+def server() -> Iterator[OfflineServer]:
+    with let_go(OfflineServer()) as offline:
         yield offline
 
 
-def client(server: Offline) -> Anthropic:
-    return connected(server.url, "none", retries=0, timeout=20)
+def client(server: OfflineServer) -> AnthropicProvider:
+    return connect(server.url, "none", retries=0, timeout=20)
 
 
 def policy() -> Policy:
@@ -47,17 +47,19 @@ def policy() -> Policy:
 def session() -> Session:
     builder = Builder("long", "test")
     for n in range(24):
-        builder.message("user", f"Question {n}: what must never be lost at step {n}? " * 4, origin="prompt")
-        answer = builder.message("assistant", f"Answer {n}: we decided to keep file{n}.py, because {n} errors came of it. " * 4)
-        builder.request(answer, model="claude-opus-4-5", usage=Usage(input_tokens=100 + 90 * n, output_tokens=40))
+        builder.add_message("user", f"Question {n}: what must never be lost at step {n}? " * 4, origin="prompt")
+        answer = builder.add_message(
+            "assistant", f"Answer {n}: we decided to keep file{n}.py, because {n} errors came of it. " * 4
+        )
+        builder.set_request(answer, model="claude-opus-4-5", usage=Usage(input_tokens=100 + 90 * n, output_tokens=40))
     return builder.build()
 
 
-def test_a_model_writes_every_summary_and_later_replays_use_them(server: Offline, tmp_path: Path) -> None:
+def test_a_model_writes_every_summary_and_later_replays_use_them(server: OfflineServer, tmp_path: Path) -> None:
     threads, talk = Threads(tmp_path / "chats.db"), session()
     before = turnscope.replay(talk, policy())
     assert len(before.standins()) > 1
-    for ask, answer in asked(talk, policy(), before.ledger, client(server), "offline-200k", threads.kept_answers()):
+    for ask, answer in request_summaries(talk, policy(), before.ledger, client(server), "offline-200k", threads.kept_answers()):
         assert (answer.source, answer.model, answer.failed) == ("model", "offline-200k", "")
         threads.keep_answer(ask.key, answer)
     kept = threads.kept_answers()
@@ -66,28 +68,30 @@ def test_a_model_writes_every_summary_and_later_replays_use_them(server: Offline
     used = [answer for plan in after.plans for _, answer in plan.asks]
     assert {answer.source for answer in used} == {"model"}
     assert len(server.memory.billed) == len(kept) == len({ask.key for plan in after.plans for ask, _ in plan.asks})
-    assert [*asked(talk, policy(), before.ledger, client(server), "offline-200k", kept)] == []  # nothing is billed twice
+    assert [
+        *request_summaries(talk, policy(), before.ledger, client(server), "offline-200k", kept)
+    ] == []  # nothing is billed twice
     assert threads.list() == ()
 
 
-def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: Offline, tmp_path: Path) -> None:
+def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: OfflineServer, tmp_path: Path) -> None:
     threads, talk = Threads(tmp_path / "chats.db"), session()
-    ledger = ledger_of(talk)
-    asking = asked(talk, policy(), ledger, client(server), "offline-200k", {})
+    ledger = count_session(talk)
+    asking = request_summaries(talk, policy(), ledger, client(server), "offline-200k", {})
     ask, answer = next(asking)
     threads.keep_answer(ask.key, answer)
     server.faults.append("overloaded")
     with pytest.raises(turnscope.TurnscopeError, match="no summary was made") as refused:
         next(asking)
     assert refused.value.hint
-    rest = [*asked(talk, policy(), ledger, client(server), "offline-200k", threads.kept_answers())]
+    rest = [*request_summaries(talk, policy(), ledger, client(server), "offline-200k", threads.kept_answers())]
     assert rest
     assert ask.key not in {again.key for again, _ in rest}
 
 
-def test_a_session_without_a_summary_asks_nothing(server: Offline) -> None:
+def test_a_session_without_a_summary_asks_nothing(server: OfflineServer) -> None:
     talk = session()
     trace = turnscope.replay(talk, "keep-everything")
     assert trace.standins() == ()
-    assert [*asked(talk, trace.policy, trace.ledger, client(server), "offline-200k", {})] == []
+    assert [*request_summaries(talk, trace.policy, trace.ledger, client(server), "offline-200k", {})] == []
     assert server.memory.billed == []

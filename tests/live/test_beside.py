@@ -17,9 +17,9 @@ from turnscope.envelope.context_items import KINDS, ContextItem, decode_item
 from turnscope.envelope.memories import Memory, Owner
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.tool_outputs import make_address, tidy_output
-from turnscope.live.beside import definitions, with_memory
-from turnscope.live.outputs import Outputs
-from turnscope.live.providing import Providing
+from turnscope.live.context_sources import ContextSources
+from turnscope.live.injected_context import add_memory_rules, list_tool_definitions
+from turnscope.live.output_tool import OutputTool
 from turnscope.planning.answers import answerer
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load, names, parse
@@ -36,10 +36,10 @@ FOUND = {"web": "A page on ships. " * 30, "document": "Ships leave at noon. " * 
 def session(*prompts: str, system: tuple[str, ...] = ("Base instructions.",)) -> Session:
     builder = Builder("chat", "test")
     for text in system:
-        builder.message("system", text)
+        builder.add_message("system", text)
     for prompt in prompts:
-        builder.message("user", prompt)
-        builder.request(builder.message("assistant", "Yes. " * 60))
+        builder.add_message("user", prompt)
+        builder.set_request(builder.add_message("assistant", "Yes. " * 60))
     return builder.build()
 
 
@@ -177,7 +177,7 @@ def test_a_folder_provides_rules_files_trees_and_searches_and_nothing_outside_it
     (folder / ".clinerules" / "one.md").write_text("Be brief.")
     (folder / "src" / "pool.py").write_text("def open_pool(): ...\n")
     (tmp_path / "secret.txt").write_text("no")
-    at = Providing(folder, (ContextItem("issue", "#7", "It leaks."),))
+    at = ContextSources(folder, (ContextItem("issue", "#7", "It leaks."),))
 
     def given(kinds: str, question: str) -> list[tuple[str, str, str]]:
         items = at.answer(Ask("provide", "k", kinds, question, 8)).items
@@ -196,23 +196,23 @@ def test_a_folder_provides_rules_files_trees_and_searches_and_nothing_outside_it
 
 def test_an_output_that_gave_way_to_a_reference_is_read_back_by_its_address() -> None:
     builder, text = Builder("chat", "test"), "\n".join(f"line {n}" for n in range(1_000))
-    builder.message("user", "Run it.")
-    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]))
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "t", "content": text}])
+    builder.add_message("user", "Run it.")
+    builder.set_request(builder.add_message("assistant", [{"type": "tool_use", "id": "t", "name": "Bash", "input": {}}]))
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "t", "content": text}])
     said = builder.build()
-    tools, name = Outputs(lambda: said), make_address(tidy_output(text))
+    tools, name = OutputTool(lambda: said), make_address(tidy_output(text))
     told, failed = tools.run("read_output", {"address": name, "line": 990})
     assert (told.splitlines()[0], failed) == ("line 989", False)
     assert tools.run("read_output", {"address": name})[0].endswith("[600 more lines, from line 401]")
     assert tools.run("read_output", {"address": "nothing"})[1]
     assert tools.run("read_output", {"address": name, "line": 5_000})[1]
-    assert [tool["name"] for tool in definitions(load("tidy-tool-output"))] == ["read_output"]
+    assert [tool["name"] for tool in list_tool_definitions(load("tidy-tool-output"))] == ["read_output"]
 
 
 @pytest.mark.parametrize("name", ["balanced", "layered", "librechat-memory"])
 def test_every_policy_can_be_given_memory_and_notes(name: str) -> None:
     assert name in names()
-    policy = with_memory(load(name))
+    policy = add_memory_rules(load(name))
     rules = [part.rule.name for part in policy.rules]
     assert rules.count("insert_memories") == rules.count("index_notes") == 1
-    assert with_memory(policy) == policy
+    assert add_memory_rules(policy) == policy

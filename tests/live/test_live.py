@@ -14,13 +14,23 @@ import turnscope
 from conftest import let_go
 from turnscope.counting.ledger import build_ledger
 from turnscope.live import branches
+from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Called, Done, Event, Failed, Held, Interrupted, Planned, Refused, Text
-from turnscope.live.growing import Growing
-from turnscope.live.offline import FAULTS, Offline
+from turnscope.live.events import (
+    AnswerInterrupted,
+    Event,
+    LimitReached,
+    RequestDone,
+    RequestPlanned,
+    RequestRefused,
+    TextDelta,
+    ToolCalled,
+    TurnFailed,
+)
+from turnscope.live.live_session import LiveSession
+from turnscope.live.offline import FAULTS, OfflineServer
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import Anthropic, connected
-from turnscope.live.running import Running
+from turnscope.live.provider import AnthropicProvider, connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
@@ -33,8 +43,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def server() -> Iterator[Offline]:
-    with let_go(Offline()) as offline:
+def server() -> Iterator[OfflineServer]:
+    with let_go(OfflineServer()) as offline:
         yield offline
 
 
@@ -52,20 +62,20 @@ def box(tmp_path: Path) -> Toolbox:
     return Toolbox(folder)
 
 
-def client(server: Offline, timeout: float = 10) -> Anthropic:
-    return connected(server.url, "secret-key-123", retries=0, timeout=timeout)
+def client(server: OfflineServer, timeout: float = 10) -> AnthropicProvider:
+    return connect(server.url, "secret-key-123", retries=0, timeout=timeout)
 
 
 def chat(
-    server: Offline, threads: Threads, policy: str = "balanced", box: Toolbox | None = None, **settings: object
+    server: OfflineServer, threads: Threads, policy: str = "balanced", box: Toolbox | None = None, **settings: object
 ) -> tuple[Chat, str]:
     thread = threads.create(title="test")
     start = Session(thread, source="turnscope-chat")
     made = Settings("offline-16k", load(policy), **settings)  # type: ignore[arg-type]
-    talk = Chat(Growing(start, COUNTER), client(server), threads.sink(thread), made, box)
+    talk = Chat(LiveSession(start, COUNTER), client(server), threads.sink(thread), made, box)
     if box:
-        talk.say("tools", list(box.definitions), "tools")
-    talk.say("system", "You are brief.", "system")
+        talk.append_message("tools", list(box.definitions), "tools")
+    talk.append_message("system", "You are brief.", "system")
     return talk, thread
 
 
@@ -74,24 +84,24 @@ def kinds(events: Iterator[Event]) -> list[type[Event]]:
 
 
 def test_two_hundred_turns_with_tools_never_overflow_and_replay_to_the_same_plans(
-    server: Offline, threads: Threads, box: Toolbox
+    server: OfflineServer, threads: Threads, box: Toolbox
 ) -> None:
     talk, thread = chat(server, threads, "balanced", box)
     plans = []
     for n in range(200):
         text = f"read file file{n % 4}.py" if n % 3 == 0 else f"And what of point {n}? It matters because of reason {n * 7}."
         for event in talk.send(text):
-            if isinstance(event, Planned):
+            if isinstance(event, RequestPlanned):
                 plans.append(event.plan)
-            assert not isinstance(event, Refused | Failed | Held | Interrupted), event
+            assert not isinstance(event, RequestRefused | TurnFailed | LimitReached | AnswerInterrupted), event
     billed = server.memory.billed
     assert all(
         u["input_tokens"] + u["cache_read_input_tokens"] + u["cache_creation_input_tokens"] + 1_024 <= 16_000 for u in billed
     )
     assert any(plan.is_changed for plan in plans)
     stored = threads.load(thread)
-    assert stored.blocks == talk.growing.session.blocks
-    assert stored.requests == talk.growing.session.requests
+    assert stored.blocks == talk.live_session.session.blocks
+    assert stored.requests == talk.live_session.session.requests
     sent = {plan.request.n: plan for plan in plans}
     replayed = list(replay(stored, load("balanced"), build_ledger(stored, COUNTER)))
     assert [render(p.after, stored, p.request.settings) for p in replayed] == [
@@ -112,76 +122,76 @@ def test_two_hundred_turns_with_tools_never_overflow_and_replay_to_the_same_plan
 
 @pytest.mark.parametrize("cut_after", range(14))
 def test_a_stream_that_breaks_anywhere_is_kept_once_and_the_next_turn_works(
-    server: Offline, threads: Threads, cut_after: int
+    server: OfflineServer, threads: Threads, cut_after: int
 ) -> None:
     talk, thread = chat(server, threads)
     server.cut_after = cut_after
     server.faults.append("cut")
     seen = kinds(talk.send("Tell me about walking a long road."))
-    assert seen[-1] in (Interrupted, Done)
-    assert kinds(talk.send("And now?"))[-1] is Done
+    assert seen[-1] in (AnswerInterrupted, RequestDone)
+    assert kinds(talk.send("And now?"))[-1] is RequestDone
     stored = threads.load(thread)
-    assert stored.blocks == talk.growing.session.blocks
+    assert stored.blocks == talk.live_session.session.blocks
     prompts = [m for m in stored.messages if m.origin == "prompt"]
     assert len(prompts) == 2
     assert len(stored.requests) == 2
     partial = [b for b in stored.blocks if "interrupted here" in b.text]
     assert len(partial) <= 1
-    body = render(talk.plan.after, talk.growing.session)  # type: ignore[union-attr]
+    body = render(talk.plan.after, talk.live_session.session)  # type: ignore[union-attr]
     assert all(("interrupted here" in str(body)) == bool(partial) for _ in [0])
 
 
 @pytest.mark.parametrize("fault", sorted(set(FAULTS) - {"cut", "slow"}))
-def test_after_any_fault_nothing_is_lost_and_the_next_turn_works(server: Offline, threads: Threads, fault: str) -> None:
+def test_after_any_fault_nothing_is_lost_and_the_next_turn_works(server: OfflineServer, threads: Threads, fault: str) -> None:
     talk, thread = chat(server, threads)
     server.faults.append(fault)
     ends = list(talk.send("first"))
-    assert isinstance(ends[-1], Failed | Interrupted | Refused | Done)
-    if isinstance(ends[-1], Failed):
+    assert isinstance(ends[-1], TurnFailed | AnswerInterrupted | RequestRefused | RequestDone)
+    if isinstance(ends[-1], TurnFailed):
         assert ends[-1].error.what
         assert ends[-1].error.hint
-    assert kinds(talk.send("second"))[-1] is Done
+    assert kinds(talk.send("second"))[-1] is RequestDone
     stored = threads.load(thread)
     assert [b.text for b in stored.blocks if b.role == "user"] == ["first", "second"]
-    assert stored.blocks == talk.growing.session.blocks
+    assert stored.blocks == talk.live_session.session.blocks
 
 
 def test_a_refused_connection_and_a_slow_server_are_explained(threads: Threads) -> None:
-    with Offline() as gone:
+    with OfflineServer() as gone:
         talk, thread = chat(gone, threads)
     last = list(talk.send("hello"))[-1]
-    assert isinstance(last, Failed)
+    assert isinstance(last, TurnFailed)
     assert "no answer" in last.error.what
-    with Offline() as slow:
+    with OfflineServer() as slow:
         slow.slow = 1.0
         slow.faults.append("slow")
         talk.provider = client(slow, timeout=0.3)
-        assert kinds(talk.send("hello again"))[-1] is Failed
+        assert kinds(talk.send("hello again"))[-1] is TurnFailed
         talk.provider = client(slow)
-        assert kinds(talk.send("now"))[-1] is Done
+        assert kinds(talk.send("now"))[-1] is RequestDone
     assert [b.text for b in threads.load(thread).blocks if b.role == "user"] == ["hello", "hello again", "now"]
 
 
 def test_a_prompt_that_the_provider_calls_too_long_is_planned_again_once(
-    server: Offline, threads: Threads, box: Toolbox
+    server: OfflineServer, threads: Threads, box: Toolbox
 ) -> None:
     talk, _ = chat(server, threads, "balanced", box)
     for n in range(6):
         list(talk.send(f"read file file{n % 4}.py"))
     server.faults.append("too_long")
     events = list(talk.send("read file file1.py"))
-    plans = [event.plan for event in events if isinstance(event, Planned)]
-    assert isinstance(events[-1], Done | Refused)
+    plans = [event.plan for event in events if isinstance(event, RequestPlanned)]
+    assert isinstance(events[-1], RequestDone | RequestRefused)
     assert len(plans) >= 2
     assert plans[1].calibration.recorded == 210_883 or plans[1].verdict == "refuse"
 
 
-def test_stopping_keeps_what_was_delivered(server: Offline, threads: Threads) -> None:
+def test_stopping_keeps_what_was_delivered(server: OfflineServer, threads: Threads) -> None:
     talk, thread = chat(server, threads)
     turn = talk.send("Speak at length, please, about nothing in particular.")
     said = ""
     for event in turn:
-        if isinstance(event, Text):
+        if isinstance(event, TextDelta):
             said += event.text
             if len(said) > 60:
                 break
@@ -189,24 +199,24 @@ def test_stopping_keeps_what_was_delivered(server: Offline, threads: Threads) ->
     stored = threads.load(thread)
     assert stored.requests[-1].stop_reason == "interrupted"
     assert any(block.text == said or said in block.text for block in stored.blocks if block.role == "assistant")
-    assert kinds(talk.send("Go on."))[-1] is Done
+    assert kinds(talk.send("Go on."))[-1] is RequestDone
 
 
-def test_a_chat_over_its_limit_asks_before_it_goes_on(server: Offline, threads: Threads, box: Toolbox) -> None:
+def test_a_chat_over_its_limit_asks_before_it_goes_on(server: OfflineServer, threads: Threads, box: Toolbox) -> None:
     from decimal import Decimal
 
-    talk, _ = chat(server, threads, "balanced", box, spend=Decimal(0))
-    assert kinds(talk.send("hello")) == [Held]
-    assert kinds(talk.go_on(asked=True))[-1] is Done
-    talk, _ = chat(server, threads, "balanced", box, growth=500)
-    assert Held in kinds(talk.send("read file file0.py"))
-    assert kinds(talk.go_on(asked=True))[-1] is Done
+    talk, _ = chat(server, threads, "balanced", box, spend_limit=Decimal(0))
+    assert kinds(talk.send("hello")) == [LimitReached]
+    assert kinds(talk.continue_turn(over_limit=True))[-1] is RequestDone
+    talk, _ = chat(server, threads, "balanced", box, growth_limit=500)
+    assert LimitReached in kinds(talk.send("read file file0.py"))
+    assert kinds(talk.continue_turn(over_limit=True))[-1] is RequestDone
 
 
-def test_two_windows_cannot_write_the_same_place(server: Offline, threads: Threads) -> None:
+def test_two_windows_cannot_write_the_same_place(server: OfflineServer, threads: Threads) -> None:
     talk, thread = chat(server, threads)
     list(talk.send("one"))
-    other = Chat(Growing(threads.load(thread), COUNTER), client(server), threads.sink(thread), talk.settings)
+    other = Chat(LiveSession(threads.load(thread), COUNTER), client(server), threads.sink(thread), talk.settings)
     list(talk.send("two"))
     with pytest.raises(Conflict) as refused:
         list(other.send("three"))
@@ -215,106 +225,112 @@ def test_two_windows_cannot_write_the_same_place(server: Offline, threads: Threa
     assert [b.text for b in stored.blocks if b.role == "user"] == ["one", "two"]
 
 
-def test_a_thread_continues_after_a_reload_and_a_fork_shares_its_past(server: Offline, threads: Threads) -> None:
+def test_a_thread_continues_after_a_reload_and_a_fork_shares_its_past(server: OfflineServer, threads: Threads) -> None:
     talk, thread = chat(server, threads)
     list(talk.send("one"))
     list(talk.send("two"))
     session = threads.load(thread)
-    again, _ = branches.resumed(session, client(server), threads.sink(thread), talk.settings)
+    again, _ = branches.resume_chat(session, client(server), threads.sink(thread), talk.settings)
     assert [f for f in talk.plan.__struct_fields__ if getattr(again.plan, f) != getattr(talk.plan, f)] == []
-    assert kinds(again.send("three"))[-1] is Done
+    assert kinds(again.send("three"))[-1] is RequestDone
     at = session.requests[1].cut - 1
     fork = threads.create(parent=thread, at=at)
-    branch = Chat(Growing(threads.load(fork), COUNTER), client(server), threads.sink(fork), talk.settings)
-    assert kinds(branch.send("two, but differently"))[-1] is Done
+    branch = Chat(LiveSession(threads.load(fork), COUNTER), client(server), threads.sink(fork), talk.settings)
+    assert kinds(branch.send("two, but differently"))[-1] is RequestDone
     assert threads.load(fork).blocks[:at] == session.blocks[:at]
     assert [b.text for b in threads.load(fork).blocks if b.role == "user"] == ["one", "two, but differently"]
     assert {hit.thread for hit in threads.search("differently")} == {fork}
 
 
 def test_a_policy_chosen_on_the_way_is_in_force_from_its_request_on_after_a_reload_too(
-    server: Offline, threads: Threads
+    server: OfflineServer, threads: Threads
 ) -> None:
     talk, thread = chat(server, threads, "keep-everything")
     sink, plans = threads.sink(thread), []
     for n, name in enumerate(("keep-everything", "last-20-messages", "balanced")):
         talk.settings = replace(talk.settings, policy=load(name))
-        sink.policy(load(name), len(talk.growing.session.requests))
+        sink.policy(load(name), len(talk.live_session.session.requests))
         for k in range(12):
-            plans += [event.plan for event in talk.send(f"Question {n}.{k}: and then? " * 8) if isinstance(event, Planned)]
-    again, replayed = branches.resumed(
+            plans += [
+                event.plan for event in talk.send(f"Question {n}.{k}: and then? " * 8) if isinstance(event, RequestPlanned)
+            ]
+    again, replayed = branches.resume_chat(
         threads.load(thread), client(server), sink, talk.settings, policies=threads.policies(thread)
     )
     assert [(plan.after, plan.decisions) for plan in replayed] == [(plan.after, plan.decisions) for plan in plans]
     assert [f for f in talk.plan.__struct_fields__ if getattr(again.plan, f) != getattr(talk.plan, f)] == []
     assert {d.action for plan in plans[12:24] for d in plan.decisions} >= {"drop"}
-    _, under_one = branches.resumed(threads.load(thread), client(server), sink, talk.settings)
+    _, under_one = branches.resume_chat(threads.load(thread), client(server), sink, talk.settings)
     assert [plan.after for plan in under_one] != [plan.after for plan in plans]
 
 
-def test_a_call_that_was_stopped_before_its_tool_ran_is_answered_first(server: Offline, threads: Threads, box: Toolbox) -> None:
+def test_a_call_that_was_stopped_before_its_tool_ran_is_answered_first(
+    server: OfflineServer, threads: Threads, box: Toolbox
+) -> None:
     talk, thread = chat(server, threads, box=box)
     turn = talk.send("read file file0.py")
-    assert next(event for event in turn if isinstance(event, Called))
+    assert next(event for event in turn if isinstance(event, ToolCalled))
     turn.close()
     stored = threads.load(thread)
     assert (stored.blocks[-1].kind, stored.blocks[-1].pair) == ("tool_use", -1)
-    assert kinds(talk.send("What did it say?"))[-1] is Done
+    assert kinds(talk.send("What did it say?"))[-1] is RequestDone
     stored = threads.load(thread)
     call = next(block for block in stored.blocks if block.kind == "tool_use")
     assert stored.blocks[call.pair].raw["is_error"]
     assert [m.role for m in stored.messages][-4:] == ["assistant", "user", "user", "assistant"]
 
 
-def continued(server: Offline, threads: Threads, session: Session, request: int) -> Chat:
+def continued(server: OfflineServer, threads: Threads, session: Session, request: int) -> Chat:
     """A session's request taken up in a new chat that leaves nothing out."""
-    thread = branches.continued(threads, turnscope.replay(session), request, {})
+    thread = branches.continue_thread(threads, turnscope.replay(session), request, {})
     settings = Settings("offline-200k", load("keep-everything"))
-    talk, _ = branches.resumed(threads.load(thread), client(server), threads.sink(thread), settings)
+    talk, _ = branches.resume_chat(threads.load(thread), client(server), threads.sink(thread), settings)
     return talk
 
 
 @pytest.mark.parametrize("place", [0, 0.5, -1])
 @pytest.mark.parametrize("name", ["thinking-grows", "tool-results-eat-the-window"])
-def test_a_session_goes_on_from_the_middle_of_its_tool_loop(server: Offline, threads: Threads, name: str, place: float) -> None:
+def test_a_session_goes_on_from_the_middle_of_its_tool_loop(
+    server: OfflineServer, threads: Threads, name: str, place: float
+) -> None:
     session = turnscope.load(ROOT / "sample_sessions" / f"{name}.jsonl")
     loop = [request.n for request in session.requests if session.blocks[request.cut - 1].kind == "tool_result"]
     talk = continued(server, threads, session, loop[-1 if place < 0 else int(place * len(loop))])
-    assert kinds(talk.go_on())[-1] is Done
-    assert kinds(talk.send("And now?"))[-1] is Done
+    assert kinds(talk.continue_turn())[-1] is RequestDone
+    assert kinds(talk.send("And now?"))[-1] is RequestDone
 
 
 def called(*names: str) -> list[dict[str, object]]:
     return [{"type": "tool_use", "id": name, "name": "read", "input": {"path": name}} for name in names]
 
 
-def test_a_session_that_ends_with_open_calls_goes_on_with_results_for_them(server: Offline, threads: Threads) -> None:
+def test_a_session_that_ends_with_open_calls_goes_on_with_results_for_them(server: OfflineServer, threads: Threads) -> None:
     builder = Builder("s", "test")
-    builder.message("user", "Read both.", origin="prompt")
-    builder.request(builder.message("assistant", called("a", "b")), model="m")
-    builder.request(builder.message("assistant", "I wait."), model="m")
+    builder.add_message("user", "Read both.", origin="prompt")
+    builder.set_request(builder.add_message("assistant", called("a", "b")), model="m")
+    builder.set_request(builder.add_message("assistant", "I wait."), model="m")
     talk = continued(server, threads, builder.build(), 1)
-    assert kinds(talk.send("And now?"))[-1] is Done
-    blocks = talk.growing.session.blocks
+    assert kinds(talk.send("And now?"))[-1] is RequestDone
+    blocks = talk.live_session.session.blocks
     assert [(blocks[b.pair].raw["tool_use_id"], blocks[b.pair].raw["is_error"]) for b in blocks if b.kind == "tool_use"] == [
         ("a", True),
         ("b", True),
     ]
 
 
-def test_a_session_goes_on_where_one_of_two_calls_has_its_result(server: Offline, threads: Threads) -> None:
+def test_a_session_goes_on_where_one_of_two_calls_has_its_result(server: OfflineServer, threads: Threads) -> None:
     builder = Builder("s", "test")
-    builder.message("user", "Read both.", origin="prompt")
-    builder.request(builder.message("assistant", called("a", "b")), model="m")
+    builder.add_message("user", "Read both.", origin="prompt")
+    builder.set_request(builder.add_message("assistant", called("a", "b")), model="m")
     for name in ("a", "b"):
-        builder.message("user", [{"type": "tool_result", "tool_use_id": name, "content": "text"}], origin="tool")
-        builder.request(builder.message("assistant", f"I have read {name}."), model="m")
+        builder.add_message("user", [{"type": "tool_result", "tool_use_id": name, "content": "text"}], origin="tool")
+        builder.set_request(builder.add_message("assistant", f"I have read {name}."), model="m")
     talk = continued(server, threads, builder.build(), 1)
-    assert kinds(talk.go_on())[-1] is Done
-    assert kinds(talk.send("And now?"))[-1] is Done
+    assert kinds(talk.continue_turn())[-1] is RequestDone
+    assert kinds(talk.send("And now?"))[-1] is RequestDone
 
 
-def test_the_key_is_in_no_file_and_no_error(server: Offline, threads: Threads, tmp_path: Path) -> None:
+def test_the_key_is_in_no_file_and_no_error(server: OfflineServer, threads: Threads, tmp_path: Path) -> None:
     talk, _ = chat(server, threads)
     server.faults.append("server_error")
     ends = list(talk.send("hello")) + list(talk.send("again"))
@@ -343,9 +359,9 @@ def test_whatever_was_acknowledged_survives_a_kill_at_any_moment(threads: Thread
 
 
 def test_a_turn_goes_on_by_itself_and_stops_when_asked(threads: Threads) -> None:
-    with Offline(delay=0.02) as slow:
+    with OfflineServer(delay=0.02) as slow:
         talk, thread = chat(slow, threads)
-        running = Running(talk.send("Speak slowly."), talk)
+        running = BackgroundTurn(talk.send("Speak slowly."), talk)
         until = time.monotonic() + 10
         while not running.text and time.monotonic() < until:
             time.sleep(0.005)
@@ -355,6 +371,6 @@ def test_a_turn_goes_on_by_itself_and_stops_when_asked(threads: Threads) -> None
         assert running.failed is None
         stored = threads.load(thread)
         assert stored.requests[-1].stop_reason == "interrupted"
-        second = Running(talk.send("And again."), talk)
+        second = BackgroundTurn(talk.send("And again."), talk)
         assert second.wait(20)
-        assert isinstance(second.events[-1], Done)
+        assert isinstance(second.events[-1], RequestDone)

@@ -18,18 +18,18 @@ from turnscope.envelope.plan import Plan
 from turnscope.envelope.wishes import make_rating
 from turnscope.errors import TurnscopeError
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.growing import Growing
-from turnscope.live.offline import Offline
+from turnscope.live.live_session import LiveSession
+from turnscope.live.memory_sink import MemorySink
+from turnscope.live.offline import OfflineServer
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import connected
-from turnscope.live.remembering import Remembering
+from turnscope.live.provider import connect
 from turnscope.live.sinks import Sinks
 from turnscope.planning.answers import answerer
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import parse, sendable
 from turnscope.session.builder import Builder
-from turnscope.session.facts import noted
-from turnscope.session.model import Answered, Ask, Session
+from turnscope.session.facts import add_facts
+from turnscope.session.model import AnswerFact, Ask, Session
 from turnscope.storage.memories import Memories
 from turnscope.storage.threads import Threads
 from turnscope.storage.values import packed
@@ -48,8 +48,8 @@ form = "user-context"
 def session(*prompts: str) -> Session:
     builder = Builder("chat", "test")
     for prompt in prompts:
-        builder.message("user", prompt, sent_at=1_767_348_000.0)
-        builder.request(builder.message("assistant", "I found that the build needs Node 22."))
+        builder.add_message("user", prompt, sent_at=1_767_348_000.0)
+        builder.set_request(builder.add_message("assistant", "I found that the build needs Node 22."))
     return builder.build()
 
 
@@ -83,7 +83,7 @@ def test_each_fact_is_a_decision_that_can_be_refused() -> None:
     made = [d.edit for d in plans(said)[0].decisions if "memory" in d.edit.facts]
     assert [edit.facts["owner"] for edit in made] == ["user"]
     assert "I prefer short answers." in inserted(plans(said)[-1])
-    refused = structs.replace(said, recorded=noted(said.recorded, make_rating("I prefer short answers.", "down")))
+    refused = structs.replace(said, recorded=add_facts(said.recorded, make_rating("I prefer short answers.", "down")))
     assert not inserted(plans(refused)[-1])
     assert [d.edit.facts["refused"] for d in plans(refused)[0].decisions if "memory" in d.edit.facts] == [True]
 
@@ -169,7 +169,7 @@ def test_forgetting_removes_from_store_index_and_future_requests_and_leaves_a_to
         db.execute("insert into threads values ('chat', '', '', 0, 0, '', -1, '{}', null)")
         db.executemany(
             "insert into facts (thread, fact) values ('chat', ?)",
-            ((packed(Answered(ask.key, store.answer(ask))),) for ask in asked),
+            ((packed(AnswerFact(ask.key, store.answer(ask))),) for ask in asked),
         )
         edit = next(d.edit for d in plans(said, store)[0].decisions if d.splice)
         db.execute("insert into decisions values ('chat', 0, 0, 'insert_memories', ?, 1)", [packed(edit)])
@@ -200,13 +200,19 @@ def test_editing_keeps_where_a_fact_came_from_and_forgets_what_it_said(tmp_path:
 def test_a_chat_remembers_for_the_next_one_and_replays_to_the_same_plans(tmp_path: Path) -> None:
     store = Memories(tmp_path / "db", "ada", "compiler")
     threads = Threads(tmp_path / "db", user="ada")
-    with let_go(Offline()) as server:
-        provider = connected(server.url, "secret-key-123", retries=0)
+    with let_go(OfflineServer()) as server:
+        provider = connect(server.url, "secret-key-123", retries=0)
         for prompts in (("I prefer short answers.", "Go on."), ("How long are answers to be?",)):
             thread = threads.create(title="test")
-            sink = Sinks(threads.sink(thread), Remembering(store))
+            sink = Sinks(threads.sink(thread), MemorySink(store))
             made = Settings("offline-16k", parse("t", POLICY))
-            chat = Chat(Growing(Session(thread, source="turnscope-chat"), COUNTER), provider, sink, made, recall=store.answer)
+            chat = Chat(
+                LiveSession(Session(thread, source="turnscope-chat"), COUNTER),
+                provider,
+                sink,
+                made,
+                recall_answers=store.answer,
+            )
             for prompt in prompts:
                 assert [*chat.send(prompt)]
     assert [fact.text for fact in store.all() if fact.owner == "user"] == ["I prefer short answers."]

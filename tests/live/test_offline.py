@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from conftest import let_go
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Done, Stopped
-from turnscope.live.growing import Growing
-from turnscope.live.offline import Offline
+from turnscope.live.events import RequestDone, TurnStopped
+from turnscope.live.live_session import LiveSession
+from turnscope.live.offline import OfflineServer
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import connected
-from turnscope.live.sinks import Unkept
+from turnscope.live.provider import connect
+from turnscope.live.sinks import NullSink
 from turnscope.planning.policy import load
 from turnscope.session.model import Session
 
@@ -21,21 +21,21 @@ CALL = {"name": "read_file", "description": "Read.", "input_schema": {"type": "o
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Offline]:
-    with let_go(Offline()) as server:
+def server() -> Iterator[OfflineServer]:
+    with let_go(OfflineServer()) as server:
         yield server
 
 
-def said(server: Offline, most: int, text: str = "Hello there, and tell me of it.", **more: Any) -> dict[str, Any]:
+def said(server: OfflineServer, most: int, text: str = "Hello there, and tell me of it.", **more: Any) -> dict[str, Any]:
     asked = {"model": "offline-16k", "max_tokens": most, "messages": [{"role": "user", "content": text}], **more}
-    status, answer = server.message(asked)
+    status, answer = server.handle_message(asked)
     assert status == 200
     assert answer["usage"]["output_tokens"] <= most
     return answer
 
 
 @pytest.mark.parametrize("most", [1, 4, 5, 6, 20, 50])
-def test_an_answer_is_cut_at_its_limit(server: Offline, most: int) -> None:
+def test_an_answer_is_cut_at_its_limit(server: OfflineServer, most: int) -> None:
     whole, cut = said(server, 1_000), said(server, most)
     assert (whole["stop_reason"], cut["stop_reason"]) == ("end_turn", "max_tokens")
     text = "".join(block["text"] for block in cut["content"])
@@ -48,7 +48,7 @@ def test_an_answer_is_cut_at_its_limit(server: Offline, most: int) -> None:
     assert said(server, exact - 1)["stop_reason"] == "max_tokens"
 
 
-def test_a_call_comes_whole_or_not_at_all(server: Offline) -> None:
+def test_a_call_comes_whole_or_not_at_all(server: OfflineServer) -> None:
     asked = {"text": "read file a_file_of_a_rather_long_name.py", "tools": [CALL]}
     assert [block["type"] for block in said(server, 200, **asked)["content"]] == ["tool_use"]
     cut = said(server, 8, **asked)
@@ -56,14 +56,14 @@ def test_a_call_comes_whole_or_not_at_all(server: Offline) -> None:
 
 
 @pytest.mark.parametrize("most", [3, 30, 60])
-def test_a_chat_goes_on_after_an_answer_that_was_cut(server: Offline, most: int) -> None:
-    client = connected(server.url, "none", retries=0, timeout=20)
+def test_a_chat_goes_on_after_an_answer_that_was_cut(server: OfflineServer, most: int) -> None:
+    client = connect(server.url, "none", retries=0, timeout=20)
     settings = Settings("offline-16k", load("keep-everything"), max_tokens=most, thinking=True)
-    talk = Chat(Growing(Session("cut"), COUNTER), client, Unkept(), settings)
+    talk = Chat(LiveSession(Session("cut"), COUNTER), client, NullSink(), settings)
     for n in range(3):
         *_, done, stop = talk.send(f"Tell me of point {n}.")
-        assert isinstance(done, Done)
-        assert isinstance(stop, Stopped)
+        assert isinstance(done, RequestDone)
+        assert isinstance(stop, TurnStopped)
         assert done.request.stop_reason == "max_tokens"
         assert done.request.usage
         assert done.request.usage.output_tokens <= most

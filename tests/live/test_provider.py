@@ -13,25 +13,35 @@ import pytest
 from msgspec import structs
 from turnscope.envelope.request_outcome import RequestEnded
 from turnscope.errors import ProviderError
-from turnscope.live.answering import answering
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Called, Done, Event, Failed, Interrupted, Planned, Result, Text, Thinking
-from turnscope.live.growing import Growing
-from turnscope.live.offline import Offline
+from turnscope.live.events import (
+    AnswerInterrupted,
+    Event,
+    RequestDone,
+    RequestPlanned,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolResult,
+    TurnFailed,
+)
+from turnscope.live.live_session import LiveSession
+from turnscope.live.offline import OfflineServer
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import Piece, Said, connected
-from turnscope.live.sinks import Sink, Sinks, Unkept
+from turnscope.live.provider import ProviderAnswer, StreamChunk, connect
+from turnscope.live.rule_queries import build_answers
+from turnscope.live.sinks import NullSink, Sink, Sinks
 from turnscope.planning.answers import answerer
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
 from turnscope.pricing.prices import PRICES
-from turnscope.session.model import Answer, Answered, Ask, Counted, Fact, Message, Session, Usage
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
+from turnscope.session.model import Answer, AnswerFact, Ask, CountFact, Fact, Message, Session, Usage
 from turnscope.storage.threads import Conflict, Threads
 
 MODEL = "claude-sonnet-4-5"
 BILLED = Usage(input_tokens=1_000, output_tokens=50)
-HELLO = Said(({"type": "text", "text": "Hello."},), "end_turn", BILLED, "m1")
+HELLO = ProviderAnswer(({"type": "text", "text": "Hello."},), "end_turn", BILLED, "m1")
 
 
 class Broken(Exception):
@@ -42,33 +52,33 @@ class Broken(Exception):
 class Fake:
     """A provider with a script: per request its pieces, or the error that it is refused with; an error amid them is raised."""
 
-    script: list[Sequence[Piece | Exception] | Exception]
+    script: list[Sequence[StreamChunk | Exception] | Exception]
     counts: int | Exception | None = None
     bodies: list[Mapping[str, Any]] = field(default_factory=list)
 
     @contextmanager
-    def stream(self, body: Mapping[str, Any]) -> Iterator[Iterator[Piece]]:
+    def stream(self, body: Mapping[str, Any]) -> Iterator[Iterator[StreamChunk]]:
         self.bodies.append(body)
         pieces = self.script.pop(0)
         if isinstance(pieces, Exception):
             raise pieces
         yield self._pieces(pieces)
 
-    def _pieces(self, pieces: Sequence[Piece | Exception]) -> Iterator[Piece]:
+    def _pieces(self, pieces: Sequence[StreamChunk | Exception]) -> Iterator[StreamChunk]:
         for piece in pieces:
             if isinstance(piece, Exception):
                 raise piece
             yield piece
 
-    def say(self, _body: Mapping[str, Any]) -> Said:
+    def complete(self, _body: Mapping[str, Any]) -> ProviderAnswer:
         return HELLO
 
-    def count(self, _body: Mapping[str, Any]) -> int | None:
+    def count_tokens(self, _body: Mapping[str, Any]) -> int | None:
         if isinstance(self.counts, Exception):
             raise self.counts
         return self.counts
 
-    def explain(self, error: Exception) -> ProviderError:
+    def explain_error(self, error: Exception) -> ProviderError:
         size = error.args[0] if error.args else 0
         return ProviderError("it broke", hint="Mend it.", too_long=isinstance(size, int) and size > 0, tokens=size)
 
@@ -79,13 +89,13 @@ class Heard:
 
     told: list[Message | RequestEnded | Fact] = field(default_factory=list)
 
-    def message(self, message: Message, *_: Any) -> None:
+    def record_message(self, message: Message, *_: Any) -> None:
         self.told.append(message)
 
-    def ended(self, ended: RequestEnded) -> None:
+    def record_request(self, ended: RequestEnded) -> None:
         self.told.append(ended)
 
-    def fact(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         self.told.append(fact)
 
     @property
@@ -99,7 +109,7 @@ class Deaf:
     def _fail(self, *_: Any) -> None:
         raise RuntimeError("it is deaf")
 
-    message = ended = fact = _fail
+    record_message = record_request = record_fact = _fail
 
 
 class Box:
@@ -112,8 +122,8 @@ class Box:
 
 
 def chat(fake: Fake, sink: Sink | None = None, policy: str = "keep-everything", **more: Any) -> Chat:
-    settings = Settings(MODEL, load(policy), **{"count_from": 0.0, **more})
-    return Chat(Growing(Session("s", source="turnscope-chat"), COUNTER), fake, sink or Unkept(), settings)
+    settings = Settings(MODEL, load(policy), **{"count_from_share": 0.0, **more})
+    return Chat(LiveSession(Session("s", source="turnscope-chat"), COUNTER), fake, sink or NullSink(), settings)
 
 
 def kinds(events: Iterator[Event]) -> list[type[Event]]:
@@ -122,38 +132,50 @@ def kinds(events: Iterator[Event]) -> list[type[Event]]:
 
 def test_an_answer_with_thinking_and_a_tool_goes_through() -> None:
     call = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "it"}}
-    asks = Said(({"type": "thinking", "thinking": "Hm.", "signature": "x"}, call), "tool_use", BILLED)
-    fake, heard = Fake([[Thinking("Hm."), asks], [Text("Hel"), Text("lo."), HELLO]]), Heard()
+    asks = ProviderAnswer(({"type": "thinking", "thinking": "Hm.", "signature": "x"}, call), "tool_use", BILLED)
+    fake, heard = Fake([[ThinkingDelta("Hm."), asks], [TextDelta("Hel"), TextDelta("lo."), HELLO]]), Heard()
     talk = chat(fake, heard)
     talk.tools = Box()
     events = list(talk.send("Look."))
-    assert [type(e) for e in events] == [Planned, Thinking, Done, Called, Result, Planned, Text, Text, Done]
-    assert Called(call) in events
-    assert Result("look at it", True) in events
+    assert [type(e) for e in events] == [
+        RequestPlanned,
+        ThinkingDelta,
+        RequestDone,
+        ToolCalled,
+        ToolResult,
+        RequestPlanned,
+        TextDelta,
+        TextDelta,
+        RequestDone,
+    ]
+    assert ToolCalled(call) in events
+    assert ToolResult("look at it", True) in events
     assert fake.bodies[1]["messages"][-1]["content"][0]["is_error"] is True
-    priced = PRICES.cost(BILLED, MODEL, None)
+    priced = PRICES.compute_cost(BILLED, MODEL, None)
     assert priced
     assert (heard.last.session, heard.last.status, heard.last.attempts, heard.last.usd) == ("s", "complete", 1, priced.total)
     assert (heard.last.blocks, heard.last.request.usage) == (HELLO.content, BILLED)
-    assert talk.spent == 2 * priced.total
-    assert heard.last.answer == talk.growing.session.messages[-1]
+    assert talk.spent_usd == 2 * priced.total
+    assert heard.last.answer == talk.live_session.session.messages[-1]
 
 
 def test_what_breaks_off_is_kept_by_block_and_what_was_not_accepted_is_not_sent() -> None:
     heard = Heard()
-    fake = Fake([[Text("One, ", 0), Text("two.", 0), Text("Three", 2), Broken()], Broken(), [Text("x")], [HELLO]])
+    fake = Fake(
+        [[TextDelta("One, ", 0), TextDelta("two.", 0), TextDelta("Three", 2), Broken()], Broken(), [TextDelta("x")], [HELLO]]
+    )
     talk = chat(fake, heard)
     events = list(talk.send("Count."))
-    assert isinstance(events[-1], Interrupted)
+    assert isinstance(events[-1], AnswerInterrupted)
     assert (events[-1].error.what, events[-1].error.hint) == ("it broke", "Mend it.")
     assert [block["text"] for block in heard.last.blocks][:2] == ["One, two.", "Three"]
     assert (heard.last.status, heard.last.usd) == ("interrupted", None)
-    assert kinds(talk.send("Again.")) == [Planned, Failed]
+    assert kinds(talk.send("Again.")) == [RequestPlanned, TurnFailed]
     assert (heard.last.status, heard.last.answer) == ("failed", None)
     events = list(talk.send("And now?"))
-    assert isinstance(events[-1], Interrupted), "a stream without its end is no answer"
+    assert isinstance(events[-1], AnswerInterrupted), "a stream without its end is no answer"
     assert "ended before the answer" in events[-1].error.what
-    assert kinds(talk.send("At last?"))[-1] is Done
+    assert kinds(talk.send("At last?"))[-1] is RequestDone
 
 
 def test_the_size_that_a_provider_names_is_learned_and_the_second_attempt_carries_less() -> None:
@@ -164,22 +186,22 @@ def test_the_size_that_a_provider_names_is_learned_and_the_second_attempt_carrie
     for n in range(9):
         list(talk.send(f"Point {n}. {words}"))
     events = list(talk.send("And now?"))
-    plans = [event.plan for event in events if isinstance(event, Planned)]
-    assert isinstance(events[-1], Done)
+    plans = [event.plan for event in events if isinstance(event, RequestPlanned)]
+    assert isinstance(events[-1], RequestDone)
     assert [len(fake.bodies[-2]["messages"]) > len(fake.bodies[-1]["messages"]), len(plans)] == [True, 2]
-    assert Counted(9, plans[0].seen.tokens, 180_000, MODEL) in heard.told
+    assert CountFact(9, plans[0].seen.tokens, 180_000, MODEL) in heard.told
     assert heard.last.attempts == 2
-    stored = talk.growing.session
-    again = list(replay(stored, load("balanced"), talk.growing.ledger))
+    stored = talk.live_session.session
+    again = list(replay(stored, load("balanced"), talk.live_session.ledger))
     assert [*again[-1].after.pieces] == [*plans[1].after.pieces]
 
 
 @pytest.mark.parametrize("counts", [None, Broken(), 4_321])
 def test_a_provider_that_does_not_count_leaves_the_estimate(counts: Any) -> None:
     heard = Heard()
-    talk = chat(Fake([[HELLO]], counts), heard, count_from=0.000_001)
-    (plan,) = [event.plan for event in talk.send("Hello?") if isinstance(event, Planned)]
-    facts = [fact for fact in heard.told if isinstance(fact, Counted)]
+    talk = chat(Fake([[HELLO]], counts), heard, count_from_share=0.000_001)
+    (plan,) = [event.plan for event in talk.send("Hello?") if isinstance(event, RequestPlanned)]
+    facts = [fact for fact in heard.told if isinstance(fact, CountFact)]
     assert [fact.tokens for fact in facts] == ([4_321] if counts == 4_321 else [])
     assert (plan.calibration.recorded == 4_321) == bool(facts)
 
@@ -188,34 +210,34 @@ class OneModel:
     """A server that knows one model."""
 
     def __init__(self, inner: Any, model: str) -> None:
-        self.inner, self.model, self.explain = inner, model, inner.explain
+        self.inner, self.model, self.explain_error = inner, model, inner.explain_error
 
-    def say(self, body: dict[str, Any]) -> Any:
+    def complete(self, body: dict[str, Any]) -> Any:
         if body["model"] != self.model:
             raise ProviderError(f"there is no model {body['model']!r}")
-        return self.inner.say(body)
+        return self.inner.complete(body)
 
 
 def test_each_kind_of_ask_has_its_answerer_live_and_a_failure_that_says_so_elsewhere() -> None:
     asks = {kind: Ask(kind, f"k-{kind}", "Sum up.", "user: hi. " * 30, 100) for kind in ("summary", "count", "recall")}
-    with Offline() as server:
-        provider = connected(server.url, "none", retries=0)
-        live = answerer({}.get, answering(provider, "offline-16k", "offline-64k"))
-        counted = provider.count({"model": "offline-16k", "messages": [{"role": "user", "content": "user: hi. " * 30}]})
+    with OfflineServer() as server:
+        provider = connect(server.url, "none", retries=0)
+        live = answerer({}.get, build_answers(provider, "offline-16k", "offline-64k"))
+        counted = provider.count_tokens({"model": "offline-16k", "messages": [{"role": "user", "content": "user: hi. " * 30}]})
         assert counted
         assert live(asks["count"]) == Answer(str(counted), model="offline-16k", source="model")
         summary = live(asks["summary"])
         assert (summary.source, summary.model, bool(summary.text and summary.usage)) == ("model", "offline-64k", True)
-        assert answerer({}.get, answering(provider, "m", ""))(asks["summary"]).failed
+        assert answerer({}.get, build_answers(provider, "m", ""))(asks["summary"]).failed
         named = structs.replace(asks["summary"], model="offline-200k")
-        unchosen = answerer({}.get, answering(provider, "offline-16k", "offline-16k", chosen=False))
+        unchosen = answerer({}.get, build_answers(provider, "offline-16k", "offline-16k", chosen_by_user=False))
         assert [answer(ask).model for answer in (unchosen, live) for ask in (named, asks["summary"])] == [
             "offline-200k", "offline-16k", "offline-64k", "offline-64k",
         ]  # fmt: skip
         picky = OneModel(provider, "offline-16k")
-        unchosen = answerer({}.get, answering(picky, "offline-16k", "offline-16k", chosen=False))  # type: ignore[arg-type]
+        unchosen = answerer({}.get, build_answers(picky, "offline-16k", "offline-16k", chosen_by_user=False))  # type: ignore[arg-type]
         assert (unchosen(named).failed, unchosen(named).model) == ("", "offline-16k")
-    nowhere = answerer({}.get, answering(connected("http://127.0.0.1:9", "none", retries=0), "m", "m"))
+    nowhere = answerer({}.get, build_answers(connect("http://127.0.0.1:9", "none", retries=0), "m", "m"))
     assert "no answer" in nowhere(asks["summary"]).failed
     assert "no answer" in nowhere(asks["count"]).failed
     later = answerer({"k-recall": Answer("block 3")}.get, {"rank": lambda _: Answer(items=("a", "b"))})
@@ -230,33 +252,33 @@ def test_each_kind_of_ask_has_its_answerer_live_and_a_failure_that_says_so_elsew
 
 def test_a_stream_that_falls_silent_is_kept_as_far_as_it_came() -> None:
     """The SDK lets its HTTP client's own errors through there."""
-    with Offline(delay=0.6) as server:
+    with OfflineServer(delay=0.6) as server:
         talk = chat(Fake([]))
         talk.settings = Settings("offline-16k", load("keep-everything"))
-        talk.provider = connected(server.url, "none", retries=0, timeout=0.3)
+        talk.provider = connect(server.url, "none", retries=0, timeout=0.3)
         events = list(talk.send("Speak at length, please."))
-        assert isinstance(events[-1], Interrupted)
+        assert isinstance(events[-1], AnswerInterrupted)
         assert "no answer" in events[-1].error.what
-        assert any(isinstance(event, Text) for event in events)
-        assert "interrupted here" in talk.growing.session.blocks[-1].text
-        assert talk.growing.session.requests[-1].stop_reason == "interrupted"
+        assert any(isinstance(event, TextDelta) for event in events)
+        assert "interrupted here" in talk.live_session.session.blocks[-1].text
+        assert talk.live_session.session.requests[-1].stop_reason == "interrupted"
 
 
 def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     threads = Threads(tmp_path / "chats.db")
     thread, heard = threads.create(), Heard()
-    talk = chat(Fake([[HELLO]], 4_321), count_from=0.000_001)
-    talk.growing = Growing(threads.load(thread), COUNTER)
+    talk = chat(Fake([[HELLO]], 4_321), count_from_share=0.000_001)
+    talk.live_session = LiveSession(threads.load(thread), COUNTER)
     talk.sink = Sinks(threads.sink(thread), Deaf(), heard, conversation=thread)
     with caplog.at_level(logging.WARNING):
-        assert kinds(talk.send("Hello?"))[-1] is Done
+        assert kinds(talk.send("Hello?"))[-1] is RequestDone
     stored = threads.load(thread)
     assert (stored.blocks, stored.requests, stored.recorded) == (
-        talk.growing.session.blocks,
-        talk.growing.session.requests,
-        talk.growing.recorded,
+        talk.live_session.session.blocks,
+        talk.live_session.session.requests,
+        talk.live_session.facts,
     )
-    assert [type(each) for each in heard.told] == [Message, Counted, RequestEnded]
+    assert [type(each) for each in heard.told] == [Message, CountFact, RequestEnded]
     assert [record.getMessage() for record in caplog.records] == [
         f"conversation {thread} is kept, but Deaf did not take it"
     ] * 3
@@ -266,11 +288,11 @@ def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, 
 def test_what_the_store_refuses_nobody_else_hears(tmp_path: Path) -> None:
     threads = Threads(tmp_path / "chats.db")
     thread, heard = threads.create(), Heard()
-    behind = Growing(threads.load(thread), COUNTER)
+    behind = LiveSession(threads.load(thread), COUNTER)
     talk = chat(Fake([[HELLO]]))
-    talk.growing, talk.sink = Growing(threads.load(thread), COUNTER), threads.sink(thread)
+    talk.live_session, talk.sink = LiveSession(threads.load(thread), COUNTER), threads.sink(thread)
     list(talk.send("Hello?"))
-    talk.growing, talk.sink = behind, Sinks(threads.sink(thread), heard)
+    talk.live_session, talk.sink = behind, Sinks(threads.sink(thread), heard)
     with pytest.raises(Conflict):
         list(talk.send("Hello from elsewhere?"))
     assert heard.told == []
@@ -280,23 +302,23 @@ def test_facts_of_any_kind_are_read_back_as_they_were_and_the_later_one_holds(tm
     threads = Threads(tmp_path / "chats.db")
     thread = threads.create()
     talk = chat(Fake([]))
-    talk.growing, talk.sink = Growing(threads.load(thread), COUNTER), threads.sink(thread)
+    talk.live_session, talk.sink = LiveSession(threads.load(thread), COUNTER), threads.sink(thread)
     for fact in (
-        Answered("k", Answer("one", source="model")),
-        Answered("k", Answer("half a character: \ud800", source="model")),
-        Counted(0, 10, 12, "m"),
-        Counted(0, 11, 14, "m"),
-        Counted(0, 10, 13, "m"),
+        AnswerFact("k", Answer("one", source="model")),
+        AnswerFact("k", Answer("half a character: \ud800", source="model")),
+        CountFact(0, 10, 12, "m"),
+        CountFact(0, 11, 14, "m"),
+        CountFact(0, 10, 13, "m"),
     ):
-        talk.note(fact)
+        talk.record_fact(fact)
     recorded = threads.load(thread).recorded
-    assert recorded == talk.growing.recorded
+    assert recorded == talk.live_session.facts
     assert recorded.answers["k"].text == "half a character: \ud800"
     assert [(c.seen, c.tokens) for c in recorded.counts[0]] == [(11, 14), (10, 13)]
 
 
 @pytest.mark.parametrize("typed", ["http://127.0.0.1:1234", "http://127.0.0.1:1234/v1/"])
 def test_an_address_may_be_typed_as_for_clients_of_openais_api(typed: str) -> None:
-    made = connected(typed, "a-key")
+    made = connect(typed, "a-key")
     assert str(made.client.base_url).rstrip("/") == "http://127.0.0.1:1234"
-    assert made.place == Place("server", typed.rstrip("/")), "a chat goes where it says"
+    assert made.place == Destination("server", typed.rstrip("/")), "a chat goes where it says"

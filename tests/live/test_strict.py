@@ -15,8 +15,8 @@ from law_sessions import ledger_of, sessions
 from turnscope.envelope.condensing import subtract_spans
 from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
-from turnscope.live.offline import Offline
-from turnscope.live.offline.strict import rejected
+from turnscope.live.offline import OfflineServer
+from turnscope.live.offline.validation import find_rejection
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load, names, sendable
 from turnscope.planning.render import render
@@ -72,7 +72,7 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_what_the_api_rejects_is_rejected_in_its_words(what: str) -> None:
-    assert what in rejected(WRONG[what])
+    assert what in find_rejection(WRONG[what])
 
 
 @pytest.mark.parametrize(
@@ -87,30 +87,30 @@ def test_what_the_api_rejects_is_rejected_in_its_words(what: str) -> None:
     ],
 )
 def test_what_the_api_takes_is_taken(right: dict[str, Any]) -> None:
-    assert rejected(right) == ""
+    assert find_rejection(right) == ""
 
 
 @pytest.fixture
-def server() -> Iterator[Offline]:
-    with let_go(Offline()) as offline:
+def server() -> Iterator[OfflineServer]:
+    with let_go(OfflineServer()) as offline:
         yield offline
 
 
-def test_thinking_is_taken_back_behind_its_own_prefix_and_its_own_model_alone(server: Offline) -> None:
+def test_thinking_is_taken_back_behind_its_own_prefix_and_its_own_model_alone(server: OfflineServer) -> None:
     asked = body(user("How far is it?"), thinking={"type": "adaptive"})
-    status, said = server.message(asked)
+    status, said = server.handle_message(asked)
     answer = {"role": "assistant", "content": said["content"]}
     assert (status, said["content"][0]["type"]) == (200, "thinking")
     good = {**asked, "messages": [*asked["messages"], answer, user("And back?")]}
-    assert rejected(good) == ""
+    assert find_rejection(good) == ""
     marked = [user({"type": "text", "text": "How far is it?", "cache_control": {"type": "ephemeral"}}), *good["messages"][1:]]
-    assert rejected({**good, "messages": marked}) == ""  # a mark changes nothing of what is said
+    assert find_rejection({**good, "messages": marked}) == ""  # a mark changes nothing of what is said
     other = [user("How far was it?"), *good["messages"][1:]]
-    assert rejected({**good, "messages": other}) == "messages.1.content.0: the messages before it were changed"
-    assert "Invalid `signature`" in rejected({**good, "model": "offline-64k"})
+    assert find_rejection({**good, "messages": other}) == "messages.1.content.0: the messages before it were changed"
+    assert "Invalid `signature`" in find_rejection({**good, "model": "offline-64k"})
     thought = {**said["content"][0], "thinking": "Not so."}
     edited = [good["messages"][0], {**answer, "content": [thought, *said["content"][1:]]}, good["messages"][2]]
-    assert server.message({**good, "messages": edited})[0] == 400
+    assert server.handle_message({**good, "messages": edited})[0] == 400
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
@@ -150,9 +150,11 @@ def test_thinking_is_sent_behind_what_it_was_thought_behind_or_not_at_all(name: 
 def test_thinking_that_nobody_signed_is_not_sent(seal: dict[str, str], sent: int) -> None:
     builder = Builder("s", "test")
     for n in range(2):
-        builder.message("user", f"prompt {n}", origin="prompt")
+        builder.add_message("user", f"prompt {n}", origin="prompt")
         thought = {"type": "thinking", "thinking": f"thought {n}", **seal}
-        builder.request(builder.message("assistant", [thought, {"type": "text", "text": "so"}]), model="claude-opus-5-5")
+        builder.set_request(
+            builder.add_message("assistant", [thought, {"type": "text", "text": "so"}]), model="claude-opus-5-5"
+        )
     session = builder.build()
     last = [*replay(session, sendable(load("keep-everything")), ledger_of(session))][-1]
     kinds = [block["type"] for message in render(last.after, session)["messages"] for block in said(message)]

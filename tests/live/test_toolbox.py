@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from turnscope.live.tools import MOST_READ, Toolbox
+from turnscope.live.tools import MAX_FILE_BYTES, Toolbox
 
 
 @pytest.fixture
@@ -44,10 +44,10 @@ def test_a_pipe_does_not_hang_and_a_huge_file_is_cut(box: Toolbox) -> None:
         file.truncate(2 << 30)
         file.write(b"x" * 10_000)
     assert box.run("read_file", {"path": "huge.txt"})[0].endswith(f"of {2 << 30:,} bytes]")
-    (box.folder / "long.txt").write_text("y" * (MOST_READ + 5))
+    (box.folder / "long.txt").write_text("y" * (MAX_FILE_BYTES + 5))
     text, failed = box.run("read_file", {"path": "long.txt"})
     assert not failed
-    assert text.endswith(f"[cut: the first {MOST_READ:,} of {MOST_READ + 5:,} bytes]")
+    assert text.endswith(f"[cut: the first {MAX_FILE_BYTES:,} of {MAX_FILE_BYTES + 5:,} bytes]")
     assert box.run("search_files", {"query": "alpha"})[0].startswith("a.py:1")
 
 

@@ -13,10 +13,10 @@ from conftest import let_go
 from malformed.rogue import SAID, USAGE, WORDS, Rogue, Wrong, call, events, frame, message, raw, refusal, silent, stream
 from turnscope.envelope.request_outcome import INTERRUPTED
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Done, Event, Failed, Interrupted, Refused, Stopped, Text
-from turnscope.live.growing import Growing
+from turnscope.live.events import AnswerInterrupted, Event, RequestDone, RequestRefused, TextDelta, TurnFailed, TurnStopped
+from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import Anthropic, connected
+from turnscope.live.provider import AnthropicProvider, connect
 from turnscope.planning.policy import load
 from turnscope.session.model import Session
 from turnscope.storage.threads import Threads
@@ -188,21 +188,21 @@ def threads(tmp_path_factory: pytest.TempPathFactory) -> Threads:
 
 
 @pytest.fixture(scope="module")
-def client(rogue: Rogue) -> Anthropic:
-    return connected(rogue.url, "a-key-of-this-server", retries=0, timeout=1.5)
+def client(rogue: Rogue) -> AnthropicProvider:
+    return connect(rogue.url, "a-key-of-this-server", retries=0, timeout=1.5)
 
 
-def begun(client: Anthropic, threads: Threads, policy: str = "keep-everything", **more: Any) -> Chat:
+def begun(client: AnthropicProvider, threads: Threads, policy: str = "keep-everything", **more: Any) -> Chat:
     thread = threads.create()
-    settings = Settings("offline-200k", load(policy), **{"count_from": 0.0, **more})
-    talk = Chat(Growing(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Box())
-    talk.say("tools", list(Box.definitions), "tools")
+    settings = Settings("offline-200k", load(policy), **{"count_from_share": 0.0, **more})
+    talk = Chat(LiveSession(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Box())
+    talk.append_message("tools", list(Box.definitions), "tools")
     return talk
 
 
 def sentences(happened: list[Event]) -> list[str]:
-    ends = [e.error for e in happened if isinstance(e, Failed | Interrupted | Refused)]
-    return [text for e in ends for text in (e.what, e.hint)] + [e.what for e in happened if isinstance(e, Stopped)]
+    ends = [e.error for e in happened if isinstance(e, TurnFailed | AnswerInterrupted | RequestRefused)]
+    return [text for e in ends for text in (e.what, e.hint)] + [e.what for e in happened if isinstance(e, TurnStopped)]
 
 
 def kept(session: Session) -> str:
@@ -225,62 +225,64 @@ def sendable(body: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_came_is_kept_once_a_person_is_told_and_the_next_turn_works(
-    case: str, rogue: Rogue, client: Anthropic, threads: Threads
+    case: str, rogue: Rogue, client: AnthropicProvider, threads: Threads
 ) -> None:
     wrong, expected = CASES[case]
     rogue.wrongs.append(wrong)
     talk = begun(client, threads)
     happened = list(talk.send("hello"))
-    shown = "".join(e.text for e in happened if isinstance(e, Text))
-    stored = threads.load(talk.growing.session.id)
-    assert (stored.blocks, stored.requests) == (talk.growing.session.blocks, talk.growing.session.requests)
+    shown = "".join(e.text for e in happened if isinstance(e, TextDelta))
+    stored = threads.load(talk.live_session.session.id)
+    assert (stored.blocks, stored.requests) == (talk.live_session.session.blocks, talk.live_session.session.requests)
     request = stored.requests[0]
     first = kept(stored) if len(stored.requests) == 1 else "".join(b.text for b in stored.blocks[request.cut : request.stop])
     if expected is not None:
         assert kept(stored).startswith(expected) if len(stored.requests) > 1 else first == expected == shown
     last = happened[-1]
-    assert isinstance(last, Done | Stopped | Failed | Interrupted)
+    assert isinstance(last, RequestDone | TurnStopped | TurnFailed | AnswerInterrupted)
     assert all(text and not any(word in text for word in PYTHON) for text in sentences(happened)), sentences(happened)
-    if not isinstance(last, Done):
+    if not isinstance(last, RequestDone):
         assert sentences(happened)
     if request.stop > request.cut:
         assert request.usage or request.estimate
         assert threads.problems(stored.id).keys() == ({0} if request.stop_reason == "interrupted" else set())
     requests = len(stored.requests)
     again = list(talk.send("and now?"))
-    assert isinstance(again[-1], Done), again[-1]
+    assert isinstance(again[-1], RequestDone), again[-1]
     sendable(rogue.bodies[-1])
     stored = threads.load(stored.id)
-    assert (stored.blocks, stored.requests) == (talk.growing.session.blocks, talk.growing.session.requests)
+    assert (stored.blocks, stored.requests) == (talk.live_session.session.blocks, talk.live_session.session.requests)
     assert [b.text for b in stored.blocks if b.kind == "text" and b.role == "user"] == ["hello", "and now?"]
     assert len(stored.requests) == requests + 1
     assert stored.requests[-1].usage
     assert not rogue.wrongs
 
 
-def test_an_answer_that_no_window_holds_is_named_and_left_out(rogue: Rogue, client: Anthropic, threads: Threads) -> None:
+def test_an_answer_that_no_window_holds_is_named_and_left_out(
+    rogue: Rogue, client: AnthropicProvider, threads: Threads
+) -> None:
     talk = begun(client, threads)
     talk.settings = replace(talk.settings, model="offline-16k")
     rogue.wrongs.append(stream(put(("delta", "text"), "word " * 40_000)))
-    assert isinstance(list(talk.send("hello"))[-1], Done)
+    assert isinstance(list(talk.send("hello"))[-1], RequestDone)
     refused = list(talk.send("and now?"))[-1]
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RequestRefused)
     assert re.match(r"The answer of turn 0 \([\d,]{6} tokens\) does not fit by itself", refused.error.hint)
-    talk.leave_out(refused.error.message)
+    talk.exclude_message(refused.error.message)
     for n in range(2):
-        assert isinstance(list(talk.send(f"{n}"))[-1], Done)
+        assert isinstance(list(talk.send(f"{n}"))[-1], RequestDone)
         sendable(rogue.bodies[-1])
 
 
 @pytest.mark.parametrize("lie", [10**12, 1, -4, "many", None])
-def test_a_count_that_cannot_be_is_not_believed(lie: object, rogue: Rogue, client: Anthropic, threads: Threads) -> None:
+def test_a_count_that_cannot_be_is_not_believed(lie: object, rogue: Rogue, client: AnthropicProvider, threads: Threads) -> None:
     rogue.counts = True
-    talk = begun(client, threads, count_from=0.000_01)
+    talk = begun(client, threads, count_from_share=0.000_01)
     rogue.wrongs.append(raw(json.dumps({"input_tokens": lie}).encode(), "application/json"))
-    assert isinstance(list(talk.send("hello"))[-1], Done)
+    assert isinstance(list(talk.send("hello"))[-1], RequestDone)
     rogue.wrongs.clear()
     rogue.counts = False
-    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
 
 
 def test_there_are_more_than_forty() -> None:
@@ -306,60 +308,64 @@ def test_there_are_more_than_forty() -> None:
     ],
 )  # fmt: skip
 def test_a_false_too_long_from_a_server_that_does_not_count_ends_one_turn_at_most(
-    status: int, words: str, tokens: int, rogue: Rogue, client: Anthropic, threads: Threads
+    status: int, words: str, tokens: int, rogue: Rogue, client: AnthropicProvider, threads: Threads
 ) -> None:
     talk = begun(client, threads, "balanced", max_tokens=1_024)
-    assert isinstance(list(talk.send("hello"))[-1], Done)
+    assert isinstance(list(talk.send("hello"))[-1], RequestDone)
     calibration = talk.plan.calibration  # type: ignore[union-attr]
     rogue.wrongs += [refusal(status, words)] * 2
     happened = list(talk.send("and this?"))
-    assert isinstance(happened[-1], Failed | Refused | Done)
+    assert isinstance(happened[-1], TurnFailed | RequestRefused | RequestDone)
     said = " ".join(sentences(happened))
-    needs = [e.error for e in happened if isinstance(e, Refused)]
+    needs = [e.error for e in happened if isinstance(e, RequestRefused)]
     assert all(e.projected > e.window or "is refused by the policy" in e.what for e in needs), said
-    counted = [c.tokens for counts in talk.growing.recorded.counts.values() for c in counts]
+    counted = [c.tokens for counts in talk.live_session.facts.counts.values() for c in counts]
     assert counted
     assert counted[0] >= max(tokens, 1_000)
     rogue.wrongs.clear()
     for n in range(3):
-        assert isinstance(list(talk.send(f"and {n}?"))[-1], Done)
+        assert isinstance(list(talk.send(f"and {n}?"))[-1], RequestDone)
     assert talk.plan.calibration.prefix < calibration.prefix + 1_000  # type: ignore[union-attr]
-    again = threads.load(talk.growing.session.id)
+    again = threads.load(talk.live_session.session.id)
     assert again.requests[-1].usage
     assert again.requests[-1].usage.input_tokens == USAGE["input_tokens"]
 
 
-def test_a_window_that_was_full_before_a_word_enters_the_ladder(rogue: Rogue, client: Anthropic, threads: Threads) -> None:
+def test_a_window_that_was_full_before_a_word_enters_the_ladder(
+    rogue: Rogue, client: AnthropicProvider, threads: Threads
+) -> None:
     full = [{"type": "text", "text": ""}]
     talk = begun(client, threads)
     rogue.wrongs.append(stream(events(full, reason="model_context_window_exceeded")))  # type: ignore[arg-type]
     happened = list(talk.send("hello"))
-    assert isinstance(happened[-1], Failed | Refused)
-    assert talk.growing.recorded.counts[0]
-    assert isinstance(list(talk.send("again"))[-1], Done)
+    assert isinstance(happened[-1], TurnFailed | RequestRefused)
+    assert talk.live_session.facts.counts[0]
+    assert isinstance(list(talk.send("again"))[-1], RequestDone)
 
 
 def test_an_answer_that_was_cut_below_its_limit_was_cut_by_the_window(
-    rogue: Rogue, client: Anthropic, threads: Threads
+    rogue: Rogue, client: AnthropicProvider, threads: Threads
 ) -> None:
     ended = {"type": "message_delta", "delta": {"finish_reason": "length"}, "usage": {"output_tokens": 9}}
     rogue.wrongs.append(stream([*GOOD[:-2], ended, GOOD[-1]]))
     talk = begun(client, threads)
     last = list(talk.send("hello"))[-1]
-    assert isinstance(last, Stopped)
+    assert isinstance(last, TurnStopped)
     assert last.reason == "model_context_window_exceeded"
 
 
-def test_a_pause_goes_on_by_itself_and_a_loop_ends_with_a_sentence(rogue: Rogue, client: Anthropic, threads: Threads) -> None:
+def test_a_pause_goes_on_by_itself_and_a_loop_ends_with_a_sentence(
+    rogue: Rogue, client: AnthropicProvider, threads: Threads
+) -> None:
     talk = begun(client, threads)
     rogue.wrongs += [stream(events(reason="pause_turn"))] * 2
     happened = list(talk.send("hello"))
-    assert [type(e) for e in happened].count(Done) == 3
+    assert [type(e) for e in happened].count(RequestDone) == 3
     assert rogue.bodies[-1]["messages"][-1]["role"] == "assistant"
     rogue.wrongs += [stream(call(A_CALL))] * 50
     happened = list(talk.send("look"))
-    assert isinstance(happened[-1], Stopped)
+    assert isinstance(happened[-1], TurnStopped)
     assert "same call 5 times" in happened[-1].what
     rogue.wrongs.clear()
-    assert isinstance(list(talk.send("stop that"))[-1], Done)
+    assert isinstance(list(talk.send("stop that"))[-1], RequestDone)
     sendable(rogue.bodies[-1])

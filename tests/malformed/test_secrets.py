@@ -15,18 +15,18 @@ import pytest
 from conftest import let_go
 from malformed.rogue import Handler, Rogue, Wrong, events, frame, raw, refusal, stream
 from turnscope.errors import TurnscopeError
-from turnscope.live import windows
+from turnscope.live import window_lookup
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Done, Event, Failed, Interrupted
-from turnscope.live.growing import Growing
+from turnscope.live.events import AnswerInterrupted, Event, RequestDone, TurnFailed
+from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import connected
-from turnscope.live.secrets import MASK, Keys, Scrub, know, scrubbed
-from turnscope.live.summaries import summarised
+from turnscope.live.provider import connect
+from turnscope.live.replay_summaries import request_summary
+from turnscope.live.secrets import MASK, KeyRing, StreamScrubber, register_key, scrub
 from turnscope.planning.policy import load
 from turnscope.session import portable
+from turnscope.session.destination import parse_origin
 from turnscope.session.model import Ask, Session
-from turnscope.session.place import origin
 from turnscope.storage.threads import Threads
 
 KEY = "sk-canary-5up3r/s3cret+k3y=Zz"
@@ -115,24 +115,26 @@ def test_two_hundred_turns_with_an_echoing_server_leave_the_key_nowhere(rogue: R
     threads, shown = Threads(tmp_path / "chats.db"), []
     thread, errors = threads.create(), []
     with logged(tmp_path / "all.log"):
-        client = connected(rogue.url, KEY, retries=0, timeout=5)
-        settings = Settings("offline-200k", load("last-20-messages"), count_from=0.0, max_tokens=100)
-        talk = Chat(Growing(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Box())
+        client = connect(rogue.url, KEY, retries=0, timeout=5)
+        settings = Settings("offline-200k", load("last-20-messages"), count_from_share=0.0, max_tokens=100)
+        talk = Chat(
+            LiveSession(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Box()
+        )
         for n in range(TURNS):
             rogue.wrongs.clear()
             rogue.wrongs.append(wrongs()[n % len(wrongs())])
             happened: list[Event] = list(talk.send(f"turn {n}"))
-            errors += [e.error for e in happened if isinstance(e, Failed | Interrupted)]
+            errors += [e.error for e in happened if isinstance(e, TurnFailed | AnswerInterrupted)]
             shown.append(repr(happened))
         rogue.wrongs.append(refusal(401, KEY))
-        answer = summarised(client, "m", Ask("summary", "k", "Sum up.", "words", 10))
+        answer = request_summary(client, "m", Ask("summary", "k", "Sum up.", "words", 10))
         logging.getLogger("anthropic._base_client").debug("headers %s", {"echo": KEY})
     assert any(head.get("authorization") == f"Bearer {KEY}" for head in rogue.heads), "it was sent where it belongs"
     stored = threads.load(thread)
     assert len([m for m in stored.messages if m.origin == "prompt"]) == TURNS
-    assert stored.blocks == talk.growing.session.blocks
+    assert stored.blocks == talk.live_session.session.blocks
     assert MASK in str([b.raw for b in stored.blocks])
-    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
     told = "".join(shown) + everything(errors) + repr(answer) + portable.dumps(stored).decode() + repr(threads.problems(thread))
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     process = [Path("/proc/self", name) for name in ("environ", "cmdline")]
@@ -152,8 +154,8 @@ def test_a_typed_address_receives_its_key_and_nothing_of_the_environment(rogue: 
         "ALL_PROXY": "http://user:env-proxy-1234@127.0.0.1:9",
     }.items():
         monkeypatch.setenv(name, value)
-    client = connected(rogue.url, "typed-for-this-one", retries=0, timeout=5)
-    assert client.say({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}).content
+    client = connect(rogue.url, "typed-for-this-one", retries=0, timeout=5)
+    assert client.complete({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}).content
     assert rogue.heads[-1]["authorization"] == "Bearer typed-for-this-one"
     assert "env-" not in str(rogue.heads)
     assert client.place.url == rogue.url
@@ -166,32 +168,32 @@ def test_a_redirect_is_not_followed_and_the_sentence_says_where_it_led(rogue: Ro
             raw(b"", "text/plain", 307, location=f"{other.url}/v1/messages")(handler)
 
         rogue.wrongs += [on, on]
-        client = connected(rogue.url, KEY, retries=0, timeout=5)
+        client = connect(rogue.url, KEY, retries=0, timeout=5)
         with pytest.raises(Exception, match="307") as raised:
-            client.say({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]})
-        error = client.explain(raised.value)  # type: ignore[arg-type]
+            client.complete({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]})
+        error = client.explain_error(raised.value)  # type: ignore[arg-type]
         assert other.url in error.what
         assert "not followed" in error.what
-        assert windows.asked(rogue.url, "m", KEY).tokens == 0
+        assert window_lookup.fetch_window(rogue.url, "m", KEY).tokens == 0
         assert other.heads == []
 
 
 def test_keys_are_kept_by_scheme_host_and_port() -> None:
-    keys = Keys()
-    keys.put("https://api.anthropic.com/v1", "for-anthropic")
-    assert keys.of("https://API.anthropic.com:443/") == "for-anthropic"
+    keys = KeyRing()
+    keys.set_key("https://api.anthropic.com/v1", "for-anthropic")
+    assert keys.get_key("https://API.anthropic.com:443/") == "for-anthropic"
     for other in ("http://api.anthropic.com", "https://api.anthropic.com:8443", "https://api.anthropic.com.evil.example", ""):
-        assert keys.of(other) == ""
+        assert keys.get_key(other) == ""
     assert "for-anthropic" not in repr(keys)
-    assert origin("https://user@api.anthropic.com@evil.example/") == "https://evil.example:443"
-    assert origin("ftp://x") == origin("http://[::1") == origin("nothing") == ""
+    assert parse_origin("https://user@api.anthropic.com@evil.example/") == "https://evil.example:443"
+    assert parse_origin("ftp://x") == parse_origin("http://[::1") == parse_origin("nothing") == ""
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 40])
 def test_a_key_that_comes_in_pieces_is_scrubbed_and_every_other_text_stays(size: int) -> None:
-    know(KEY)
+    register_key(KEY)
     for words in (f"a {KEY} b {KEY}", f"{KEY}{KEY}", "sk-canary, but not it; sk-", f"ends with {KEY}", "ends with sk-c"):
-        scrub = Scrub()
-        found = "".join(scrub(words[i : i + size]) for i in range(0, len(words), size)) + scrub.rest()
+        scrubber = StreamScrubber()
+        found = "".join(scrubber(words[i : i + size]) for i in range(0, len(words), size)) + scrubber.flush()
         assert found == words.replace(KEY, MASK)
-    assert scrubbed({KEY: [KEY, 1, None]}) == {MASK: [MASK, 1, None]}
+    assert scrub({KEY: [KEY, 1, None]}) == {MASK: [MASK, 1, None]}

@@ -17,12 +17,12 @@ import pytest
 from conftest import let_go
 from malformed.rogue import WORDS, Handler, Rogue, Wrong, call, events, frame, raw, refusal, stream
 from turnscope.envelope.request_outcome import INTERRUPTED
+from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Called, Done
-from turnscope.live.growing import Growing
+from turnscope.live.events import RequestDone, ToolCalled
+from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import connected
-from turnscope.live.running import Running
+from turnscope.live.provider import connect
 from turnscope.planning.policy import load
 from turnscope.session.model import Session
 from turnscope.storage.threads import Threads
@@ -84,10 +84,10 @@ def rogue() -> Iterator[Rogue]:
 def begun(rogue: Rogue, path: Path, retries: int = 0, **more: Any) -> tuple[Chat, Threads]:
     threads = Threads(path / "chats.db")
     thread = threads.create()
-    settings = Settings("offline-200k", load("keep-everything"), **{"count_from": 0.0, **more})
-    client = connected(rogue.url, "a-key-of-this-server", retries=retries, timeout=LONG)
+    settings = Settings("offline-200k", load("keep-everything"), **{"count_from_share": 0.0, **more})
+    client = connect(rogue.url, "a-key-of-this-server", retries=retries, timeout=LONG)
     return Chat(
-        Growing(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Slow()
+        LiveSession(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Slow()
     ), threads
 
 
@@ -98,9 +98,9 @@ def until(true: Callable[[], object]) -> None:
         time.sleep(0.005)
 
 
-def left(running: Running) -> float:
+def left(running: BackgroundTurn) -> float:
     """Stop it; gives the seconds until it had ended."""
-    assert not running.done
+    assert not running.is_done
     began = time.monotonic()
     running.stop()
     assert running.wait(LONG)
@@ -122,43 +122,43 @@ def test_a_silent_server_is_left_at_once_and_what_it_said_is_kept_once(case: str
     data, said, pings = SILENT[case]
     server, (talk, threads) = Listening(), begun(rogue, tmp_path)
     rogue.wrongs.append(server.after(data, pings=pings))
-    running = Running(talk.send("hello"), talk)
+    running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: rogue.bodies and running.text == said)
     time.sleep(0.05)
     assert left(running) < SOON
     until(lambda: server.ended)
     assert running.failed is None
-    stored = threads.load(talk.growing.session.id)
-    assert (stored.blocks, stored.requests) == (talk.growing.session.blocks, talk.growing.session.requests)
+    stored = threads.load(talk.live_session.session.id)
+    assert (stored.blocks, stored.requests) == (talk.live_session.session.blocks, talk.live_session.session.requests)
     assert [r.stop_reason for r in stored.requests] == ["interrupted"]
     assert stored.requests[0].estimate, "it may have been billed"
     assert "".join(b.text for b in stored.blocks if b.role == "assistant" and b.text != INTERRUPTED) == said
-    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
     assert json.dumps(rogue.bodies[-1], ensure_ascii=False).count(said or "hello") == 1
     assert len(rogue.bodies) == 2, "nothing was sent twice"
 
 
 def test_a_silent_count_is_left_and_nothing_is_sent(rogue: Rogue, tmp_path: Path) -> None:
-    server, (talk, threads) = Listening(), begun(rogue, tmp_path, count_from=1e-9)
+    server, (talk, threads) = Listening(), begun(rogue, tmp_path, count_from_share=1e-9)
     rogue.counts = True
     rogue.wrongs.append(server.after(None))
-    running = Running(talk.send("hello"), talk)
+    running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: rogue.bodies)
     assert left(running) < SOON
-    assert threads.load(talk.growing.session.id).requests == ()
+    assert threads.load(talk.live_session.session.id).requests == ()
     assert "max_tokens" not in rogue.bodies[-1], "only a count was asked for"
     rogue.counts = False
-    assert isinstance(list(talk.go_on())[-1], Done)
+    assert isinstance(list(talk.continue_turn())[-1], RequestDone)
 
 
 def test_who_waits_before_trying_again_is_left_and_does_not_try_again(rogue: Rogue, tmp_path: Path) -> None:
     talk, threads = begun(rogue, tmp_path, retries=2)
     rogue.wrongs.append(refusal(529, "overloaded"))
-    running = Running(talk.send("hello"), talk)
+    running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: rogue.bodies)
     time.sleep(0.1)
     assert left(running) < SOON
-    assert [r.stop_reason for r in threads.load(talk.growing.session.id).requests] == ["interrupted"]
+    assert [r.stop_reason for r in threads.load(talk.live_session.session.id).requests] == ["interrupted"]
     time.sleep(1.2)  # the client's own pause is half a second
     assert len(rogue.bodies) == 1
 
@@ -166,58 +166,58 @@ def test_who_waits_before_trying_again_is_left_and_does_not_try_again(rogue: Rog
 def test_a_silent_summary_is_left(rogue: Rogue, tmp_path: Path) -> None:
     server, (talk, _) = Listening(), begun(rogue, tmp_path)
     for n in range(4):
-        assert isinstance(list(talk.send(f"turn {n} " + "words " * 50))[-1], Done)
+        assert isinstance(list(talk.send(f"turn {n} " + "words " * 50))[-1], RequestDone)
     rogue.wrongs.append(server.after(None))
-    running = Running(talk.condense(), talk)
+    running = BackgroundTurn(talk.condense(), talk)
     until(lambda: len(rogue.bodies) == 5)
     assert left(running) < SOON
     until(lambda: server.ended)
-    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
 
 
 def test_a_slow_tool_is_left_and_the_model_is_told_who_stopped_it(rogue: Rogue, tmp_path: Path) -> None:
     talk, _ = begun(rogue, tmp_path)
     rogue.wrongs.append(stream(call("{}")))
-    running = Running(talk.send("hello"), talk)
-    until(lambda: any(isinstance(event, Called) for event in running.events))
+    running = BackgroundTurn(talk.send("hello"), talk)
+    until(lambda: any(isinstance(event, ToolCalled) for event in running.events))
     assert left(running) < SOON
-    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
     assert "stopped" in json.dumps(rogue.bodies[-1])
 
 
 def test_a_connection_serves_the_next_request_and_leaving_one_turn_does_not_end_another(rogue: Rogue, tmp_path: Path) -> None:
     talk, _ = begun(rogue, tmp_path)
     for n in range(3):
-        running = Running(talk.send(f"turn {n}"), talk)
+        running = BackgroundTurn(talk.send(f"turn {n}"), talk)
         assert running.wait(LONG)
-        assert isinstance(running.events[-1], Done)
+        assert isinstance(running.events[-1], RequestDone)
         running.stop()  # too late
-    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
 
 
 def test_who_waits_for_a_locked_store_before_sending_is_left_and_nothing_is_sent(rogue: Rogue, tmp_path: Path) -> None:
     talk, threads = begun(rogue, tmp_path)
     with locked(threads):
-        running = Running(talk.send("hello"), talk)
+        running = BackgroundTurn(talk.send("hello"), talk)
         time.sleep(0.2)
         assert left(running) < SOON
     assert "locked" in str(running.failed), "that the message was not kept is told"
     assert rogue.bodies == []
-    assert isinstance(list(talk.send("hello"))[-1], Done)
-    assert [b.text for b in threads.load(talk.growing.session.id).blocks if b.role == "user"] == ["hello"]
+    assert isinstance(list(talk.send("hello"))[-1], RequestDone)
+    assert [b.text for b in threads.load(talk.live_session.session.id).blocks if b.role == "user"] == ["hello"]
 
 
 def test_who_waits_for_a_locked_store_at_the_end_is_left_and_the_answer_is_kept_later(rogue: Rogue, tmp_path: Path) -> None:
     talk, threads = begun(rogue, tmp_path)
     rogue.wrongs.append(Listening().after(b"".join(map(frame, events()[:4]))))
-    running = Running(talk.send("hello"), talk)
+    running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: running.text == WORDS[0] + WORDS[1])
     with locked(threads):
         assert left(running) < SOON
-        assert talk.keeping.waiting, "it is held in memory"
-    assert isinstance(list(talk.send("and now?"))[-1], Done)
-    stored = threads.load(talk.growing.session.id)
-    assert (stored.blocks, stored.requests) == (talk.growing.session.blocks, talk.growing.session.requests)
+        assert talk.writes.pending, "it is held in memory"
+    assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
+    stored = threads.load(talk.live_session.session.id)
+    assert (stored.blocks, stored.requests) == (talk.live_session.session.blocks, talk.live_session.session.requests)
     assert stored.requests[0].stop_reason == "interrupted"
 
 
@@ -232,13 +232,13 @@ def test_who_waits_for_an_answer_to_be_written_is_left(rogue: Rogue, tmp_path: P
         handler.close_connection = True
 
     rogue.wrongs.append(write)
-    running = Running(talk.send("hello"), talk)
+    running = BackgroundTurn(talk.send("hello"), talk)
     until(lambda: running.text == WORDS[0] + WORDS[1])
     with locked(threads):
         go.set()
         until(lambda: running.text == "".join(WORDS))
         time.sleep(0.2)
         assert left(running) < SOON
-        assert talk.keeping.waiting
-    talk.keeping.flush()
-    assert [r.stop_reason for r in threads.load(talk.growing.session.id).requests] == ["end_turn"]
+        assert talk.writes.pending
+    talk.writes.flush()
+    assert [r.stop_reason for r in threads.load(talk.live_session.session.id).requests] == ["end_turn"]

@@ -12,11 +12,11 @@ from covering import covering
 from matrix import offered
 from msgspec import structs
 from turnscope.errors import ContextWindowExceededError
-from turnscope.live import branches, stops
+from turnscope.live import branches, stop_reasons
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Done, Event, Refused, Stopped
-from turnscope.live.offline import Offline
-from turnscope.live.provider import connected
+from turnscope.live.events import Event, RequestDone, RequestRefused, TurnStopped
+from turnscope.live.offline import OfflineServer
+from turnscope.live.provider import connect
 from turnscope.planning.policy import load
 from turnscope.planning.render import body
 from turnscope.storage.threads import Threads
@@ -27,8 +27,8 @@ MODEL = "offline-16k"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Offline]:
-    with let_go(Offline()) as server:
+def server() -> Iterator[OfflineServer]:
+    with let_go(OfflineServer()) as server:
         yield server
 
 
@@ -36,69 +36,71 @@ def last(talk: Chat, text: str) -> Event:
     return list(talk.send(text))[-1]
 
 
-def chat(server: Offline, path: Path, policy: str) -> tuple[Chat, Threads]:
+def chat(server: OfflineServer, path: Path, policy: str) -> tuple[Chat, Threads]:
     threads = Threads(path / "chats.db")
-    provider = connected(server.url, "none", retries=0, timeout=60)
+    provider = connect(server.url, "none", retries=0, timeout=60)
     thread = threads.create()
-    talk = branches.begun(thread, provider, threads.sink(thread), Settings(MODEL, load(policy)), "You are brief.", ())
+    talk = branches.start_chat(thread, provider, threads.sink(thread), Settings(MODEL, load(policy)), "You are brief.", ())
     for n in range(2):
-        assert isinstance(last(talk, f"prompt {n}"), Done)
+        assert isinstance(last(talk, f"prompt {n}"), RequestDone)
     return talk, threads
 
 
 def newest(talk: Chat) -> int:
-    return max(n for n, message in enumerate(talk.growing.session.messages) if message.role == "user")
+    return max(n for n, message in enumerate(talk.live_session.session.messages) if message.role == "user")
 
 
 @pytest.mark.parametrize("policy", offered())
-def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(policy: str, server: Offline, tmp_path: Path) -> None:
+def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(
+    policy: str, server: OfflineServer, tmp_path: Path
+) -> None:
     talk, threads = chat(server, tmp_path, policy)
     first = last(talk, PASTE)
     paste = newest(talk)
-    if isinstance(first, Refused):
+    if isinstance(first, RequestRefused):
         error = first.error
         assert isinstance(error, ContextWindowExceededError)
         assert error.message == paste
         for way in ("edit and resend it shorter", "leave it out", "choose a larger window"):
             assert way in error.hint
-        if isinstance(ended := last(talk, "and now?"), Refused):
+        if isinstance(ended := last(talk, "and now?"), RequestRefused):
             assert ended.error.message == paste, "it is named wherever it stands"
     else:
-        assert isinstance(first, Done), "the policy shortens it, or goes to a larger model"
-    talk.leave_out(paste)
+        assert isinstance(first, RequestDone), "the policy shortens it, or goes to a larger model"
+    talk.exclude_message(paste)
     for n in range(2):
-        assert isinstance(last(talk, f"without it {n}"), Done)
-    carried = talk.bodies.body(talk.plan, talk.growing.session)["messages"]
+        assert isinstance(last(talk, f"without it {n}"), RequestDone)
+    carried = talk.bodies.body(talk.plan, talk.live_session.session)["messages"]
     assert "remembers everything" not in str([message for message in carried if message["role"] == "user"])
-    kept = threads.load(talk.growing.session.id)
-    again, _ = branches.resumed(kept, talk.provider, talk.sink, talk.settings)
-    assert isinstance(last(again, "after a restart"), Done)
+    kept = threads.load(talk.live_session.session.id)
+    again, _ = branches.resume_chat(kept, talk.provider, talk.sink, talk.settings)
+    assert isinstance(last(again, "after a restart"), RequestDone)
 
 
-def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(server: Offline, tmp_path: Path) -> None:
+def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(server: OfflineServer, tmp_path: Path) -> None:
     talk, threads = chat(server, tmp_path, "keep-everything")
-    room = 15_500 * 40_000 // talk.planned(PASTE[:40_000]).projected
+    room = 15_500 * 40_000 // talk.preview(PASTE[:40_000]).projected
     said = list(talk.send(PASTE[:room]))
     sent = talk.plan.request.settings["max_tokens"]
-    assert isinstance(said[-1], Stopped | Done)
+    assert isinstance(said[-1], TurnStopped | RequestDone)
     assert 64 <= sent < 1_024
     assert talk.plan.projected + sent <= 16_000
-    stored = threads.load(talk.growing.session.id)
+    stored = threads.load(talk.live_session.session.id)
     plan = turnscope.replay(stored, talk.settings.policy).plans[-1]
-    assert body(plan, stored) == talk.bodies.body(talk.plan, talk.growing.session)
+    assert body(plan, stored) == talk.bodies.body(talk.plan, talk.live_session.session)
     full = structs.replace(talk.plan.request, stop_reason="max_tokens")
-    told = stops.why(full, stored.blocks[-1:], 1_024)
+    told = stop_reasons.explain_stop(full, stored.blocks[-1:], 1_024)
     assert told is not None
     assert f"cut at {sent} tokens: the window had no room for more" in told.what
 
 
 @pytest.mark.parametrize("policy", covering(offered()))
-def test_a_paste_over_the_window_can_be_resent_shorter(policy: str, server: Offline, tmp_path: Path) -> None:
+def test_a_paste_over_the_window_can_be_resent_shorter(policy: str, server: OfflineServer, tmp_path: Path) -> None:
     talk, threads = chat(server, tmp_path, policy)
-    prompts = talk.growing.session.messages
+    prompts = talk.live_session.session.messages
     last(talk, PASTE)
-    at = talk.growing.session.messages[len(prompts)].start
-    branch = threads.create(parent=talk.growing.session.id, at=at)
-    again, _ = branches.resumed(threads.load(branch), talk.provider, threads.sink(branch), talk.settings)
-    assert isinstance(last(again, PASTE[:2_000]), Done)
-    assert isinstance(last(again, "and then?"), Done)
+    at = talk.live_session.session.messages[len(prompts)].start
+    branch = threads.create(parent=talk.live_session.session.id, at=at)
+    again, _ = branches.resume_chat(threads.load(branch), talk.provider, threads.sink(branch), talk.settings)
+    assert isinstance(last(again, PASTE[:2_000]), RequestDone)
+    assert isinstance(last(again, "and then?"), RequestDone)

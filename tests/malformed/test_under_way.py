@@ -19,17 +19,27 @@ from conftest import let_go
 from malformed.rogue import SAID, USAGE, Rogue, events, frame, message, raw, refusal, stream
 from turnscope.envelope.request_outcome import INTERRUPTED, RequestEnded
 from turnscope.errors import TurnscopeError
-from turnscope.live import branches, keeping, windows
+from turnscope.live import branches, window_lookup, write_retry
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Assumed, Done, Event, Failed, Held, Kept, Refused, Text, Unkept
-from turnscope.live.growing import Growing
+from turnscope.live.events import (
+    Event,
+    LimitReached,
+    RequestDone,
+    RequestRefused,
+    TextDelta,
+    TurnFailed,
+    WindowAssumed,
+    WriteFailed,
+    WriteRecovered,
+)
+from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
-from turnscope.live.provider import Anthropic, connected
+from turnscope.live.provider import AnthropicProvider, connect
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import following, load
 from turnscope.session.builder import Builder
-from turnscope.session.model import Answer, Answered, Session, Usage
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
+from turnscope.session.model import Answer, AnswerFact, Session, Usage
 from turnscope.storage import database, schema
 from turnscope.storage.keeper import Keeper
 from turnscope.storage.threads import Conflict, Threads
@@ -48,14 +58,14 @@ def threads(tmp_path: Path) -> Threads:
     return Threads(tmp_path / "chats.db")
 
 
-def client(rogue: Rogue) -> Anthropic:
-    return connected(rogue.url, "a-key-of-this-server", retries=0, timeout=5)
+def client(rogue: Rogue) -> AnthropicProvider:
+    return connect(rogue.url, "a-key-of-this-server", retries=0, timeout=5)
 
 
 def begun(rogue: Rogue, threads: Threads, thread: str = "", policy: str = "keep-everything", **more: Any) -> Chat:
     thread = thread or threads.create()
-    settings = Settings("offline-200k", load(policy), **{"count_from": 0.0, **more})
-    return Chat(Growing(threads.load(thread), COUNTER), client(rogue), threads.sink(thread), settings)
+    settings = Settings("offline-200k", load(policy), **{"count_from_share": 0.0, **more})
+    return Chat(LiveSession(threads.load(thread), COUNTER), client(rogue), threads.sink(thread), settings)
 
 
 def slowly(handler: Any) -> None:
@@ -71,11 +81,11 @@ def slowly(handler: Any) -> None:
 def chat(say: apart.Say, url: str, path: Path, thread: str) -> None:
     """Send a message from a process of its own."""
     threads = Threads(path)
-    provider = connected(url, "a-key-of-this-server", retries=0, timeout=30)
-    settings = Settings("offline-200k", load("keep-everything"), count_from=0.0)
-    talk = Chat(Growing(threads.load(thread), COUNTER), provider, threads.sink(thread), settings)
+    provider = connect(url, "a-key-of-this-server", retries=0, timeout=30)
+    settings = Settings("offline-200k", load("keep-everything"), count_from_share=0.0)
+    talk = Chat(LiveSession(threads.load(thread), COUNTER), provider, threads.sink(thread), settings)
     for event in talk.send("Speak slowly."):
-        if isinstance(event, Text):
+        if isinstance(event, TextDelta):
             say(event.text)
 
 
@@ -111,8 +121,8 @@ def test_a_kill_amid_an_answer_leaves_the_request_and_what_was_shown(rogue: Rogu
     assert rows(threads, "select status, draft from requests") == [("interrupted", None)]
     assert threads.load(thread) == stored
     again = begun(rogue, threads, thread)
-    assert isinstance(list(again.send("and now?"))[-1], Done)
-    assert threads.load(thread).blocks == again.growing.session.blocks
+    assert isinstance(list(again.send("and now?"))[-1], RequestDone)
+    assert threads.load(thread).blocks == again.live_session.session.blocks
     assert INTERRUPTED in str(rogue.bodies[-1])
 
 
@@ -120,86 +130,86 @@ def test_an_answer_that_cannot_be_written_waits_and_is_written(
     rogue: Rogue, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "WAIT", 0.05)
-    monkeypatch.setattr(keeping, "PAUSE", 0.05)
+    monkeypatch.setattr(write_retry, "RETRY_SECONDS", 0.05)
     talk = begun(rogue, threads)
     locker = sqlite3.connect(threads.path, isolation_level=None, check_same_thread=False)
     happened: list[Event] = []
     for event in talk.send("hello"):
         happened.append(event)
-        if isinstance(event, Text) and not locker.in_transaction and not any(isinstance(e, Unkept) for e in happened):
+        if isinstance(event, TextDelta) and not locker.in_transaction and not any(isinstance(e, WriteFailed) for e in happened):
             locker.execute("begin immediate")
-        if isinstance(event, Unkept):
+        if isinstance(event, WriteFailed):
             assert rows(threads, "select status from requests") == [("begun",)]
             assert event.error.hint
             threading.Timer(0.2, lambda: locker.execute("rollback")).start()
-    assert [type(e) for e in happened][-3:] == [Done, Unkept, Kept]
-    stored = threads.load(talk.growing.session.id)
-    assert stored.blocks == talk.growing.session.blocks
-    assert stored.requests == talk.growing.session.requests
-    monkeypatch.setattr(keeping, "TRIES", 1)
+    assert [type(e) for e in happened][-3:] == [RequestDone, WriteFailed, WriteRecovered]
+    stored = threads.load(talk.live_session.session.id)
+    assert stored.blocks == talk.live_session.session.blocks
+    assert stored.requests == talk.live_session.session.requests
+    monkeypatch.setattr(write_retry, "MAX_TRIES", 1)
     locker.execute("begin immediate")
     with pytest.raises(TurnscopeError):  # a prompt is never taken before it is kept
         list(talk.send("while it is locked"))
     locker.execute("rollback")
-    again = begun(rogue, threads, talk.growing.session.id)
-    assert isinstance(list(again.send("and now?"))[-1], Done)
-    assert [b.text for b in threads.load(talk.growing.session.id).blocks if b.role == "user"] == ["hello", "and now?"]
+    again = begun(rogue, threads, talk.live_session.session.id)
+    assert isinstance(list(again.send("and now?"))[-1], RequestDone)
+    assert [b.text for b in threads.load(talk.live_session.session.id).blocks if b.role == "user"] == ["hello", "and now?"]
 
 
 def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, threads: Threads) -> None:
-    here = Place("server", rogue.url, "offline-200k")
+    here = Destination("server", rogue.url, "offline-200k")
     thread = threads.create(place=here)
     talk = begun(rogue, threads, thread)
     talk.place = threads.place(thread)
-    assert isinstance(list(talk.send("hello"))[-1], Done)
-    for place in (Place("anthropic", "", "offline-200k"), Place("server", "http://elsewhere", "offline-200k"),
-                  Place("server", rogue.url, "local-7b")):  # fmt: skip
+    assert isinstance(list(talk.send("hello"))[-1], RequestDone)
+    for place in (Destination("anthropic", "", "offline-200k"), Destination("server", "http://elsewhere", "offline-200k"),
+                  Destination("server", rogue.url, "local-7b")):  # fmt: skip
         talk.place = place
         sent = len(rogue.bodies)
         (failed,) = list(talk.send("not there"))
-        assert isinstance(failed, Failed)
+        assert isinstance(failed, TurnFailed)
         assert str(place) in failed.error.what
         assert "Nothing was sent" in failed.error.hint
-        assert [type(e) for e in talk.condense()][-1] is Failed
+        assert [type(e) for e in talk.condense()][-1] is TurnFailed
         assert len(rogue.bodies) == sent
-    moved = Place("server", rogue.url, "other", window=8_192)
-    threads.sink(thread).place(moved, len(talk.growing.session.requests))
+    moved = Destination("server", rogue.url, "other", window=8_192)
+    threads.sink(thread).place(moved, len(talk.live_session.session.requests))
     assert threads.place(thread) == moved
     assert threads.place(threads.create(parent=thread, at=1)) == moved
     assert {row.about.get("model") for row in threads.list()} == {"other"}
     assert threads.place(threads.create()) is None
     talk.place, talk.settings = moved, Settings("other", load("keep-everything"), window=8_192)
-    events_ = list(talk.go_on())
-    assert isinstance(events_[-1], Done)
-    assert not any(isinstance(e, Assumed) for e in events_)
+    events_ = list(talk.continue_turn())
+    assert isinstance(events_[-1], RequestDone)
+    assert not any(isinstance(e, WindowAssumed) for e in events_)
     stored = threads.load(thread)
     assert stored.requests[-1].window == 8_192
-    assert [plan.budget.window for plan in replay(stored, load("keep-everything"), talk.growing.ledger)][-1] == 8_192
+    assert [plan.budget.window for plan in replay(stored, load("keep-everything"), talk.live_session.ledger)][-1] == 8_192
 
 
 @pytest.mark.parametrize(
     ("about", "model", "place"),
     [
-        ({"provider": "offline", "model": "offline-16k"}, "", Place("offline", "", "offline-16k")),
-        ({"provider": "anthropic", "model": "claude-a"}, "claude-b", Place("anthropic", "", "claude-b")),
+        ({"provider": "offline", "model": "offline-16k"}, "", Destination("offline", "", "offline-16k")),
+        ({"provider": "anthropic", "model": "claude-a"}, "claude-b", Destination("anthropic", "", "claude-b")),
         ({"provider": "server", "url": "http://localhost:11434", "model": "local-7b"}, "",
-         Place("server", "http://localhost:11434", "local-7b")),
-        ({"provider": "anthropic", "model": "claude-a"}, "offline-64k", Place("offline", "", "offline-64k")),
+         Destination("server", "http://localhost:11434", "local-7b")),
+        ({"provider": "anthropic", "model": "claude-a"}, "offline-64k", Destination("offline", "", "offline-64k")),
         ({"provider": "server", "url": "", "model": "local-7b"}, "local-7b", None),
         ({"model": "local-7b"}, "local-7b", None),
         ({}, "", None),
         ([], "", None),
     ],
 )  # fmt: skip
-def test_where_an_old_chat_went_is_what_its_requests_say(about: Any, model: str, place: Place | None) -> None:
+def test_where_an_old_chat_went_is_what_its_requests_say(about: Any, model: str, place: Destination | None) -> None:
     assert schema.went(about, model) == place
 
 
 def test_a_window_that_nobody_knows_is_said_to_be_assumed_once(rogue: Rogue, threads: Threads) -> None:
     talk = begun(rogue, threads)
-    talk.settings = Settings("local-7b", load("keep-everything"), count_from=0.0)
-    assert [type(e) for e in talk.send("hello")].count(Assumed) == 1
-    assert [type(e) for e in talk.send("again")].count(Assumed) == 0
+    talk.settings = Settings("local-7b", load("keep-everything"), count_from_share=0.0)
+    assert [type(e) for e in talk.send("hello")].count(WindowAssumed) == 1
+    assert [type(e) for e in talk.send("again")].count(WindowAssumed) == 0
 
 
 WINDOWS = {
@@ -225,44 +235,46 @@ def test_a_server_is_asked_for_the_window_of_its_model(name: str, rogue: Rogue, 
         assert key == "k"
         return told.get(url.removeprefix(rogue.url))
 
-    monkeypatch.setattr(windows, "_json", answered)
-    found = windows.asked(f"{rogue.url}/", "m", "k")
-    assert (found.tokens, bool(found.how)) == (tokens, True)
+    monkeypatch.setattr(window_lookup, "_fetch_json", answered)
+    found = window_lookup.fetch_window(f"{rogue.url}/", "m", "k")
+    assert (found.tokens, bool(found.source)) == (tokens, True)
 
 
 def test_a_server_that_is_not_there_or_says_no_tells_no_window(rogue: Rogue) -> None:
-    assert windows.asked(rogue.url, "m").tokens == 0
-    assert "cannot be asked" in windows.asked("http://127.0.0.1:9", "m").how
-    assert windows.asked("nowhere", "m") == windows.Window(how="there is no address to ask")
+    assert window_lookup.fetch_window(rogue.url, "m").tokens == 0
+    assert "cannot be asked" in window_lookup.fetch_window("http://127.0.0.1:9", "m").source
+    assert window_lookup.fetch_window("nowhere", "m") == window_lookup.Window(source="there is no address to ask")
 
 
 def test_summaries_and_estimates_are_in_the_total_and_a_held_send_says_what_it_costs(rogue: Rogue, threads: Threads) -> None:
     talk = begun(rogue, threads)
-    talk.settings = Settings("claude-sonnet-5-5", load("keep-everything"), count_from=0.0)
+    talk.settings = Settings("claude-sonnet-5-5", load("keep-everything"), count_from_share=0.0)
     list(talk.send("one " * 60))  # a summary larger than what it stands for is refused
-    priced = talk.growing.prices.cost(Usage(**USAGE), "claude-sonnet-5-5", None)
+    priced = talk.live_session.prices.compute_cost(Usage(**USAGE), "claude-sonnet-5-5", None)
     assert priced
-    assert talk.spent == priced.total
+    assert talk.spent_usd == priced.total
     list(talk.send("two"))
     rogue.wrongs.append(raw(json.dumps(message()).encode(), "application/json"))
     list(talk.condense(1))
-    assert talk.spent == 3 * priced.total
+    assert talk.spent_usd == 3 * priced.total
     rogue.wrongs.append(stream(events(usage=None)))
     list(talk.send("three"))
-    assert talk.spent > 3 * priced.total
-    stored = threads.load(talk.growing.session.id)
+    assert talk.spent_usd > 3 * priced.total
+    stored = threads.load(talk.live_session.session.id)
     assert stored.requests[-1].usage is None
     assert stored.requests[-1].estimate
-    assert branches.spent(stored, talk.growing.prices) == talk.spent
+    assert branches.sum_cost(stored, talk.live_session.prices) == talk.spent_usd
     beside = [answer.usage for answer in stored.recorded.answers.values()] + [stored.requests[-1].estimate]
-    costs = [talk.growing.prices.cost(usage, "claude-sonnet-5-5", None) for usage in beside if usage]
+    costs = [talk.live_session.prices.compute_cost(usage, "claude-sonnet-5-5", None) for usage in beside if usage]
     assert len(costs) == 2
     billed = turnscope.overview(stored).bill.whole.usd
     assert billed, "what other pages say that this chat cost: requests alone, as they were billed"
-    assert talk.spent == billed + sum(cost.total for cost in costs if cost)
-    talk.settings = Settings("claude-sonnet-5-5", load("keep-everything"), spend=Decimal("0.000001"), count_from=0.0)
+    assert talk.spent_usd == billed + sum(cost.total for cost in costs if cost)
+    talk.settings = Settings(
+        "claude-sonnet-5-5", load("keep-everything"), spend_limit=Decimal("0.000001"), count_from_share=0.0
+    )
     (held,) = list(talk.send("four"))
-    assert isinstance(held, Held)
+    assert isinstance(held, LimitReached)
     assert held.usd
     assert 0 < held.usd[0] < held.usd[1]
     assert f"${held.usd[0]:.4f}" in held.why
@@ -273,43 +285,43 @@ def test_the_model_that_was_asked_for_is_recorded_beside_the_one_that_answered(r
     falls = [part for part in policy.rules if part.rule.name == "fall_back_to_larger_window"]
     assert falls, "the policy has a table of larger models"
     talk = begun(rogue, threads, policy="balanced", max_tokens=1_000)
-    talk.settings = Settings("claude-haiku-4-5", policy, max_tokens=1_000, count_from=0.0)
+    talk.settings = Settings("claude-haiku-4-5", policy, max_tokens=1_000, count_from_share=0.0)
     plans = [e.plan for e in talk.send("long " * 230_000) if hasattr(e, "plan")]
-    stored = threads.load(talk.growing.session.id)
+    stored = threads.load(talk.live_session.session.id)
     (request,) = stored.requests
     assert plans[-1].model == request.model
-    assert (request.asked, request.model != "claude-haiku-4-5") == ("claude-haiku-4-5", True)
-    (again,) = replay(stored, policy, talk.growing.ledger)
+    assert (request.requested_model, request.model != "claude-haiku-4-5") == ("claude-haiku-4-5", True)
+    (again,) = replay(stored, policy, talk.live_session.ledger)
     assert [d.edit for d in again.decisions] == [d.edit for d in plans[-1].decisions]
-    (kept,) = replay(stored, load("keep-everything"), talk.growing.ledger)
+    (kept,) = replay(stored, load("keep-everything"), talk.live_session.ledger)
     assert kept.model == "claude-haiku-4-5"
-    (recorded,) = replay(stored, load("as-recorded"), talk.growing.ledger)
+    (recorded,) = replay(stored, load("as-recorded"), talk.live_session.ledger)
     assert recorded.model == request.model
 
 
 def test_a_message_over_the_window_does_not_end_a_chat_that_leaves_it_out(rogue: Rogue, threads: Threads) -> None:
     talk = begun(rogue, threads)
-    talk.settings = Settings("offline-16k", load("keep-everything"), count_from=0.0)
+    talk.settings = Settings("offline-16k", load("keep-everything"), count_from_share=0.0)
     list(talk.send("hello"))
     refused = list(talk.send("paste " * 40_000))[-1]
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RequestRefused)
     error = refused.error
     assert "The newest message" in error.hint
     assert "edit and resend" in error.hint
-    assert (error.conversation_id, error.turn, error.window) == (talk.growing.session.id, 1, 16_000)
+    assert (error.conversation_id, error.turn, error.window) == (talk.live_session.session.id, 1, 16_000)
     assert error.projected > 16_000
     assert error.counters == {
         "gen_ai.usage.input_tokens": 40, "gen_ai.usage.output_tokens": 9,
         "gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_creation.input_tokens": 0,
     }  # fmt: skip
     assert "gen_ai.usage.input_tokens 40" in str(error)
-    problem = threads.problems(talk.growing.session.id)[1]
+    problem = threads.problems(talk.live_session.session.id)[1]
     assert (problem["kind"], problem["counters"], problem["window"]) == (type(error).__name__, error.counters, 16_000)
-    talk.leave_out(len(talk.growing.session.messages) - 1)
-    assert isinstance(list(talk.send("and now?"))[-1], Done)
-    stored = threads.load(talk.growing.session.id)
+    talk.exclude_message(len(talk.live_session.session.messages) - 1)
+    assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
+    stored = threads.load(talk.live_session.session.id)
     assert "paste" not in str(rogue.bodies[-1])
-    assert [*list(replay(stored, following(load("keep-everything")), talk.growing.ledger))[-1].after.pieces] == [
+    assert [*list(replay(stored, following(load("keep-everything")), talk.live_session.ledger))[-1].after.pieces] == [
         *talk.plan.after.pieces
     ]  # type: ignore[union-attr]
 
@@ -317,28 +329,28 @@ def test_a_message_over_the_window_does_not_end_a_chat_that_leaves_it_out(rogue:
 @pytest.mark.parametrize("words", ["half \ud83d", "\udc00", "two \ud83d\ude00"])
 def test_half_a_character_from_the_keyboard_or_from_an_import_is_sent(words: str, rogue: Rogue, threads: Threads) -> None:
     talk = begun(rogue, threads)
-    assert isinstance(list(talk.send(words))[-1], Done)
+    assert isinstance(list(talk.send(words))[-1], RequestDone)
     builder = Builder("s", "test")
-    builder.message("user", words, origin="prompt")
-    builder.request(builder.message("assistant", "yes"), model="m")
+    builder.add_message("user", words, origin="prompt")
+    builder.set_request(builder.add_message("assistant", "yes"), model="m")
     other = begun(rogue, threads, threads.create(base=builder.build()))
-    assert isinstance(list(other.send("and now?"))[-1], Done)
-    assert threads.load(other.growing.session.id).blocks == other.growing.session.blocks
+    assert isinstance(list(other.send("and now?"))[-1], RequestDone)
+    assert threads.load(other.live_session.session.id).blocks == other.live_session.session.blocks
 
 
 @pytest.mark.parametrize("policy", ["keep-everything", "balanced", "last-20-messages"])
 def test_a_conversation_that_begins_with_an_answer_goes_on(policy: str, rogue: Rogue, threads: Threads) -> None:
     builder = Builder("s", "test")
     for n in range(12):
-        builder.request(builder.message("assistant", f"Welcome {n}."), model="m")
-        builder.message("user", f"Question {n}?", origin="prompt")
+        builder.set_request(builder.add_message("assistant", f"Welcome {n}."), model="m")
+        builder.add_message("user", f"Question {n}?", origin="prompt")
     thread = threads.create(base=builder.build())
     talk = begun(rogue, threads, thread, policy)
     for n in range(3):
-        assert isinstance(list(talk.send(f"and {n}?"))[-1], Done)
+        assert isinstance(list(talk.send(f"and {n}?"))[-1], RequestDone)
         assert rogue.bodies[-1]["messages"][0]["role"] == "user"
-    again, _ = branches.resumed(threads.load(thread), client(rogue), threads.sink(thread), talk.settings)
-    assert isinstance(list(again.send("and now?"))[-1], Done)
+    again, _ = branches.resume_chat(threads.load(thread), client(rogue), threads.sink(thread), talk.settings)
+    assert isinstance(list(again.send("and now?"))[-1], RequestDone)
     assert str(rogue.bodies[-1]).count("begins with an answer") <= 1
     assert rogue.bodies[-1]["messages"][0]["role"] == "user"
 
@@ -347,11 +359,11 @@ def test_a_tool_that_crashes_is_an_error_the_model_reads_and_nobody_is_said_to_h
     rogue: Rogue, threads: Threads
 ) -> None:
     builder = Builder("s", "test")
-    builder.message("user", "Look.", origin="prompt")
+    builder.add_message("user", "Look.", origin="prompt")
     call = {"type": "tool_use", "id": "a", "name": "look", "input": {}}
-    builder.request(builder.message("assistant", [call]), model="m")
+    builder.set_request(builder.add_message("assistant", [call]), model="m")
     talk = begun(rogue, threads, threads.create(base=builder.build()))
-    assert isinstance(list(talk.send("and now?"))[-1], Done)
+    assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
     assert "person stopped" not in str(rogue.bodies[-1])
     assert "did not run" in str(rogue.bodies[-1])
 
@@ -369,15 +381,17 @@ def intrusions(store: Threads, theirs: Session, talk: Chat) -> list[Callable[[],
         lambda: store.rename(theirs.id, "mine"),
         lambda: store.delete(theirs.id),
         lambda: store.create(parent=theirs.id, at=1),
-        lambda: sink.message(Growing(theirs, COUNTER).message("user", "x", origin="prompt"), ["x"], "complete"),
-        lambda: sink.fact(Answered("k", Answer("x"))),
+        lambda: sink.record_message(
+            LiveSession(theirs, COUNTER).append_message("user", "x", origin="prompt"), ["x"], "complete"
+        ),
+        lambda: sink.record_fact(AnswerFact("k", Answer("x"))),
         lambda: sink.policy(load("balanced"), 0),
-        lambda: sink.place(Place("offline"), 0),
+        lambda: sink.place(Destination("offline"), 0),
         sink.settle,
-        lambda: sink.draft(["x"]),
-        lambda: sink.ended(RequestEnded(theirs.id, theirs.requests[0], talk.plan, "complete", None, ())),  # type: ignore[arg-type]
-        lambda: sink.began(theirs.requests[0], talk.plan),  # type: ignore[arg-type]
-        lambda: store.sink("user:somebody else").fact(Answered("k", Answer("x"))),
+        lambda: sink.record_draft(["x"]),
+        lambda: sink.record_request(RequestEnded(theirs.id, theirs.requests[0], talk.plan, "complete", None, ())),  # type: ignore[arg-type]
+        lambda: sink.record_start(theirs.requests[0], talk.plan),  # type: ignore[arg-type]
+        lambda: store.sink("user:somebody else").record_fact(AnswerFact("k", Answer("x"))),
     ]
 
 
@@ -397,7 +411,7 @@ def test_nothing_of_one_user_is_there_for_another(rogue: Rogue, threads: Threads
             list(talk.send(f"words of {store.user} {n}"))
         store.keep_answer("k", Answer(f"answer of {store.user}", source="model"))
     for store, other in ((alice, bob), (bob, alice), (threads, alice)):
-        theirs = ids[other][0].growing.session
+        theirs = ids[other][0].live_session.session
         before = rows(threads, "select count(*), sum(length(blobs)) from messages") + rows(threads, "select * from threads")
         for call in intrusions(store, theirs, ids[other][0]):
             with pytest.raises(TurnscopeError, match="there is no chat"):
@@ -414,8 +428,8 @@ def test_nothing_of_one_user_is_there_for_another(rogue: Rogue, threads: Threads
     for store in (alice, bob):
         assert len(store.list()) == 2
         assert len(store.search("words")) == 2
-        assert [len(store.load(talk.growing.session.id).requests) for talk in ids[store]] == [1, 1]
-        one, two = (store.load(talk.growing.session.id) for talk in ids[store])
+        assert [len(store.load(talk.live_session.session.id).requests) for talk in ids[store]] == [1, 1]
+        one, two = (store.load(talk.live_session.session.id) for talk in ids[store])
         assert one.blocks[0].text != two.blocks[0].text
     assert threads.kept_answers() == {}
 
@@ -424,22 +438,22 @@ def test_what_a_refusal_says_is_kept_with_its_request(rogue: Rogue, threads: Thr
     talk = begun(rogue, threads)
     rogue.wrongs.append(refusal(400, "no such thing"))
     list(talk.send("hello"))
-    assert "no such thing" in str(threads.problems(talk.growing.session.id)[0]["what"])
-    assert isinstance(talk.growing.session, Session)
-    assert SAID in "".join(e.text for e in talk.send("again") if isinstance(e, Text))
+    assert "no such thing" in str(threads.problems(talk.live_session.session.id)[0]["what"])
+    assert isinstance(talk.live_session.session, Session)
+    assert SAID in "".join(e.text for e in talk.send("again") if isinstance(e, TextDelta))
 
 
 def test_two_windows_of_one_process_do_not_send_at_once(rogue: Rogue, threads: Threads) -> None:
     one = begun(rogue, threads)
-    two = begun(rogue, threads, one.growing.session.id)
+    two = begun(rogue, threads, one.live_session.session.id)
     rogue.wrongs.append(slowly)
     turn = one.send("hello")
-    assert any(isinstance(event, Text) for event in turn)
+    assert any(isinstance(event, TextDelta) for event in turn)
     for _ in range(2):
         with pytest.raises(Conflict):
             list(two.send("from the other"))
-        assert threads.load(one.growing.session.id).requests == ()
+        assert threads.load(one.live_session.session.id).requests == ()
     turn.close()
-    stored = threads.load(one.growing.session.id)
-    assert stored.blocks == one.growing.session.blocks
+    stored = threads.load(one.live_session.session.id)
+    assert stored.blocks == one.live_session.session.blocks
     assert [r.stop_reason for r in stored.requests] == ["interrupted"]

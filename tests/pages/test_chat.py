@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 import turnscope
-from turnscope.counting.media import image_size
-from turnscope.live import branches, providers, windows
+from turnscope.counting.media import read_image_size
+from turnscope.live import branches, endpoints, window_lookup
+from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Done, Held, Stopped
+from turnscope.live.events import LimitReached, RequestDone, TurnStopped
 from turnscope.live.offline import FAULTS
-from turnscope.live.provider import connected
-from turnscope.live.running import Running
-from turnscope.live.sinks import Unkept
-from turnscope.live.threads import Place, Threads
+from turnscope.live.provider import connect
+from turnscope.live.sinks import NullSink
+from turnscope.live.threads import Destination, Threads
 from turnscope.session import portable
 from turnscope.session.model import Block
-from turnscope.session.timeline import block_of
+from turnscope.session.timeline import make_block
 from turnscope.storage.database import StorageError, reading
 from turnscope.views import exporting, next_request
-from turnscope.views.attachments import IMAGE
+from turnscope.views.attachments import MAX_IMAGE
 
 from pages.chat import attachments, gauge, markup, preview, rooms, typing_box
 from pages.parts import chat_chosen
@@ -104,8 +104,10 @@ def test_a_message_is_kept_answered_and_shown_as_text(app: AppTest, data_folder:
 def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
     app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = Running.stop
-    monkeypatch.setattr(Running, "stop", lambda self: Timer(0.3, now, (self,)).start())  # a turn that takes its time to end
+    now = BackgroundTurn.stop
+    monkeypatch.setattr(
+        BackgroundTurn, "stop", lambda self: Timer(0.3, now, (self,)).start()
+    )  # a turn that takes its time to end
     chat_chosen.offline().delay = 0.2
     opened(app).chat_input[0].set_value("How long is the road?").run()
     assert app.chat_input[0].disabled
@@ -168,7 +170,7 @@ def test_without_a_key_nothing_is_sent_and_the_reason_is_shown(
         monkeypatch.delenv(name, raising=False)
     opened(app)
     app.selectbox(key="chat.provider").set_value("anthropic").run()
-    assert app.session_state["chat.model"] == providers.MODELS[0]
+    assert app.session_state["chat.model"] == endpoints.MODELS[0]
     assert app.session_state["chat.condense"] is False
     app.chat_input[0].set_value("hello").run()
     assert not app.exception
@@ -275,10 +277,10 @@ def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: Ap
     say(opened(app), "hello")
     thread = app.query_params["thread"]
     session = store(data_folder).load(thread)
-    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
     settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
-    elsewhere, _ = branches.resumed(session, spare, store(data_folder).sink(thread), settings)
-    assert isinstance([*elsewhere.send("from another process")][-1], Done)
+    elsewhere, _ = branches.resume_chat(session, spare, store(data_folder).sink(thread), settings)
+    assert isinstance([*elsewhere.send("from another process")][-1], RequestDone)
     say(app, "from this page")
     assert "continued in another window" in bodies(app)
     assert "from another process" in bodies(app)
@@ -305,10 +307,10 @@ def test_a_turn_stopped_before_its_tool_ran_does_not_end_the_chat(app: AppTest, 
     say(app, "hello")
     room = rooms._rooms()[app.query_params["thread"]]
     turn = room.chat.send("calculate 12*(3+4)")
-    while not isinstance(next(turn), Done):
+    while not isinstance(next(turn), RequestDone):
         pass
     turn.close()
-    room.session = room.chat.growing.session
+    room.session = room.chat.live_session.session
     assert room.session.blocks[-1].kind == "tool_use"
     say(app.run(), "and now?")
     assert 'role="alert"' not in bodies(app)
@@ -363,7 +365,7 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
     kept, first = store(data_folder), app.query_params["thread"]
-    there = Place("server", chat_chosen.offline().url, "offline-64k")
+    there = Destination("server", chat_chosen.offline().url, "offline-64k")
     other = kept.create(title="elsewhere", about={"provider": "offline", "model": "offline-16k"}, place=there)
     app.query_params["thread"] = other
     app.run()
@@ -371,14 +373,14 @@ def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_record
     say(app, "and here?")
     assert kept.load(other).requests[-1].model == "offline-64k"
     assert kept.place(other) == there
-    kept.sink(other).place(Place("server", there.url, "offline-16k"), 1)  # another tab decided so meanwhile
+    kept.sink(other).place(Destination("server", there.url, "offline-16k"), 1)  # another tab decided so meanwhile
     say(app, "and now?")
     assert kept.load(other).requests[-1].model == "offline-16k"
     app.session_state["chat.url"] = f"{there.url}/"
     say(app, "by my own choice?")
     assert kept.load(other).requests[-1].model == "offline-64k"
-    assert kept.place(other) == Place("server", f"{there.url}/", "offline-64k")
-    assert kept.place(first) == Place("offline", "", "offline-16k")
+    assert kept.place(other) == Destination("server", f"{there.url}/", "offline-64k")
+    assert kept.place(first) == Destination("offline", "", "offline-16k")
 
 
 def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTest, data_folder: Path) -> None:
@@ -418,7 +420,7 @@ def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
         say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
     ahead = rooms._rooms()[app.query_params["thread"]].foreseen
     assert ahead is not None
-    mark, turns = ahead[1].mark, ahead[1].turns
+    mark, turns = ahead[1].cut_at, ahead[1].turns
     assert mark is not None
     assert turns is not None
     assert f"cut from about {mark:,} on" in bodies(app)
@@ -464,9 +466,9 @@ def test_another_answer_takes_the_place_of_the_first_in_what_is_sent(app: AppTes
 
 def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
-    rooms._rooms()[app.query_params["thread"]].remarks = (Stopped("max_tokens", "The answer was cut <here>."),)
+    rooms._rooms()[app.query_params["thread"]].remarks = (TurnStopped("max_tokens", "The answer was cut <here>."),)
     assert "The answer was cut &lt;here&gt;." in bodies(app.run())
-    there = Place("server", chat_chosen.offline().url, "nobody-knows-7b")
+    there = Destination("server", chat_chosen.offline().url, "nobody-knows-7b")
     app.query_params["thread"] = thread = store(data_folder).create(place=there)
     app.run()
     assert f'<span class="ts-chip">{there.url}</span><span class="ts-chip">nobody-knows-7b</span>' in bodies(app)
@@ -477,7 +479,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     assert "of 9,000 tokens" in bodies(app)
     assert f"from the next message on; so far: nobody-knows-7b at {there.url}" in bodies(app)
     say(app, "and further?")
-    assert store(data_folder).place(thread) == Place("server", there.url, "nobody-knows-7b", 9_000)
+    assert store(data_folder).place(thread) == Destination("server", there.url, "nobody-knows-7b", 9_000)
 
 
 def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, data_folder: Path) -> None:
@@ -491,7 +493,7 @@ def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, da
         if len(writes) < 2:
             raise locked
 
-    room.chat.keeping.do(write)
+    room.chat.writes.run(write)
     app.run()
     assert "Not written yet: the database is locked" in bodies(app)
     pressed(app, "chat.keep")
@@ -540,7 +542,7 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
     session = store(data_folder).load(app.query_params["thread"])
     again = portable.loads(json.loads(turnscope.dumps(session)))
     assert again == session
-    text = exporting.markdown(session)
+    text = exporting.to_markdown(session)
     assert "## You <!-- turnscope user -->\n\nWhat is ``` here?" in text
     assert "## Model <!-- turnscope assistant -->\n\nI am the built-in offline model" in text
 
@@ -580,12 +582,12 @@ def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_f
     opened(app)
     kept = store(data_folder)
     settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
-    thread = kept.create(place=Place("offline", "", "offline-16k"))
-    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
-    chat = branches.begun(thread, spare, kept.sink(thread), settings, "", [])
+    thread = kept.create(place=Destination("offline", "", "offline-16k"))
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
+    chat = branches.start_chat(thread, spare, kept.sink(thread), settings, "", [])
     for n in range(80):
-        chat.say("user", f"number {n}.", "prompt")
-        chat.say("assistant", f"answer {n}.", "answer")
+        chat.append_message("user", f"number {n}.", "prompt")
+        chat.append_message("assistant", f"answer {n}.", "answer")
     app.query_params["thread"] = thread
     app.run()
     assert ">number 50.<" in bodies(app)
@@ -606,7 +608,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     assert "PNG, 1,600 × 900" in shown
     small = re.search(r'<img src="data:image/png;base64,([^"]+)" alt="attached image">', shown)
     assert small
-    assert image_size(small[1]) in ((360, 202), (360, 203))
+    assert read_image_size(small[1]) in ((360, 202), (360, 203))
     assert b64encode(picture).decode() not in shown
     assert shown.count("<img") == 1
     assert 'n.txt <span class="ts-faint">· 28 characters</span>' in shown
@@ -616,7 +618,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     session = store(data_folder).load(thread)
     assert [b.kind for b in session.blocks if b.role == "user"] == ["image", "text", "text"]
     assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
-    said = exporting.markdown(session)
+    said = exporting.to_markdown(session)
     assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
     assert f"n.txt\n\n```file turnscope n.txt\n{notes.decode()}\n```" in said
     (data_folder / "said.md").write_text(said)
@@ -649,7 +651,7 @@ def test_a_file_that_cannot_be_sent_is_named_and_the_message_is_back_in_the_box(
 
 def test_images_elsewhere_and_damaged_ones_are_words() -> None:
     def block(source: dict[str, str]) -> Block:
-        return block_of(0, 0, 0, "user", "", {"type": "image", "source": source})
+        return make_block(0, 0, 0, "user", "", {"type": "image", "source": source})
 
     away = attachments.shown(block({"type": "url", "url": "https://evil.example/<x>.png"}))
     assert away == '<div class="said ts-faint">image not loaded: https://evil.example/&lt;x&gt;.png</div>'
@@ -661,15 +663,15 @@ def test_images_elsewhere_and_damaged_ones_are_words() -> None:
 
 def draft() -> Chat:
     settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
-    spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
-    return branches.begun("draft", spare, Unkept(), settings, "", [])
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
+    return branches.start_chat("draft", spare, NullSink(), settings, "", [])
 
 
 def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
     chosen = [
         {"name": "cat.png", "size": 9_000, "width": 640, "height": 480},
         {"name": "n.txt", "size": 9, "said": "nine words"},
-        {"name": "big.png", "size": IMAGE + 1, "width": 9, "height": 9},
+        {"name": "big.png", "size": MAX_IMAGE + 1, "width": 9, "height": 9},
         {"name": "a.zip", "size": 9, "said": None},
     ]
     typed = typing_box.read({"said": "hello", "length": 5, "files": chosen})
@@ -688,11 +690,11 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
 def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent() -> None:
     def told(system: int, task: int, rest: int) -> str:
         settings = Settings("claude-sonnet-4-5", chat_chosen.policies()["keep-everything"])
-        spare = providers.provider(providers.Endpoint(), chat_chosen.offline())
-        chat = branches.begun("draft", spare, Unkept(), settings, "word " * system, [])
+        spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
+        chat = branches.start_chat("draft", spare, NullSink(), settings, "word " * system, [])
         said = [("user", "word " * task), ("assistant", "word " * rest), ("user", "and then?")]
-        plan, growing = chat.weighed(said)
-        amid = next_request.amid(plan, growing.session, growing.ledger)
+        plan, growing = chat.preview_after(said)
+        amid = next_request.find_mid_prompt(plan, growing.session, growing.ledger)
         return gauge._amid(preview.Weighed(plan, growing.session, amid=amid))
 
     assert re.search(r"The task stands behind 5\d % of this prompt \(7\d\.\dk tokens\)", told(32_000, 100, 30_000))
@@ -720,7 +722,7 @@ def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: Ap
 
 def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest, data_folder: Path) -> None:
     opened(app)
-    there = Place("server", chat_chosen.offline().url, "claude-haiku-4-5")
+    there = Destination("server", chat_chosen.offline().url, "claude-haiku-4-5")
     app.query_params["thread"] = store(data_folder).create(place=there)
     app.run()
     app.number_input(key="chat.spend").set_value(0.0001)
@@ -729,9 +731,9 @@ def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest,
     say(app, "and now?")
     room = rooms._rooms()[app.query_params["thread"]]
     held = room.ended
-    assert isinstance(held, Held)
+    assert isinstance(held, LimitReached)
     assert held.usd
-    tokens = room.chat.planned().projected
+    tokens = room.chat.preview().projected
     assert abs(float(held.usd[0]) - tokens * 1e-6) < 2e-6, "a dollar for a million tokens of a prompt"
     assert abs(float(held.usd[1] - held.usd[0]) - 1_024 * 5e-6) < 2e-6, "and five for the longest answer"
     assert f"sending this would cost ${held.usd[0]:.4f}, up to ${held.usd[1]:.4f} with the longest answer" in bodies(app)
@@ -751,7 +753,7 @@ def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
     say(opened(app), "hello")
     billed, url = len(chat_chosen.offline().memory.billed), chat_chosen.offline().url
     with monkeypatch.context() as amiss:
-        amiss.setattr(chat_chosen, "provider", lambda _to=None: connected(url, "none"))
+        amiss.setattr(chat_chosen, "provider", lambda _to=None: connect(url, "none"))
         say(app, "and now?")
     assert "Not sent: this conversation goes to offline-16k at the built-in model, and would have been sent to " in bodies(app)
     assert f"offline-16k at {url}" in bodies(app)
@@ -773,7 +775,7 @@ def test_a_server_is_asked_for_its_window_from_the_settings_with_its_own_key(
         asked.append((url, key))
         return {"default_generation_settings": {"n_ctx": 8_192}} if url == "http://127.0.0.1:9/props" else None
 
-    monkeypatch.setattr(windows, "_json", answer)
+    monkeypatch.setattr(window_lookup, "_fetch_json", answer)
     opened(app)
     app.session_state["chat.key.http://127.0.0.1:9"] = KEY
     app.session_state["chat.key.http://127.0.0.1:8"] = "another key"

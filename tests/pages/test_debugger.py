@@ -14,7 +14,7 @@ from covering import covering
 from debugger_links import linked
 from turnscope.planning import policy
 from turnscope.storage.threads import Threads
-from turnscope.views import knobs
+from turnscope.views import parameters
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -103,7 +103,13 @@ def test_a_model_that_cannot_be_asked_is_told_and_changes_nothing(app: AppTest, 
 
 def test_a_deep_link_to_request_17_step_3_shows_that_decision(app: AppTest) -> None:
     changed, decision = linked()
-    link = {"session": FIRST, "policy": "clear-tool-results", "set": knobs.written(changed), "request": "17", "step": "3"}
+    link = {
+        "session": FIRST,
+        "policy": "clear-tool-results",
+        "set": parameters.encode_changes(changed),
+        "request": "17",
+        "step": "3",
+    }
     opened(app, **link)
     assert query(app) == link
     assert decision.edit.span is not None

@@ -144,7 +144,7 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
     app: AppTest, claude: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import streamlit as st
-    from turnscope.library import opinion
+    from turnscope.library import session_summary
 
     from pages.parts import state
 
@@ -152,7 +152,7 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
     library_page(app)
     before = listed(app).set_index("File").loc["cold.jsonl"]
     assert before["Cost"] > 1
-    monkeypatch.setattr(opinion, "version", lambda: "other prices")
+    monkeypatch.setattr(session_summary, "get_version", lambda: "other prices")
     st.cache_resource.clear()  # as in another process
     app.run()
     after = listed(app).set_index("File").loc["cold.jsonl"]
@@ -195,13 +195,13 @@ def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
     file.write_text(log.text())
     from turnscope.reading.holders import open_source
 
-    one = next(indexing.read_all(open_source(file), str(file)))
+    one = next(indexing.read_sessions(open_source(file), str(file)))
     import msgspec
 
-    with index._writing(path) as db:
+    with index._begin_write(path) as db:
         for n in range(5_000):
             line = type(one.line)(**{**msgspec.to_builtins(one.line), "path": f"/gone/{n}.jsonl", "name": f"{n}.jsonl"})
-            index._insert(db, index.Indexed(line, one.spent, one.cuts, ()))
+            index._insert_row(db, index.Indexed(line, one.spent, one.cuts, ()))
     library_page(app)
     assert "of 5,001 sessions" in bodies(app)
     began = time.process_time()
@@ -212,7 +212,7 @@ def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
 
 
 def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_deleted(app: AppTest, data_folder: Path) -> None:
-    from turnscope.live import branches, providers
+    from turnscope.live import branches, endpoints
     from turnscope.live.chat import Settings
     from turnscope.live.threads import Threads
     from turnscope.planning.policy import load
@@ -222,8 +222,10 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
 
     threads = Threads(data_folder / "chats.db")
     thread = threads.create(title="Herons")
-    client = providers.provider(providers.Endpoint(), chat_chosen.offline())
-    talk, _ = branches.resumed(threads.load(thread), client, threads.sink(thread), Settings("offline-16k", load("balanced")))
+    client = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
+    talk, _ = branches.resume_chat(
+        threads.load(thread), client, threads.sink(thread), Settings("offline-16k", load("balanced"))
+    )
     [*talk.send("count the albatrosses")]
     library_page(app)
     page._room().chats.join(30)  # type: ignore[union-attr]

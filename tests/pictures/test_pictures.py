@@ -54,7 +54,7 @@ from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, Step, parse, rules
 from turnscope.session.builder import Builder, Draft
-from turnscope.session.model import Action, Answer, Edit, Observed, Part, Session, Span, Usage
+from turnscope.session.model import Action, Answer, Edit, ObservedEdit, Part, Session, Span, Usage
 
 HERE = Path(__file__).parent
 WORD = re.compile(
@@ -140,7 +140,7 @@ def drawn(text: str) -> tuple[Session, Ledger, list[str]]:
         labels.append(label)
         sizes.append(size)
     assert not text[position:].strip(), f"cannot read {text[position:]!r}"
-    builder.unanswered(model=model)
+    builder.add_unanswered(model=model)
     session = builder.build()
     memo = {block.digest: size for block, size in zip(session.blocks, sizes, strict=True)}
     return session, build_ledger(session, CHARS, memo, per_message=0), labels
@@ -179,18 +179,18 @@ def _said(text: str | None, label: str, size: int) -> str:
 
 
 def _message(builder: Builder, role: str, model: str, label: str) -> Draft:
-    draft = builder.message(role, [])
+    draft = builder.add_message(role, [])
     draft.id = label
     draft.origin = "answer" if role == "assistant" else "tool" if role == "user" else "system"
     if role == "assistant":
-        builder.request(draft, model=model)
+        builder.set_request(draft, model=model)
     return draft
 
 
 def told(session: Session, labels: list[str], case: Case) -> Session:
     """The session with what a case says of it beside its blocks."""
     messages, requests = [*session.messages], [*session.requests]
-    observed: list[Observed] = []
+    observed: list[ObservedEdit] = []
     about: dict[str, Any] = {}
     for key, value in case.lines:
         name, _, which = key.partition(" ")
@@ -200,7 +200,7 @@ def told(session: Session, labels: list[str], case: Case) -> Session:
         elif name == "about":
             about |= _table(value)
         elif name == "record":
-            observed += (Observed(int(which), _edit(word, session, labels)) for word in value.split())
+            observed += (ObservedEdit(int(which), _edit(word, session, labels)) for word in value.split())
         elif name == "settings":
             requests = [structs.replace(request, settings=_table(value)) for request in requests]
         elif name == "billed":
@@ -344,7 +344,7 @@ def assert_consistent(plan: Plan, ledger: Ledger) -> None:
     for piece in plan.after.pieces:
         assert piece.start == at
         at = piece.stop
-        own = ledger.span(piece.start, piece.stop) if piece.body is None else ledger.body(piece.body)
+        own = ledger.count_by_bucket(piece.start, piece.stop) if piece.body is None else ledger.count_placeholder(piece.body)
         counts = [a + b for a, b in zip(counts, own, strict=True)]
     assert at == plan.request.cut
     assert tuple(counts) == plan.after.counts
@@ -362,7 +362,7 @@ def test_every_rule_has_its_picture() -> None:
 def test_a_picture_holds_the_sizes_that_it_draws() -> None:
     session, ledger, labels = drawn('S(50) U1(9 "hello") A1 C2(Read a.py, 30) R2(500) | U3(=U1)')
     assert labels == ["S", "U1", "A1", "C2", "R2", "U3"]
-    assert [ledger.tokens(i, i + 1) for i in range(6)] == [50, 9, 10, 30, 500, 9]
+    assert [ledger.count_tokens(i, i + 1) for i in range(6)] == [50, 9, 10, 30, 500, 9]
     assert [m.role for m in session.messages] == ["system", "user", "assistant", "user", "user"]
     assert session.blocks[4].pair == 3
     assert [r.cut for r in session.requests] == [2, 6]

@@ -178,8 +178,8 @@ def test_thinking_behind_an_edited_prefix_is_rejected_by_models_that_bind_it() -
 def test_an_edit_makes_thinking_stale_that_was_said_before_it_and_no_other() -> None:
     builder = Builder("thinking", "test")
     for n in range(6):
-        builder.message("user", "q" * 400)
-        builder.request(builder.message("assistant", [thought(thinking=f"t{n}"), text("a" * 400)]), model=NEW)
+        builder.add_message("user", "q" * 400)
+        builder.set_request(builder.add_message("assistant", [thought(thinking=f"t{n}"), text("a" * 400)]), model=NEW)
     session = builder.build()
     policy = parse("t", '[budget]\nformula = "fixed"\ntokens = 1000\n[[rules]]\nrule = "condense"\ncap = 50\nfraction = 0.3')
     plans = [*replay(session, policy, build_ledger(session, CHARS))]
@@ -203,9 +203,9 @@ def test_real_sessions_as_recorded_have_nothing_to_find(folder: str, shared: Any
     looked = 0
     for path in sorted(shared("data", "open", folder).glob("*.*")):
         session = load_all(path)[0]
-        from turnscope.library.opening import ledger_of
+        from turnscope.library.opening import count_session
 
-        plans = [*replay(session, parse("as-recorded", '[[rules]]\nrule = "follow_the_record"'), ledger_of(session))]
+        plans = [*replay(session, parse("as-recorded", '[[rules]]\nrule = "follow_the_record"'), count_session(session))]
         for plan in plans[:: max(1, len(plans) // 10)]:
             assert lint(render(plan.after, session, plan.request.settings), plan.request.model) == (), (path.name, plan)
             looked += 1

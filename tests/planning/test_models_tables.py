@@ -11,7 +11,7 @@ from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, in_force, load, parse, sendable, wishes_alone, write
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
-from turnscope.views.knobs import changes, save, tuned
+from turnscope.views.parameters import apply_changes, find_changes, save_policy
 
 TEXT = """
 [budget]
@@ -46,8 +46,8 @@ rule = "refuse_when_over"
 def session(*models: str, characters: int = 4) -> Session:
     builder = Builder("s", "test")
     for n, model in enumerate(models):
-        builder.message("user", "q" * characters, id=f"q{n}", origin="prompt")
-        builder.request(builder.message("assistant", "a", id=f"a{n}"), model=model)
+        builder.add_message("user", "q" * characters, id=f"q{n}", origin="prompt")
+        builder.set_request(builder.add_message("assistant", "a", id=f"a{n}"), model=model)
     return builder.build()
 
 
@@ -87,10 +87,10 @@ def test_a_model_that_is_fallen_back_to_has_its_own_table() -> None:
 def test_tables_survive_writing_turning_saving_and_what_a_chat_adds(tmp_path: Path) -> None:
     policy = parse("p", TEXT)
     assert parse("p", write(policy)) == policy
-    turned = tuned(policy, {"budget.tokens": 2_000, "1.keep": 9})
-    assert changes(turned, policy) == {"budget.tokens": 2_000, "1.keep": 9}
+    turned = apply_changes(policy, {"budget.tokens": 2_000, "1.keep": 9})
+    assert find_changes(turned, policy) == {"budget.tokens": 2_000, "1.keep": 9}
     assert turned.models == policy.models
     assert in_force(turned, "claude-haiku-4-5")[0].budget.tokens == 500
-    assert save("mine", write(turned), tmp_path).models == load("mine", tmp_path).models == policy.models
+    assert save_policy("mine", write(turned), tmp_path).models == load("mine", tmp_path).models == policy.models
     for made in (sendable(policy), wishes_alone(policy)):
         assert [plan.budget.limit for plan in plans(made, "claude-haiku-4-5")] == [500]

@@ -63,10 +63,10 @@ def conversation(questions: bool = True) -> tuple[Session, Ledger]:
     counted, as its total does (an answer's `total_tokens` holds the question that it answers)."""
     builder = Builder("seed", "seed")
     for role, text, _ in TALK:
-        draft = builder.message(role, text)
+        draft = builder.add_message(role, text)
         if role == "assistant":
-            builder.request(draft)
-    builder.unanswered()
+            builder.set_request(draft)
+    builder.add_unanswered()
     session = builder.build()
     counted = [questions or role == "assistant" or place == len(TALK) - 1 for place, (role, _, _) in enumerate(TALK)]
     sizes = [size if count else 0 for count, (_, _, size) in zip(counted, TALK, strict=True)]
@@ -95,9 +95,9 @@ def fixed(tokens: int, rule: str = "keep_newest_within_budget") -> Policy:
 def test_the_conversation_weighs_what_its_messages_add_up_to() -> None:
     """The document says 1,475 tokens; its own figures add up to 1,510 (15 + 128 + 12 + 688 + 8 + 659), the answers to 1,475."""
     session, ledger = conversation()
-    assert ledger.tokens(0, 6) == 1_510
-    assert sum(ledger.tokens(i, i + 1) for i in (1, 3, 5)) == 1_475
-    assert ledger.tokens(0, len(session.blocks)) == 1_520
+    assert ledger.count_tokens(0, 6) == 1_510
+    assert sum(ledger.count_tokens(i, i + 1) for i in (1, 3, 5)) == 1_475
+    assert ledger.count_tokens(0, len(session.blocks)) == 1_520
 
 
 @pytest.mark.parametrize("window", [64_000, 16_000])

@@ -20,7 +20,7 @@ from turnscope.planning.trace import own_counts
 from turnscope.ports.roo import folding
 from turnscope.session.builder import Builder
 from turnscope.session.model import Answer, Ask, Session, Usage
-from turnscope.views.knobs import tuned
+from turnscope.views.parameters import apply_changes
 
 
 def chat(turns: int, characters: int, tokens: int = 0, models: tuple[str, ...] = ("gpt-4o",), window: int = 100_000) -> Session:
@@ -31,10 +31,10 @@ def chat(turns: int, characters: int, tokens: int = 0, models: tuple[str, ...] =
     builder = Builder("chat", "test")
     builder.window = window or None
     for turn in range(turns):
-        builder.message("user", f"{turn:04}" + "q" * (characters - 4), id=f"q{turn}", origin="prompt")
-        answer = builder.message("assistant", f"{turn:04}" + "a" * (characters - 4), id=f"a{turn}")
+        builder.add_message("user", f"{turn:04}" + "q" * (characters - 4), id=f"q{turn}", origin="prompt")
+        answer = builder.add_message("assistant", f"{turn:04}" + "a" * (characters - 4), id=f"a{turn}")
         model = models[-1] if turn == turns - 1 else models[0]
-        builder.request(answer, model=model, usage=Usage(input_tokens=tokens * (turn + 1)) if tokens else None)
+        builder.set_request(answer, model=model, usage=Usage(input_tokens=tokens * (turn + 1)) if tokens else None)
     return builder.build()
 
 
@@ -44,16 +44,16 @@ def work(
     """Turns of calls, each `(tool, input, result)`; ids are `q1`, `c1.1`, `r1.1`, `a1`."""
     builder = Builder("work", "test")
     if system:
-        builder.message("system", system)
+        builder.add_message("system", system)
     for n, calls in enumerate(turns, 1):
-        builder.message("user", f"question {n}", id=f"q{n}", origin="prompt")
+        builder.add_message("user", f"question {n}", id=f"q{n}", origin="prompt")
         for m, (tool, given, result) in enumerate(calls, 1):
             thought = [{"type": "thinking", "thinking": f"thought {n}.{m}", "signature": "s"}] if thinking else []
             call = {"type": "tool_use", "id": id.format(n, m), "name": tool, "input": given}
-            builder.request(builder.message("assistant", [*thought, call], id=f"c{n}.{m}"), model="claude-sonnet-4-5")
+            builder.set_request(builder.add_message("assistant", [*thought, call], id=f"c{n}.{m}"), model="claude-sonnet-4-5")
             said = {"type": "tool_result", "tool_use_id": id.format(n, m), "content": result}
-            builder.message("user", [said], id=f"r{n}.{m}", origin="tool")
-        builder.request(builder.message("assistant", f"answer {n}", id=f"a{n}"), model="claude-sonnet-4-5")
+            builder.add_message("user", [said], id=f"r{n}.{m}", origin="tool")
+        builder.set_request(builder.add_message("assistant", f"answer {n}", id=f"a{n}"), model="claude-sonnet-4-5")
     return builder.build()
 
 
@@ -141,7 +141,7 @@ def test_reading_on_from_an_offset_is_told_in_the_files_own_lines() -> None:
 
 def test_a_summary_stands_for_what_is_cut_when_auto_condense_is_on() -> None:
     session = chat(10, 100, tokens=9_000)
-    on = tuned(load("cline-as-described"), {"3.summarise": True})
+    on = apply_changes(load("cline-as-described"), {"3.summarise": True})
     last = plans(on, session, said)[9]
     assert stands(session, last)[:2] == ["q0", "a4"]
     assert summaries(last)
@@ -207,10 +207,10 @@ def test_recommended_condenses_the_oldest_sixty_percent_above_seventy(characters
     have three questions of 67,197 characters, rounded up."""
     builder = Builder("review", "test")
     for n in range(3):
-        builder.message("user", "q" * characters, id=f"q{n}", origin="prompt")
-        builder.request(builder.message("assistant", "a" * 67_200, id=f"a{n}"), model="claude-haiku-4-5")
-    builder.message("user", "why?", id="q3", origin="prompt")
-    builder.unanswered()
+        builder.add_message("user", "q" * characters, id=f"q{n}", origin="prompt")
+        builder.set_request(builder.add_message("assistant", "a" * 67_200, id=f"a{n}"), model="claude-haiku-4-5")
+    builder.add_message("user", "why?", id="q3", origin="prompt")
+    builder.add_unanswered()
     session = builder.build()
     asked: list[Ask] = []
     last = plans("chainreview-recommended", session, lambda ask: asked.append(ask) or said(ask))[-1]  # type: ignore[func-returns-value]
@@ -375,12 +375,12 @@ def test_open_webui_sends_everything_until_a_maximum_is_set() -> None:
 def test_open_webuis_maximum_counts_no_system_message(knobs: dict[str, int], first: str) -> None:
     """104 tokens a message with its frame, and a system message larger than all of them."""
     builder = Builder("chat", "test")
-    builder.message("system", "s" * 40_000, id="s")
+    builder.add_message("system", "s" * 40_000, id="s")
     for turn in range(8):
-        builder.message("user", f"{turn:04}" + "q" * 396, id=f"q{turn}", origin="prompt")
-        builder.request(builder.message("assistant", f"{turn:04}" + "a" * 396, id=f"a{turn}"), model="gpt-4o")
+        builder.add_message("user", f"{turn:04}" + "q" * 396, id=f"q{turn}", origin="prompt")
+        builder.set_request(builder.add_message("assistant", f"{turn:04}" + "a" * 396, id=f"a{turn}"), model="gpt-4o")
     session = builder.build()
-    kept = stands(session, plans(tuned(load("openwebui"), knobs), session)[-1])
+    kept = stands(session, plans(apply_changes(load("openwebui"), knobs), session)[-1])
     assert kept[:2] == ["s", first]
 
 
@@ -419,8 +419,8 @@ def test_thinking_is_stripped_and_the_oldest_results_are_cleared_first() -> None
 )
 def test_what_compaction_cannot_mend_goes_to_a_larger_window_or_is_refused(model: str, verdict: str, actions: set[str]) -> None:
     builder = Builder("big", "test")
-    builder.message("user", "x" * (900_000 if verdict == "send" else 8_000_000), origin="prompt")
-    builder.unanswered(model=model)
+    builder.add_message("user", "x" * (900_000 if verdict == "send" else 8_000_000), origin="prompt")
+    builder.add_unanswered(model=model)
     (plan,) = plans("five-buckets", builder.build())
     assert actions <= {decision.action for decision in plan.decisions}
     assert plan.verdict == verdict
@@ -433,19 +433,19 @@ CODE = f"import os\n\n\n{READER}\n\ndef small():\n    pass\n"
 
 
 def test_an_outline_names_definitions_of_at_least_four_lines() -> None:
-    assert [*folding.definitions(CODE)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
+    assert [*folding.find_definitions(CODE)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
     numbered = "\n".join(f"{n} | {line}" for n, line in enumerate(CODE.split("\n"), 1))
-    assert [*folding.definitions(numbered)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
+    assert [*folding.find_definitions(numbered)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
     script = "export async function load(a) {\n  const b = 1\n  return a\n}\nconst go = (x) => {\n  x()\n  x()\n}\n"
-    assert [*folding.definitions(script)] == ["1--4 | export async function load(a) {", "5--8 | const go = (x) => {"]
+    assert [*folding.find_definitions(script)] == ["1--4 | export async function load(a) {", "5--8 | const go = (x) => {"]
 
 
 def test_outlines_of_all_files_stay_within_fifty_thousand_characters() -> None:
     big = "\n".join(f"def function_{n}():\n    a = 1\n    b = 2\n    return a" for n in range(700))
-    found = folding.sections([(f"{n}.py", big) for n in range(4)])
+    found = folding.build_outlines([(f"{n}.py", big) for n in range(4)])
     assert 49_000 < sum(map(len, found)) <= 50_000
     assert found[-1].endswith("... (truncated)\n</system-reminder>")
-    assert folding.sections([("notes.txt", "no code")]) == []
+    assert folding.build_outlines([("notes.txt", "no code")]) == []
 
 
 def test_a_summary_of_roo_holds_outlines_of_what_the_session_read() -> None:

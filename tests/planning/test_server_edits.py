@@ -19,26 +19,26 @@ from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.errors import PolicyError
 from turnscope.live import branches
-from turnscope.live.betas import betas
+from turnscope.live.betas import list_betas
 from turnscope.live.chat import Settings
-from turnscope.live.events import Asked, Done, Event, Failed, Planned, Refused
-from turnscope.live.offline.strict import rejected
-from turnscope.live.offline.strict_edits import lacking, signed
-from turnscope.live.provider import connected
-from turnscope.live.wire import Heard, message
+from turnscope.live.events import Event, QueryAnswered, RequestDone, RequestPlanned, RequestRefused, TurnFailed
+from turnscope.live.offline.edit_validation import find_missing_beta, sign_summary
+from turnscope.live.offline.validation import find_rejection
+from turnscope.live.provider import connect
+from turnscope.live.stream_assembler import StreamAssembler, assemble_message
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
 from turnscope.planning.policy import Policy, load, parse, write
 from turnscope.planning.render import body
 from turnscope.pricing.prices import PRICES
 from turnscope.reading.contents import read_path as read_file
-from turnscope.session.builder import Builder, applied, usage
-from turnscope.session.model import Applied, Session, Usage
+from turnscope.session.builder import Builder, parse_applied_edits, parse_usage
+from turnscope.session.model import AppliedEdit, Session, Usage
 from turnscope.session.portable import dumps, loads
 from turnscope.storage.threads import Threads
-from turnscope.views.decision_log import made, rows
-from turnscope.views.knobs import tuned
-from turnscope.views.overview import overview
+from turnscope.views.decision_log import iter_decisions, iter_rows
+from turnscope.views.overview import build_overview
+from turnscope.views.parameters import apply_changes
 
 from tests.matrix import Watched, _billed, _ledger, files
 
@@ -67,7 +67,7 @@ class Talked:
     betas: list[tuple[str, ...]]
     planned: list[Plan]
     plans: list[Plan]
-    asked: list[Asked]
+    asked: list[QueryAnswered]
     rejected: list[str]
     ledgers: tuple[tuple[int, int], tuple[int, int]]
     path: Path
@@ -83,13 +83,13 @@ def talked(folder: Path, policy: Policy, prompts: list[str], model: str = "offli
         threads, box = Threads(folder / "chats.db"), files(folder / "project")
         thread = threads.create(title="edits")
         chosen = Settings(model, policy, thinking=thinking)
-        provider = connected(server.url, "none", retries=0, timeout=60)
-        chat = branches.begun(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
+        provider = connect(server.url, "none", retries=0, timeout=60)
+        chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
         chat.tools = box
         told: list[Event] = [event for prompt in prompts for event in chat.send(prompt)]
-        wrong = [event for event in told if isinstance(event, Failed | Refused)]
+        wrong = [event for event in told if isinstance(event, TurnFailed | RequestRefused)]
         assert not wrong, wrong
-        done = [event for event in told if isinstance(event, Done)]
+        done = [event for event in told if isinstance(event, RequestDone)]
         assert all(event.plan for event in done)
         stored = threads.load(thread)
         return Talked(
@@ -97,9 +97,9 @@ def talked(folder: Path, policy: Policy, prompts: list[str], model: str = "offli
             policy,
             server.streamed,
             server.betas,
-            [event.plan for event in told if isinstance(event, Planned)],
+            [event.plan for event in told if isinstance(event, RequestPlanned)],
             [event.plan for event in done if event.plan],
-            [event for event in told if isinstance(event, Asked)],
+            [event for event in told if isinstance(event, QueryAnswered)],
             server.rejected,
             (_ledger(stored), _billed(server)),
             folder / "chats.db",
@@ -196,7 +196,7 @@ def test_on_demand_the_signed_block_stands_first_and_alone_in_place_of_what_it_s
     last = demanded.wire[-1]
     assert last["messages"][0]["role"] == "assistant"
     (block,) = last["messages"][0]["content"]
-    assert block["signature"] == signed(block["content"])
+    assert block["signature"] == sign_summary(block["content"])
     assert "context_management" not in last
     assert (
         sum(b.get("type") == "compaction" for m in last["messages"] if isinstance(m["content"], list) for b in m["content"])
@@ -219,8 +219,11 @@ def test_one_number_the_prompt_after_edits_is_what_was_billed_and_the_whole_bill
     record = turnscope.replay(any_of.stored, "as-recorded")
     for n, request in enumerate(any_of.stored.requests):
         assert request.usage is not None
-        assert record.tokens(n) == request.usage.carried
-        assert abs(record.plans[n].seen.tokens - request.usage.carried) <= 0.02 * request.usage.carried + 70
+        assert record.tokens(n) == request.usage.answered_prompt_tokens
+        assert (
+            abs(record.plans[n].seen.tokens - request.usage.answered_prompt_tokens)
+            <= 0.02 * request.usage.answered_prompt_tokens + 70
+        )
         assert shape(record.plans[n]) == shape(any_of.plans[n]), "what stands after the answer is what the record shows"
 
 
@@ -244,7 +247,10 @@ def test_the_plan_before_the_answer_is_near_what_the_server_then_does(cleared: T
     for talk in (cleared, compacted):
         for planned, request in zip(talk.planned, talk.stored.requests, strict=True):
             assert request.usage is not None
-            assert abs(planned.projected - request.usage.carried) <= 0.1 * request.usage.carried + 100
+            assert (
+                abs(planned.projected - request.usage.answered_prompt_tokens)
+                <= 0.1 * request.usage.answered_prompt_tokens + 100
+            )
 
 
 def test_a_compaction_is_a_pass_of_its_own_which_is_priced_and_shown_as_the_servers(compacted: Talked) -> None:
@@ -255,18 +261,18 @@ def test_a_compaction_is_a_pass_of_its_own_which_is_priced_and_shown_as_the_serv
     assert record.plans[n].seen.tokens < 2_000
     assert record.plans[n].after.tokens > 50_000
     assert [d.action for d in record.plans[n].server] == ["condense"]
-    told = overview(record)
+    told = build_overview(record)
     assert [(m.request, m.kind) for m in told.markers] == [(n, "compact")]
-    assert [(row["by"], row["action"]) for row in rows(record) if row["request"] == n] == [("server", "condense")]
+    assert [(row["by"], row["action"]) for row in iter_rows(record) if row["request"] == n] == [("server", "condense")]
     first = next(m.start for m in compacted.stored.messages if m.origin == "prompt")
     assert all(later.seen.at(first).body == () for later in record.plans[n + 1 :])
 
 
 def test_markers_and_the_log_of_decisions_name_the_server(cleared: Talked) -> None:
     record = turnscope.replay(cleared.stored, "as-recorded")
-    kinds = {marker.kind for marker in overview(record).markers}
+    kinds = {marker.kind for marker in build_overview(record).markers}
     assert "clear" in kinds
-    assert {by for plan in record.plans for by, _ in made(plan)} == {"server"}
+    assert {by for plan in record.plans for by, _ in iter_decisions(plan)} == {"server"}
 
 
 def test_another_policy_neither_asks_for_edits_nor_carries_what_they_did(any_of: Talked) -> None:
@@ -278,7 +284,7 @@ def test_another_policy_neither_asks_for_edits_nor_carries_what_they_did(any_of:
         sent = body(plan, any_of.stored)
         assert "context_management" not in sent
         assert "compaction" not in json.dumps([m for m in sent["messages"] if m["role"] == "assistant"])
-        assert not betas(sent)
+        assert not list_betas(sent)
 
 
 def test_store_and_json_give_back_what_the_server_did(any_of: Talked) -> None:
@@ -311,25 +317,25 @@ ITERATIONS = [
 
 
 def test_usage_counts_each_pass_once_and_the_context_is_the_last_answers() -> None:
-    told = usage(
+    told = parse_usage(
         {"input_tokens": 45_000, "output_tokens": 1_234, "iterations": [{**ITERATIONS[1], "input_tokens": 22_000}, *ITERATIONS]}
     )
     assert told is not None
-    assert (told.prompt_tokens, told.carried) == (45_000, 23_000)
+    assert (told.prompt_tokens, told.answered_prompt_tokens) == (45_000, 23_000)
     assert [(each.kind, each.prompt_tokens) for each in told.iterations] == [("compaction", 180_000)]
     assert sum(each.prompt_tokens for each in told.passes) == 225_000
-    one = usage({"input_tokens": 23_000, "output_tokens": 1_000, "iterations": ITERATIONS})
+    one = parse_usage({"input_tokens": 23_000, "output_tokens": 1_000, "iterations": ITERATIONS})
     assert one is not None
-    assert (one.carried, one.context) == (23_000, 0)
+    assert (one.answered_prompt_tokens, one.context) == (23_000, 0)
 
 
 def test_an_advisor_has_the_price_of_its_own_model_and_a_fallback_is_no_further_pass() -> None:
     advisor = {"type": "advisor_message", "model": "claude-opus-4-6", "input_tokens": 1_000_000, "output_tokens": 0}
     fallback = {"type": "fallback_message", "model": "claude-sonnet-4-6", "input_tokens": 10, "output_tokens": 5}
-    told = usage({"input_tokens": 10, "output_tokens": 5, "iterations": [advisor, fallback]})
+    told = parse_usage({"input_tokens": 10, "output_tokens": 5, "iterations": [advisor, fallback]})
     assert told is not None
     assert [each.model for each in told.iterations] == ["claude-opus-4-6"]
-    found = PRICES.cost(told, "claude-sonnet-4-6")
+    found = PRICES.compute_cost(told, "claude-sonnet-4-6")
     assert found is not None
     assert found.iterations == Decimal(5)
 
@@ -345,24 +351,24 @@ def test_a_call_on_demand_costs_what_its_iteration_says(demanded: Talked) -> Non
     [
         (
             {"applied_edits": [{"type": USES, "cleared_tool_uses": 8, "cleared_input_tokens": 50_000}]},
-            (Applied(USES, 8, 50_000),),
+            (AppliedEdit(USES, 8, 50_000),),
         ),
         (
             {"applied_edits": [{"type": THINKING, "cleared_thinking_turns": 3, "cleared_input_tokens": 15_000}]},
-            (Applied(THINKING, 3, 15_000),),
+            (AppliedEdit(THINKING, 3, 15_000),),
         ),
         ({"applied_edits": []}, ()),
-        ({"applied_edits": [{"type": None}, 7, {"type": USES, "cleared_tool_uses": "x"}]}, (Applied(USES),)),
+        ({"applied_edits": [{"type": None}, 7, {"type": USES, "cleared_tool_uses": "x"}]}, (AppliedEdit(USES),)),
         ("nonsense", ()),
         (None, ()),
     ],
 )
-def test_applied_edits_are_read_whatever_stands_there(raw: Any, found: tuple[Applied, ...]) -> None:
-    assert applied(raw) == found
+def test_applied_edits_are_read_whatever_stands_there(raw: Any, found: tuple[AppliedEdit, ...]) -> None:
+    assert parse_applied_edits(raw) == found
 
 
 def test_a_stream_tells_edits_at_its_end_and_summaries_whole() -> None:
-    heard = Heard()
+    heard = StreamAssembler()
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": {"id": "m", "content": [], "usage": {"input_tokens": 1}}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "compaction", "content": None}},
@@ -381,15 +387,17 @@ def test_a_stream_tells_edits_at_its_end_and_summaries_whole() -> None:
         },
     ]
     for event in events:
-        assert [*heard.take(event)] == []
+        assert [*heard.add_event(event)] == []
     assert heard.content == (
         {"type": "compaction", "content": "sum", "encrypted_content": "e"},
         {"type": "compaction", "content": "x", "signature": "s"},
     )
-    assert heard.applied == (Applied(USES, 1, 9),)
-    assert heard.billed is not None
-    assert heard.billed.iterations[0].kind == "compaction"
-    assert message({"content": [], "context_management": {"applied_edits": [{"type": USES, "cleared_tool_uses": 2}]}}).applied
+    assert heard.applied == (AppliedEdit(USES, 1, 9),)
+    assert heard.usage is not None
+    assert heard.usage.iterations[0].kind == "compaction"
+    assert assemble_message(
+        {"content": [], "context_management": {"applied_edits": [{"type": USES, "cleared_tool_uses": 2}]}}
+    ).applied
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------------
@@ -461,7 +469,7 @@ def test_claude_codes_lines_hold_edits_and_passes_too(tmp_path: Path) -> None:
     log.lines[-1]["message"]["context_management"] = {"applied_edits": [edit]}
     path = log.save(tmp_path / "s1.jsonl")
     (session, *_) = read_file(path)
-    assert session.requests[-1].applied == (Applied(THINKING, 2, 70),)
+    assert session.requests[-1].applied == (AppliedEdit(THINKING, 2, 70),)
     assert session.requests[-1].usage is not None
     assert [each.kind for each in session.requests[-1].usage.iterations] == ["compaction"]
 
@@ -509,7 +517,7 @@ def _body(*edits: Any, **more: Any) -> dict[str, Any]:
     return {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}], **held, **more}
 
 
-BLOCK = {"type": "compaction", "content": "sum", "signature": signed("sum")}
+BLOCK = {"type": "compaction", "content": "sum", "signature": sign_summary("sum")}
 ON = {"thinking": {"type": "adaptive"}}
 WRONG: dict[str, dict[str, Any]] = {
     "must be listed first": _body({"type": USES}, {"type": THINKING}, **ON),
@@ -551,7 +559,7 @@ WRONG: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_malformed_edits_and_misplaced_summaries_are_rejected(what: str) -> None:
-    assert what in rejected(WRONG[what])
+    assert what in find_rejection(WRONG[what])
 
 
 @pytest.mark.parametrize(
@@ -564,7 +572,7 @@ def test_malformed_edits_and_misplaced_summaries_are_rejected(what: str) -> None
     ],
 )
 def test_what_is_documented_is_accepted(right: dict[str, Any]) -> None:
-    assert rejected(right) == ""
+    assert find_rejection(right) == ""
 
 
 @pytest.mark.parametrize(
@@ -593,10 +601,10 @@ def test_what_is_documented_is_accepted(right: dict[str, Any]) -> None:
     ],
 )
 def test_each_needs_its_beta_header_and_is_rejected_without(sent: dict[str, Any], needs: tuple[str, ...], what: str) -> None:
-    assert betas(sent) == needs
-    assert lacking(sent, needs) == ""
-    assert what in lacking(sent, ())
-    assert bool(lacking(sent, ())) == bool(needs)
+    assert list_betas(sent) == needs
+    assert find_missing_beta(sent, needs) == ""
+    assert what in find_missing_beta(sent, ())
+    assert bool(find_missing_beta(sent, ())) == bool(needs)
 
 
 def test_a_request_without_its_header_is_refused_over_http(tmp_path: Path) -> None:
@@ -614,15 +622,15 @@ def test_a_request_without_its_header_is_refused_over_http(tmp_path: Path) -> No
 
 def test_counting_before_sending_counts_what_is_left_after_the_edits(tmp_path: Path) -> None:
     with let_go(Watched()) as server:
-        provider = connected(server.url, "none", retries=0, timeout=60)
+        provider = connect(server.url, "none", retries=0, timeout=60)
         use = [
             {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "read", "input": {}}]},
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": WORDS * 20}]},
         ]
         said = [{"role": "user", "content": "go"}, *use]
         edit = {"type": USES, "trigger": {"type": "input_tokens", "value": 9}, "keep": {"type": "tool_uses", "value": 0}}
-        whole = provider.count({"model": "offline-16k", "messages": said})
-        left = provider.count({"model": "offline-16k", "messages": said, "context_management": {"edits": [edit]}})
+        whole = provider.count_tokens({"model": "offline-16k", "messages": said})
+        left = provider.count_tokens({"model": "offline-16k", "messages": said, "context_management": {"edits": [edit]}})
         assert whole is not None
         assert left is not None
         assert left < 60
@@ -665,7 +673,7 @@ def test_a_policy_that_asks_for_what_the_api_never_takes_is_refused(name: str, o
         parse(name, text.replace(old, new))
     key, _, value = new.partition(" = ")
     with pytest.raises(PolicyError, match="at least"):
-        tuned(load(name), {f"1.{key}": int(value)})
+        apply_changes(load(name), {f"1.{key}": int(value)})
 
 
 def test_lint_lets_a_servers_summary_stand_first_or_last() -> None:
@@ -680,8 +688,8 @@ def test_a_request_is_not_refused_for_what_the_server_summed_up() -> None:
     """What is sent stays whole for ever; the server reads nothing of it that stands before its summary."""
     builder = Builder("long", "long")
     for number in range(40):
-        builder.message("user", f"Question {number}. " + "some words " * 3_000)
-        builder.request(builder.message("assistant", f"Answer {number}."), model="claude-opus-4-5")
+        builder.add_message("user", f"Question {number}. " + "some words " * 3_000)
+        builder.set_request(builder.add_message("assistant", f"Answer {number}."), model="claude-opus-4-5")
     session = builder.build()
     refusing = '[budget]\nformula = "window"\noutput = 8192\n[[rules]]\nrule = "refuse_when_over"\n'
     compacting = refusing + '[[rules]]\nrule = "compact_20260112"\n'

@@ -7,7 +7,7 @@ import time
 
 from hypothesis import given
 from hypothesis import strategies as st
-from turnscope.counting.tokens import count_texts, estimator
+from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.planning.extract import HEAD, extract
 
 WORK = """user: Please fix the login bug in src/auth/login.py. Never touch the database schema!
@@ -28,7 +28,7 @@ FAMILIES = ("claude-3", "claude-4.7", "claude-4.8", "o200k_base", "cl100k_base")
 
 
 def tokens(text: str) -> int:
-    return max(count_texts([text], estimator(family))[0] for family in FAMILIES)
+    return max(count_texts([text], make_estimator(family))[0] for family in FAMILIES)
 
 
 def test_it_keeps_request_rule_cause_decision_question_error_numbers_and_file_names() -> None:

@@ -24,8 +24,8 @@ from turnscope.planning.policy import load
 from turnscope.planning.render import render
 from turnscope.ports.cline import ranges
 from turnscope.ports.cline.ranges import History, State
-from turnscope.ports.cline.reads import js_replace
-from turnscope.ports.cline.sending import Place, places, sent
+from turnscope.ports.cline.reads import replace_as_javascript
+from turnscope.ports.cline.sending import Place, build_content, find_places
 from turnscope.session.builder import Builder
 from turnscope.session.index import Index
 from turnscope.session.model import Session, Usage
@@ -48,31 +48,31 @@ def alternating(number: int) -> str:
 
 @pytest.mark.parametrize("count", ENDS)
 def test_the_published_ranges_come_out(count: int) -> None:
-    there = [ranges.next_range(lambda i: alternating(i) if 0 <= i < count else "", count, None, keep) for keep in KEEPS]
+    there = [ranges.compute_next_range(lambda i: alternating(i) if 0 <= i < count else "", count, None, keep) for keep in KEEPS]
     assert there == [(2, end) for end in ENDS[count]]
 
 
 def test_successive_truncations_extend_the_range() -> None:
     current, ends = None, []
     for keep in ("half", "half", "quarter", "lastTwo", "none"):
-        current = ranges.next_range(lambda i: alternating(i) if i < 41 else "", 41, current, keep)  # type: ignore[arg-type]
+        current = ranges.compute_next_range(lambda i: alternating(i) if i < 41 else "", 41, current, keep)  # type: ignore[arg-type]
         ends.append(current[1])
     assert ends == [19, 29, 37, 37, 39]
 
 
 def test_with_two_users_in_a_row_the_end_steps_back_once() -> None:
     roles = ["assistant" if r == "a" else "user" for r in "uauuauauauau"]
-    there = [ranges.next_range(roles.__getitem__, 12, None, keep)[1] for keep in ("half", "quarter")]  # type: ignore[arg-type]
+    there = [ranges.compute_next_range(roles.__getitem__, 12, None, keep)[1] for keep in ("half", "quarter")]  # type: ignore[arg-type]
     assert there == [4, 6]
 
 
 def test_our_notices_are_as_long_as_the_originals() -> None:
-    assert [ranges.units(text) for text in (ranges.TRUNCATED, ranges.FIRST_USER, ranges.READ_AGAIN)] == [336, 30, 153]
+    assert [ranges.count_units(text) for text in (ranges.TRUNCATED, ranges.FIRST_USER, ranges.READ_AGAIN)] == [336, 30, 153]
     assert not any("$" in text for text in goldens.NOTICES.values()), "JavaScript would read a pattern into it"
 
 
 def test_lengths_are_counted_as_javascript_does() -> None:
-    assert [ranges.units(text) for text in ("abc", "é", "💻", "\ud83d")] == [3, 1, 2, 1]
+    assert [ranges.count_units(text) for text in ("abc", "é", "💻", "\ud83d")] == [3, 1, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_lengths_are_counted_as_javascript_does() -> None:
     [("$$x", "a $x z"), ("[$&]", "a [mid] z"), ("$`|", "a a | z"), ("$'|", "a  z| z"), ("$1 $<n>", "a $1 $<n> z")],
 )
 def test_dollar_patterns_mean_what_they_mean_to_javascript(instead: str, gives: str) -> None:
-    assert js_replace("a mid z", "mid", instead) == gives
+    assert replace_as_javascript("a mid z", "mid", instead) == gives
 
 
 # --- planning step by step equals planning at once --------------------------------------------------------------------------
@@ -121,13 +121,13 @@ def tasks(draw: st.DrawFn) -> tuple[Session, list[int]]:
     for n in range(draw(st.integers(1, 9))):
         for role in draw(st.sampled_from(["u", "au", "auau", "aau", "auu", "ua"])):
             if role == "u":
-                builder.message("user", draw(user_messages(calls)), fence=True)
+                builder.add_message("user", draw(user_messages(calls)), fence=True)
             else:
                 calls = tuple(f"c{n}{i}" for i in range(draw(st.integers(0, 2))))
                 uses = [{"type": "tool_use", "id": call, "name": "x", "input": {}} for call in calls]
-                builder.message("assistant", [{"type": "text", "text": f"say {n}"}, *uses], fence=True)
+                builder.add_message("assistant", [{"type": "text", "text": f"say {n}"}, *uses], fence=True)
         tokens = draw(st.sampled_from([None, 10, 40_000, 70_000, 90_000]))
-        builder.unanswered(usage=Usage(input_tokens=tokens, output_tokens=5) if tokens else None)
+        builder.add_unanswered(usage=Usage(input_tokens=tokens, output_tokens=5) if tokens else None)
         windows.append(draw(st.sampled_from([64_000, 64_000, 128_000])))
     return builder.build(), windows
 
@@ -136,8 +136,8 @@ def users_alone() -> tuple[Session, list[int]]:
     """Three messages of the user, the first request at its limit: the range ends before it begins, and steps back once more."""
     builder = Builder("task", "test")
     for n in range(3):
-        builder.message("user", f"just text {n}", fence=True)
-        builder.unanswered(usage=Usage(input_tokens=40_000))
+        builder.add_message("user", f"just text {n}", fence=True)
+        builder.add_unanswered(usage=Usage(input_tokens=40_000))
     return builder.build(), [64_000] * 3
 
 
@@ -146,7 +146,7 @@ def users_alone() -> tuple[Session, list[int]]:
 @settings(max_examples=examples(150), deadline=None)
 def test_each_request_is_what_the_whole_state_gives_at_once(task: tuple[Session, list[int]]) -> None:
     session, windows = task
-    starts = ranges.starts(session, Index.of(session))
+    starts = ranges.find_starts(session, Index.build(session))
     for plan in plans(session, windows):
         state = plan.get_state("hide_oldest_pairs")
         history = History(session, starts, plan.request.cut, state.lost)
@@ -186,11 +186,11 @@ def plans(session: Session, windows: list[int]) -> Iterator[Plan]:
 
 def at_once(history: History, state: State) -> Iterator[tuple[int, Any]]:
     """Every message as the original sends it, made anew from the stored history, the range and the edits."""
-    found = places(history, state, range(len(history)))
+    found = find_places(history, state, range(len(history)))
     first = [place for place in found if not place.again and place.message < 2]
     rest = sorted((place for place in found if place not in first), key=lambda place: place.message)
     for place in (*first, *rest):
-        content = sent(history, state, place)
+        content = build_content(history, state, place)
         yield place.message, content if isinstance(content, str) else [item.raw for item in content]
 
 
@@ -216,9 +216,9 @@ def task(*used: int | None, text: str = "words " * 20) -> Session:
     """A task of one pair per request; `used`: prompt tokens of each."""
     builder = Builder("task", "test")
     for n, tokens in enumerate(used):
-        builder.message("user", [{"type": "text", "text": f"ask {n} {text}"}])
-        answer = builder.message("assistant", [{"type": "text", "text": f"reply {n} {text}"}])
-        builder.request(answer, model="claude-sonnet-4-5", usage=Usage(input_tokens=tokens) if tokens else None)
+        builder.add_message("user", [{"type": "text", "text": f"ask {n} {text}"}])
+        answer = builder.add_message("assistant", [{"type": "text", "text": f"reply {n} {text}"}])
+        builder.set_request(answer, model="claude-sonnet-4-5", usage=Usage(input_tokens=tokens) if tokens else None)
     return builder.build()
 
 
@@ -249,9 +249,11 @@ def test_system_and_tools_inside_the_hidden_range_stay() -> None:
     builder = Builder("task", "test")
     for n in range(8):
         if n == 2:
-            builder.message("system", "a later system prompt")
-        builder.message("user", f"ask {n}")
-        builder.request(builder.message("assistant", f"reply {n}"), usage=Usage(input_tokens=170_000 if n == 6 else 1_000))
+            builder.add_message("system", "a later system prompt")
+        builder.add_message("user", f"ask {n}")
+        builder.set_request(
+            builder.add_message("assistant", f"reply {n}"), usage=Usage(input_tokens=170_000 if n == 6 else 1_000)
+        )
     session = builder.build()
     plan = replayed(session)[-1]
     assert plan.get_state("hide_oldest_pairs").range is not None
@@ -268,15 +270,15 @@ def test_neighbours_of_one_role_are_one_message_unless_a_fence_parts_them() -> N
         ("user", True),
         ("user", False),
     ):
-        builder.message(role, "text", fence=fence)
+        builder.add_message(role, "text", fence=fence)
     session = builder.build()
-    assert ranges.starts(session, Index.of(session)) == (0, 2, 3, 4, 5)
+    assert ranges.find_starts(session, Index.build(session)) == (0, 2, 3, 4, 5)
 
 
 def test_a_place_behind_the_range_follows_the_first_pair() -> None:
     session = task(1, 1, 1)
-    history = History(session, ranges.starts(session, Index.of(session)), len(session.blocks))
-    assert places(history, State((2, 3)), [3, 4]) == [Place(4, 1)]
+    history = History(session, ranges.find_starts(session, Index.build(session)), len(session.blocks))
+    assert find_places(history, State((2, 3)), [3, 4]) == [Place(4, 1)]
 
 
 # --- renaming ---------------------------------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.plan import Plan
 from turnscope.planning import policy, trace
 from turnscope.planning.render import render
-from turnscope.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, retrieval_text
-from turnscope.ports.langchain.trim import sums_of
+from turnscope.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, build_retrieval_text
+from turnscope.ports.langchain.trim import get_sums
 from turnscope.ports.litellm.trim import shorten
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
@@ -42,12 +42,12 @@ def talk(sizes: list[int], system: int = 0) -> Session:
     """Alternating messages of so many tokens, each answer to a request of its own."""
     builder = Builder("talk", "test")
     if system:
-        builder.message("system", "s" * 4 * system)
+        builder.add_message("system", "s" * 4 * system)
     for number, size in enumerate(sizes):
-        draft = builder.message("assistant" if number % 2 else "user", chr(97 + number % 26) * 4 * size, id=f"m{number}")
+        draft = builder.add_message("assistant" if number % 2 else "user", chr(97 + number % 26) * 4 * size, id=f"m{number}")
         if number % 2:
-            builder.request(draft)
-    builder.unanswered()
+            builder.set_request(draft)
+    builder.add_unanswered()
     return builder.build()
 
 
@@ -80,9 +80,9 @@ def test_librechat_begins_at_the_newest_message_with_a_stored_summary() -> None:
     builder = Builder("stored", "test")
     for number in range(5):
         extra = {"summary": f"summary {number}"} if number in (1, 3) else {}
-        builder.message("assistant" if number % 2 else "user", f"text {number}", id=f"m{number}", extra=extra)
+        builder.add_message("assistant" if number % 2 else "user", f"text {number}", id=f"m{number}", extra=extra)
         if number in (2, 4):
-            builder.unanswered()
+            builder.add_unanswered()
     session = builder.build()
     first, second = planned(session, "librechat-legacy-summary", 1000)
     assert standing(first, session) == ["m2"]
@@ -112,14 +112,14 @@ def test_litellm_leaves_a_model_without_a_known_window_alone() -> None:
 
 def test_litellm_joins_systems_and_shortens_a_result_and_an_answer_beside_its_call() -> None:
     builder = Builder("shapes", "test")
-    builder.message("system", [{"type": "text", "text": "first rule"}])
-    builder.message("user", "question " * 40)
+    builder.add_message("system", [{"type": "text", "text": "first rule"}])
+    builder.add_message("user", "question " * 40)
     call = {"type": "tool_use", "id": "c1", "name": "read", "input": {"path": "a"}}
-    builder.message("assistant", [{"type": "text", "text": "answer " * 60}, call])
+    builder.add_message("assistant", [{"type": "text", "text": "answer " * 60}, call])
     result = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "result " * 60}]}
-    builder.message("user", [result, {"type": "text", "text": "go on"}])
-    builder.message("system", "second rule")
-    builder.unanswered(model="other")
+    builder.add_message("user", [result, {"type": "text", "text": "go on"}])
+    builder.add_message("system", "second rule")
+    builder.add_unanswered(model="other")
     session = builder.build()
     sent = [render(planned(session, "litellm-trim", limit, 4)[-1].after, session) for limit in (60, 160)]
     assert {json.dumps(body["system"]) for body in sent} == {'"first rule\\nsecond rule"'}
@@ -132,8 +132,8 @@ def test_litellm_joins_systems_and_shortens_a_result_and_an_answer_beside_its_ca
 
 def test_litellm_sends_everything_where_a_list_breaks_the_original() -> None:
     builder = Builder("list", "test")
-    builder.message("user", [{"type": "text", "text": "x" * 800}])
-    builder.unanswered()
+    builder.add_message("user", [{"type": "text", "text": "x" * 800}])
+    builder.add_unanswered()
     broken = builder.build()
     assert planned(talk([50, 50, 50]), "litellm-trim", 60, lists="fail")[-1].is_changed
     plan = planned(broken, "litellm-trim", 60, lists="fail")[-1]
@@ -145,10 +145,10 @@ def test_litellm_sends_everything_where_a_list_breaks_the_original() -> None:
 def test_langchains_approximate_counter_counts_calls_results_and_lists() -> None:
     builder = Builder("count", "test")
     use = {"type": "tool_use", "id": "c1", "name": "f", "input": {"a": 1}}
-    builder.message("assistant", ["hi", use])
-    builder.message("assistant", [{"type": "text", "text": "hi"}, use])
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "c1", "content": "abc"}])
-    sums = sums_of(builder.build())
+    builder.add_message("assistant", ["hi", use])
+    builder.add_message("assistant", [{"type": "text", "text": "hi"}, use])
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "c1", "content": "abc"}])
+    sums = get_sums(builder.build())
     beside = len("assistant") + 2 + len(repr([{"name": "f", "args": {"a": 1}, "id": "c1", "type": "tool_call"}]))
     inside = len("assistant") + 2 + len(repr(use))
     assert sums[1:] == [-(-beside // 4) + 3, -(-beside // 4) + -(-inside // 4) + 6, sums[2] + 6]
@@ -156,7 +156,7 @@ def test_langchains_approximate_counter_counts_calls_results_and_lists() -> None
 
 def test_chatbot_uis_inserted_texts_have_the_lengths_that_are_counted() -> None:
     assert [len(text) for text in (LEAD_IN, OPEN, CLOSE)] == [126, 15, 14]
-    assert len(retrieval_text(["ab", "c"])) == 2 + 126 + (15 + 2 + 14) + 2 + (15 + 1 + 14)
+    assert len(build_retrieval_text(["ab", "c"])) == 2 + 126 + (15 + 2 + 14) + 2 + (15 + 1 + 14)
 
 
 def test_chatbot_ui_puts_passages_onto_the_system_prompt_where_nothing_else_is_left() -> None:

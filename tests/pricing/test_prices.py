@@ -23,7 +23,7 @@ from turnscope.pricing.overlay import BUILT_IN, read_overlay
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.model import Usage
 
-facts, rates, cost = PRICES.facts, PRICES.rates, PRICES.cost
+facts, rates, cost = PRICES.find_facts, PRICES.find_rates, PRICES.compute_cost
 ROOT = Path(__file__).resolve().parents[2]
 ANTHROPIC = next(p for p in get_snapshot().providers if p.id == "anthropic")
 CLAUDE = [m.id for m in ANTHROPIC.models]
@@ -285,9 +285,9 @@ def test_a_users_overlay_is_merged_over_package_and_built_in_rows(tmp_path: Path
     path = tmp_path / "mine.json"
     path.write_text(json.dumps(USER), encoding="utf-8")
     mine = Prices(read_overlay(path))
-    known = mine.facts("claude-opus-5-5")
+    known = mine.find_facts("claude-opus-5-5")
     assert (known.min_cache_prefix, known.max_output, known.window) == (512, 128_000, 1_000_000)
-    changed = mine.rates("claude-opus-5-5", 1)
+    changed = mine.find_rates("claude-opus-5-5", 1)
     assert changed is not None
     assert changed.source.endswith("mine.json")
     assert (changed.input, changed.cache_read, changed.cache_write_1h, changed.output) == (
@@ -296,9 +296,9 @@ def test_a_users_overlay_is_merged_over_package_and_built_in_rows(tmp_path: Path
         Decimal(2),
         Decimal("3.5"),
     )
-    assert mine.facts("house-llama").family == "cl100k_base"
-    assert mine.facts("house-other").family == "o200k_base"
-    low, high = mine.rates("house-llama", 8_000), mine.rates("HOUSE-LLAMA", 8_001)
+    assert mine.find_facts("house-llama").family == "cl100k_base"
+    assert mine.find_facts("house-other").family == "o200k_base"
+    low, high = mine.find_rates("house-llama", 8_000), mine.find_rates("HOUSE-LLAMA", 8_001)
     assert low is not None
     assert high is not None
     assert (low.input, high.input, high.output, high.tier, high.source) == (
@@ -308,13 +308,13 @@ def test_a_users_overlay_is_merged_over_package_and_built_in_rows(tmp_path: Path
         "over 8,000",
         "contract",
     )
-    batch = mine.rates("house-llama", 1, speed="batch")
+    batch = mine.find_rates("house-llama", 1, speed="batch")
     assert batch is not None
     assert batch.output == Decimal("0.5")
-    assert mine.rates("gpt-5", 1) is None
+    assert mine.find_rates("gpt-5", 1) is None
     assert rates("gpt-5", 1) is not None
     regional = "us.anthropic.claude-opus-5-5"
-    assert mine.rates(regional, 1) == rates(regional, 1)  # a row of the maker's is not what AWS bills
+    assert mine.find_rates(regional, 1) == rates(regional, 1)  # a row of the maker's is not what AWS bills
     assert rates("claude-opus-5-5", 1) != changed
     assert facts("claude-opus-5-5").min_cache_prefix is None
 

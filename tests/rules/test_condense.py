@@ -16,7 +16,7 @@ from turnscope.planning.assemble import Basis, replay, step
 from turnscope.planning.policy import Policy, parse
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
-from turnscope.session.model import Answer, Ask, Recorded, Session, Usage
+from turnscope.session.model import Answer, Ask, RecordedFacts, Session, Usage
 
 RULE = """
 [budget]
@@ -32,8 +32,8 @@ def chat(pairs: int, size: int = 400) -> tuple[Session, Ledger]:
     """A chat of equal messages; `size` in characters, four to a token."""
     builder = Builder("chat", "test")
     for n in range(pairs):
-        builder.message("user", f"question {n}? ".ljust(size, "x"))
-        builder.request(builder.message("assistant", f"answer {n}. ".ljust(size, "y")))
+        builder.add_message("user", f"question {n}? ".ljust(size, "x"))
+        builder.set_request(builder.add_message("assistant", f"answer {n}. ".ljust(size, "y")))
     session = builder.build()
     return session, build_ledger(session, CHARS, per_message=0)
 
@@ -97,7 +97,7 @@ def test_a_failed_ask_drops_nothing_and_is_a_look() -> None:
     looks = [d for plan in plans for d in plan.decisions]
     assert looks
     assert all(d.splice is None and "overloaded" in d.edit.because for d in looks)
-    assert plans[-1].after.tokens == ledger.tokens(0, session.requests[-1].cut)
+    assert plans[-1].after.tokens == ledger.count_tokens(0, session.requests[-1].cut)
 
 
 def test_the_next_ask_reads_the_old_summary_and_what_is_new_alone() -> None:
@@ -137,7 +137,7 @@ def test_recorded_answers_replay_without_a_model() -> None:
     policy = parse("t", RULE)
     live = planned(session, ledger, policy, lambda ask: Answer(f"Summary of {len(ask.content)}.", source="model"))
     known = {ask.key: structs.replace(answer, source="recorded") for plan in live for ask, answer in plan.asks}
-    again = [*replay(structs.replace(session, recorded=Recorded(known)), policy, ledger)]
+    again = [*replay(structs.replace(session, recorded=RecordedFacts(known)), policy, ledger)]
     assert [plan.after.counts for plan in again] == [plan.after.counts for plan in live]
     assert [[p.body for p in plan.after.pieces] for plan in again] == [[p.body for p in plan.after.pieces] for plan in live]
 
@@ -161,13 +161,13 @@ def test_a_summary_in_the_system_prompt_stands_behind_the_system_prompt() -> Non
 
 def test_long_tool_results_are_read_by_their_head_and_tail() -> None:
     builder = Builder("tools", "test")
-    builder.message("user", "read it")
+    builder.add_message("user", "read it")
     call = {"type": "tool_use", "id": "t", "name": "Read", "input": {"path": "a.py"}}
-    builder.request(builder.message("assistant", [call]))
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "t", "content": "HEAD" + "z" * 9_000 + "TAIL"}])
-    builder.request(builder.message("assistant", "done"))
-    builder.message("user", "and now?")
-    builder.request(builder.message("assistant", "nothing"))
+    builder.set_request(builder.add_message("assistant", [call]))
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "t", "content": "HEAD" + "z" * 9_000 + "TAIL"}])
+    builder.set_request(builder.add_message("assistant", "done"))
+    builder.add_message("user", "and now?")
+    builder.set_request(builder.add_message("assistant", "nothing"))
     session = builder.build()
     plans = planned(session, build_ledger(session, CHARS), parse("t", RULE + "clip = 100"))
     content = asks(plans)[-1].content

@@ -17,7 +17,7 @@ from law_sessions import ledger_of, sessions
 from long_session import facts, long_session
 from msgspec import structs
 from turnscope.counting.ledger import Ledger, build_ledger
-from turnscope.counting.tokens import CHARS, estimator
+from turnscope.counting.tokens import CHARS, make_estimator
 from turnscope.envelope.layers.caps import cut_text, fit_points
 from turnscope.envelope.layers.conversations import Split, find_borders, format_id, parse_id
 from turnscope.envelope.layers.places import CONTEXT, HEADERS, RETRIEVED, SUMMARIES
@@ -41,7 +41,7 @@ def within(limit: int, policy: Policy = LAYERED) -> Policy:
 @cache
 def long() -> tuple[Session, Ledger]:
     session = long_session(TURNS)
-    return session, build_ledger(session, estimator("claude-3"))
+    return session, build_ledger(session, make_estimator("claude-3"))
 
 
 @cache
@@ -69,7 +69,7 @@ def caps_hold(plan: Plan, ledger: Ledger, caps: tuple[int, int, int]) -> None:
     context, headers, summary = caps
 
     def tokens(text: str) -> int:
-        return sum(ledger.body((Part("user", "text", text),)))
+        return sum(ledger.count_placeholder((Part("user", "text", text),)))
 
     assert all(tokens(text) <= context for text in slot(plan, CONTEXT))
     assert len(slot(plan, CONTEXT)) <= 1
@@ -109,7 +109,7 @@ def test_caps_hold_at_every_request_of_any_session(
     steps = tuple(
         replace(s, params=replace(s.params, **{k: v for k, v in own.items() if hasattr(s.params, k)})) for s in LAYERED.rules
     )
-    ledger = build_ledger(session, estimator("claude-3")) if claude else ledger_of(session)
+    ledger = build_ledger(session, make_estimator("claude-3")) if claude else ledger_of(session)
     for plan in replay(session, within(limit, replace(LAYERED, rules=steps)), ledger):
         caps_hold(plan, ledger, (context, header, summary))
 
@@ -139,7 +139,7 @@ def test_whatever_is_asked_for_what_is_retrieved_keeps_to_quota_caps_and_budget(
     for plan in plans:
         assert plan.verdict == "refuse" or plan.after.tokens <= limit
         caps_hold(plan, ledger, (300, 12, 40))
-        assert all(sum(ledger.body((Part("user", "text", text),))) <= 40 for text in slot(plan, RETRIEVED))
+        assert all(sum(ledger.count_placeholder((Part("user", "text", text),))) <= 40 for text in slot(plan, RETRIEVED))
         state = plan.get_state("retrieve_conversations")
         assert state is None or len(state.shown) <= state.used <= quota
     for n, wish in ((19, first), (25, second)):
@@ -251,7 +251,9 @@ def test_what_is_likely_asked_for_is_ready_and_the_rate_is_told() -> None:
 def ctx_of(session: Session, policy: Policy = LAYERED) -> Ctx:
     ledger, request = build_ledger(session, CHARS), session.requests[-1]
     plan = [*replay(session, policy, ledger)][-1]
-    return Ctx(session, request, Index.of(session), ledger, ledger, None, plan.calibration, plan.budget, plan.budget.limit, 0)
+    return Ctx(
+        session, request, Index.build(session), ledger, ledger, None, plan.calibration, plan.budget, plan.budget.limit, 0
+    )
 
 
 def test_an_edit_that_supersedes_a_conversation_gives_it_another_id_that_the_old_one_leads_to() -> None:

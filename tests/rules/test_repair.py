@@ -32,7 +32,7 @@ class Cuts:
 
 def _tear(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
     start = int(ctx.request.cut * params.at)
-    for span in ctx.index.talk(start, min(start + params.blocks, ctx.request.cut - 1)):
+    for span in ctx.index.find_conversation_spans(start, min(start + params.blocks, ctx.request.cut - 1)):
         if all(envelope.at(at).body is None for at in range(*span)):
             yield Edit("drop", "torn on purpose", span)
 
@@ -78,11 +78,13 @@ def test_a_result_whose_call_was_cut_is_left_out() -> None:
 
 def test_a_synthetic_result_goes_once_the_true_one_is_there() -> None:
     builder = Builder("late", "test")
-    builder.message("user", "go")
-    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL)
-    builder.unanswered(model=MODEL)  # sent before the result was there
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
-    builder.request(builder.message("assistant", "done"), model=MODEL)
+    builder.add_message("user", "go")
+    builder.set_request(
+        builder.add_message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL
+    )
+    builder.add_unanswered(model=MODEL)  # sent before the result was there
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
+    builder.set_request(builder.add_message("assistant", "done"), model=MODEL)
     session = builder.build()
     plans = [*replay(session, torn([Cuts(0.99, 1)], "fresh"), ledger_of(session))]
     sent = [render(plan.after, session)["messages"] for plan in plans]
@@ -94,8 +96,8 @@ def test_repair_looks_at_what_changed_alone(monkeypatch: object) -> None:
     """A request that only grew makes repair look at new blocks: the number of looks does not grow with the session."""
     builder = Builder("long", "test")
     for n in range(400):
-        builder.message("user", f"prompt {n}")
-        builder.request(builder.message("assistant", f"answer {n}"), model=MODEL)
+        builder.add_message("user", f"prompt {n}")
+        builder.set_request(builder.add_message("assistant", f"answer {n}"), model=MODEL)
     session = builder.build()
     plans = [*replay(session, torn([], "fresh"), ledger_of(session))]
     for old, new in pairwise(plans):
@@ -104,12 +106,14 @@ def test_repair_looks_at_what_changed_alone(monkeypatch: object) -> None:
 
 def _call_and_result() -> Session:
     builder = Builder("pair", "test")
-    builder.message("user", "go")
-    builder.request(builder.message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL)
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
-    builder.request(builder.message("assistant", "done"), model=MODEL)
-    builder.message("user", "thanks")
-    builder.request(builder.message("assistant", "sure"), model=MODEL)
+    builder.add_message("user", "go")
+    builder.set_request(
+        builder.add_message("assistant", [{"type": "tool_use", "id": "a", "name": "Run", "input": {}}]), model=MODEL
+    )
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "42"}])
+    builder.set_request(builder.add_message("assistant", "done"), model=MODEL)
+    builder.add_message("user", "thanks")
+    builder.set_request(builder.add_message("assistant", "sure"), model=MODEL)
     return builder.build()
 
 
@@ -142,13 +146,13 @@ def test_what_was_said_for_missing_calls_is_taken_back_when_they_stand_again() -
 def test_a_call_that_is_told_as_text_stays_text() -> None:
     """Its input was no object, which a provider would reject of a call; of a text it rejects nothing."""
     builder = Builder("patch", "test")
-    builder.message("user", "go")
+    builder.add_message("user", "go")
     call = {"type": "tool_use", "id": "a", "name": "patch", "input": "*** Begin Patch"}
-    builder.request(builder.message("assistant", [call]), model=MODEL)
-    builder.message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "done"}])
-    builder.request(builder.message("assistant", "It is patched."), model=MODEL)
-    builder.message("user", "thanks")
-    builder.request(builder.message("assistant", "You are welcome."), model=MODEL)
+    builder.set_request(builder.add_message("assistant", [call]), model=MODEL)
+    builder.add_message("user", [{"type": "tool_result", "tool_use_id": "a", "content": "done"}])
+    builder.set_request(builder.add_message("assistant", "It is patched."), model=MODEL)
+    builder.add_message("user", "thanks")
+    builder.set_request(builder.add_message("assistant", "You are welcome."), model=MODEL)
     session = builder.build()
     plans = [*replay(session, load("chainreview-today"), ledger_of(session))]
     told = render(plans[-1].after, session)["messages"][1]["content"]

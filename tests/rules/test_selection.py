@@ -77,10 +77,10 @@ def recall(rule: str) -> float:
     for number, question in asked:
         builder = Builder("set", "test")
         for prompt, answer in said:
-            builder.message("user", prompt)
-            builder.request(builder.message("assistant", answer))
-        builder.message("user", question)
-        builder.unanswered()
+            builder.add_message("user", prompt)
+            builder.set_request(builder.add_message("assistant", answer))
+        builder.add_message("user", question)
+        builder.add_unanswered()
         session = builder.build()
         plan = [*replay(session, policy, build_ledger(session, CHARS))][-1]
         assert plan.after.tokens <= LIMIT
@@ -110,10 +110,10 @@ def test_identifiers_are_found_as_a_whole_and_by_their_parts() -> None:
 def test_a_model_orders_the_best_anew_where_there_is_one_and_is_missed_with_a_word_where_there_is_none() -> None:
     builder = Builder("set", "test")
     for prompt, answer in (line.split(" | ") for line in SAID.splitlines()):
-        builder.message("user", prompt)
-        builder.request(builder.message("assistant", answer))
-    builder.message("user", "The session cookie, the SearchCache, and names on the invoice: which port?")
-    builder.unanswered()
+        builder.add_message("user", prompt)
+        builder.set_request(builder.add_message("assistant", answer))
+    builder.add_message("user", "The session cookie, the SearchCache, and names on the invoice: which port?")
+    builder.add_unanswered()
     session = builder.build()
     policy = (
         f'[budget]\nformula = "fixed"\ntokens = {LIMIT}\n[[rules]]\nrule = "keep_relevant_messages"\nrerank = "none-such"\n'

@@ -19,8 +19,8 @@ from turnscope.reading.claims import claim
 from turnscope.reading.contents import read_path, read_source
 from turnscope.reading.source import Source, parse
 from turnscope.session import portable
-from turnscope.session.builder import Builder, drop
-from turnscope.session.model import Edit, Observed, Part, Session, Span, Usage
+from turnscope.session.builder import Builder, observe_drop
+from turnscope.session.model import Edit, ObservedEdit, Part, Session, Span, Usage
 
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -38,19 +38,19 @@ USAGES = st.builds(Usage, *[st.integers(0, 10**6)] * 5, iterations=st.lists(st.b
 def sessions(draw: st.DrawFn) -> Session:
     builder = Builder(draw(st.text(max_size=5)), "test", draw(SURROGATES), cwd=draw(JSONS))
     for content in draw(st.lists(CONTENT, max_size=5)):
-        builder.message("user", content, sent_at=draw(st.none() | st.floats(0, 1e10)))
-        answer = builder.message("assistant", draw(CONTENT), extra=draw(st.dictionaries(st.text(), JSONS, max_size=2)))
-        builder.request(
+        builder.add_message("user", content, sent_at=draw(st.none() | st.floats(0, 1e10)))
+        answer = builder.add_message("assistant", draw(CONTENT), extra=draw(st.dictionaries(st.text(), JSONS, max_size=2)))
+        builder.set_request(
             answer, usage=draw(st.none() | USAGES), model="m", settings=draw(st.dictionaries(st.text(), JSONS, max_size=2))
         )
-    builder.note("warning", 3, "something")
+    builder.add_note("warning", 3, "something")
 
-    def look(session: Session) -> list[Observed]:
+    def look(session: Session) -> list[ObservedEdit]:
         if not session.requests:
             return []
         last = session.requests[-1]
         body = (Part("user", "text", "x", {"type": "text", "text": "x"}), Part(ref=0, place="before"))
-        return [drop(0, 0, 1, "left"), Observed(last.n, Edit("clear", "why", Span(0, 1), body, facts={"n": 1}))]
+        return [observe_drop(0, 0, 1, "left"), ObservedEdit(last.n, Edit("clear", "why", Span(0, 1), body, facts={"n": 1}))]
 
     session = builder.build([look])
     return structs.replace(session, subagents=(structs.replace(session, parent="p", at=0),)) if draw(st.booleans()) else session
@@ -67,7 +67,7 @@ def test_any_session_is_read_back_equal(session: Session) -> None:
 
 def test_lone_surrogates_survive() -> None:
     builder = Builder("s", "test")
-    builder.message("user", "half a pair: \ud83d")
+    builder.add_message("user", "half a pair: \ud83d")
     session = builder.build()
     log = source(portable.dumps(session))
     assert claim(log).name == "turnscope-json"
@@ -138,9 +138,9 @@ def test_a_wrong_branch_of_version_1_is_named() -> None:
 
 def small() -> dict[str, Any]:
     builder = Builder("s", "test")
-    builder.message("user", "hi")
-    builder.request(builder.message("assistant", "hello"), model="m")
-    value: dict[str, Any] = json.loads(portable.dumps(builder.build([lambda _: [drop(0, 0, 1, "left")]])))
+    builder.add_message("user", "hi")
+    builder.set_request(builder.add_message("assistant", "hello"), model="m")
+    value: dict[str, Any] = json.loads(portable.dumps(builder.build([lambda _: [observe_drop(0, 0, 1, "left")]])))
     return value
 
 

@@ -22,7 +22,7 @@ from turnscope.planning.policy import following, load
 from turnscope.planning.render import render
 from turnscope.session import portable
 from turnscope.session.content import dumps
-from turnscope.session.model import Answer, Counted, Session
+from turnscope.session.model import Answer, CountFact, Session
 from turnscope.storage.threads import Threads
 
 OLD = Path(__file__).parent / "old"
@@ -88,8 +88,8 @@ def test_the_rest_of_an_old_file_is_there_and_can_be_added_to(old: Threads) -> N
     assert {hit.thread for hit in old.search("north")} == {CHAT}
     old.keep_answer("k1", Answer("Another one.", source="model"))
     assert old.kept_answers()["k1"].text == "Another one."
-    old.sink(CHAT).fact(Counted(6, 589, 600, "offline-16k"))
-    assert old.load(CHAT).recorded.counts[6] == (Counted(6, 589, 600, "offline-16k"),)
+    old.sink(CHAT).record_fact(CountFact(6, 589, 600, "offline-16k"))
+    assert old.load(CHAT).recorded.counts[6] == (CountFact(6, 589, 600, "offline-16k"),)
     with sqlite3.connect(old.path) as db:
         tables = {row[0] for row in db.execute("select name from sqlite_master where type = 'table'")}
     assert "answers" not in tables

@@ -21,12 +21,12 @@ from turnscope.envelope.pieces import Decision, Splice
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.request_outcome import RequestEnded
 from turnscope.errors import TurnscopeError
-from turnscope.live.growing import Growing
+from turnscope.live.live_session import LiveSession
 from turnscope.planning.assemble import step
 from turnscope.planning.policy import Policy, load
 from turnscope.ports.librechat.history import Shortened
 from turnscope.session import portable
-from turnscope.session.model import Answer, Answered, Edit, Message, Part, Session, Span, Usage
+from turnscope.session.model import Answer, AnswerFact, Edit, Message, Part, Session, Span, Usage
 from turnscope.storage.threads import Conflict, Threads
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,31 +53,31 @@ TURNS = st.lists(st.tuples(st.lists(SAID, max_size=3), st.none() | CONTENT, VALU
 KEPT = load("keep-everything")
 
 
-def begun(threads: Threads, thread: str) -> Growing:
-    return Growing(threads.load(thread), CHARS)
+def begun(threads: Threads, thread: str) -> LiveSession:
+    return LiveSession(threads.load(thread), CHARS)
 
 
-def say(threads: Threads, thread: str, growing: Growing, role: str, content: Any, origin: str) -> Message:
-    message = growing.message(role, content, origin=origin, sent_at=1.5)
-    threads.sink(thread).message(message, [content] if isinstance(content, str) else content, "complete")
+def say(threads: Threads, thread: str, growing: LiveSession, role: str, content: Any, origin: str) -> Message:
+    message = growing.append_message(role, content, origin=origin, sent_at=1.5)
+    threads.sink(thread).record_message(message, [content] if isinstance(content, str) else content, "complete")
     return message
 
 
-def ask(threads: Threads, thread: str, growing: Growing, content: Any, status: Any = "complete", **more: Any) -> Plan:
+def ask(threads: Threads, thread: str, growing: LiveSession, content: Any, status: Any = "complete", **more: Any) -> Plan:
     """Store a request as a live chat does, planned by a policy that keeps everything."""
-    asked = growing.request(model="offline-200k", sent_at=2.0, **more)
+    asked = growing.build_request(model="offline-200k", sent_at=2.0, **more)
     plan = step(None, growing.session, asked, KEPT, growing.basis)
     answer, blocks = None, ()
     if content is not None:
-        answer = growing.message("assistant", content, origin="answer", sent_at=3.0)
+        answer = growing.append_message("assistant", content, origin="answer", sent_at=3.0)
         blocks = (content,) if isinstance(content, str) else tuple(content)
     done = structs.replace(
         asked, usage=Usage(input_tokens=7, output_tokens=2), answered_at=3.0, stop_reason="end_turn", id="msg"
     )
-    done = growing.answered(done)
+    done = growing.append_request(done)
     for edit in (decision.edit for decision in plan.decisions if decision.splice):
-        growing.observe(done.n, edit)
-    threads.sink(thread).ended(RequestEnded(thread, done, plan, status, answer, blocks, seconds=0.5))
+        growing.record_edit(done.n, edit)
+    threads.sink(thread).record_request(RequestEnded(thread, done, plan, status, answer, blocks, seconds=0.5))
     return plan
 
 
@@ -107,9 +107,9 @@ def test_any_thread_is_read_back_as_it_was_said(
             say(threads, thread, growing, role, content, origin)
         ask(threads, thread, growing, answered, status, settings=given_settings)
         told = Answer(title, items=(title,), usage=Usage(input_tokens=1), model="m", source="model")
-        fact = Answered(f"ask {len(growing.recorded.answers)}", told)
-        growing.note(fact)
-        threads.sink(thread).fact(fact)
+        fact = AnswerFact(f"ask {len(growing.facts.answers)}", told)
+        growing.record_fact(fact)
+        threads.sink(thread).record_fact(fact)
     stored = threads.load(thread)
     same(stored, growing.session)
     assert stored.about == about
@@ -125,20 +125,20 @@ def test_any_thread_is_read_back_as_it_was_said(
 def test_half_a_character_harms_no_part_of_a_thread(half: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     threads = Threads(tmp_path_factory.mktemp("threads") / "chats.db")
     file = tmp_path_factory.mktemp("file") / "session.json"
-    start = Growing(Session("base", title=half, source="test"), CHARS)
-    start.message("user", half, origin="prompt")
+    start = LiveSession(Session("base", title=half, source="test"), CHARS)
+    start.append_message("user", half, origin="prompt")
     file.write_bytes(portable.dumps(start.session))
     base = turnscope.load(file)
     thread = threads.create(title=half, base=base, about={half: half})
     growing = begun(threads, thread)
     say(threads, thread, growing, "user", [{"type": "text", "text": f"words {half}"}], "prompt")
     edit = Edit("insert", half, Span(1, 1), (Part(text=half),), slot="note", facts={"n": half})
-    asked = growing.request(model="offline-200k")
+    asked = growing.build_request(model="offline-200k")
     plan = threads_plan(growing, asked)
     plan = structs.replace(plan, decisions=(Decision(0, asked.n, "test", edit, Splice((0, 0), (), ()), 1, 2),))
-    growing.answered(asked)
-    growing.observe(asked.n, edit)
-    threads.sink(thread).ended(RequestEnded(thread, asked, plan, "failed"))
+    growing.append_request(asked)
+    growing.record_edit(asked.n, edit)
+    threads.sink(thread).record_request(RequestEnded(thread, asked, plan, "failed"))
     threads.rename(thread, half)
     stored = threads.load(thread)
     assert stored.blocks == growing.session.blocks
@@ -148,7 +148,7 @@ def test_half_a_character_harms_no_part_of_a_thread(half: str, tmp_path_factory:
     assert threads.search(half) is not None
 
 
-def threads_plan(growing: Growing, asked: Any) -> Plan:
+def threads_plan(growing: LiveSession, asked: Any) -> Plan:
     return step(None, growing.session, asked, KEPT, growing.basis)
 
 
@@ -164,7 +164,7 @@ def test_a_chat_goes_on_from_every_session_that_can_be_opened(name: str, tmp_pat
     stored = threads.load(thread)
     assert (stored.blocks, stored.messages, stored.requests) == (base.blocks, base.messages, base.requests)
     assert (stored.observed, stored.window) == (base.observed, base.window)
-    growing = Growing(stored, CHARS)
+    growing = LiveSession(stored, CHARS)
     say(threads, thread, growing, "user", "And now?", "prompt")
     ask(threads, thread, growing, [{"type": "text", "text": "That."}])
     same(threads.load(thread), growing.session)
@@ -255,14 +255,14 @@ def test_a_window_that_fell_behind_conflicts_however_often_it_tries(tmp_path: Pa
     plan = ask(threads, thread, one, "answer")
     sink = threads.sink(thread)
     for n in range(4):  # its own addresses run on past those that are taken, and meet the end of the other's
-        message = two.message("user", f"two {n}", origin="prompt")
+        message = two.append_message("user", f"two {n}", origin="prompt")
         with pytest.raises(Conflict) as refused:
-            sink.message(message, [f"two {n}"], "complete")
+            sink.record_message(message, [f"two {n}"], "complete")
         assert refused.value.hint
     with pytest.raises(Conflict):
         say(threads, thread, begun(threads, threads.create()), "system", "Be brief.", "system")
     with pytest.raises(Conflict):
-        threads.sink(thread).ended(RequestEnded(thread, plan.request, plan, "failed"))
+        threads.sink(thread).record_request(RequestEnded(thread, plan.request, plan, "failed"))
     same(threads.load(thread), one.session)
 
 
@@ -395,7 +395,7 @@ def test_a_stand_in_whose_text_is_made_when_it_is_read_is_kept_with_it(tmp_path:
     """LibreChat's cut results hold where they were cut, not what is left."""
     threads = Threads(tmp_path / "chats.db")
     thread = threads.create()
-    growing = Growing(threads.load(thread), CHARS)
+    growing = LiveSession(threads.load(thread), CHARS)
     said = "the beginning " + "of a long result " * 40 + "and its end"
     say(threads, thread, growing, "user", "look", "prompt")
     say(threads, thread, growing, "assistant", [{"type": "tool_use", "id": "t", "name": "Read", "input": {}}], "answer")
@@ -403,7 +403,7 @@ def test_a_stand_in_whose_text_is_made_when_it_is_read_is_kept_with_it(tmp_path:
     block = growing.session.blocks[-1]
     short = Shortened(block.role, "tool_result", of=block, kept=b"14 11 ...", size=28)
     assert short.text == "the beginning ...and its end"
-    growing.observe(0, Edit("truncate", "too long", Span(block.at, block.at + 1), (short,)))
+    growing.record_edit(0, Edit("truncate", "too long", Span(block.at, block.at + 1), (short,)))
     (seen,) = growing.session.observed
     assert [type(part) for part in seen.edit.body or ()] == [Part]
     assert [part.text for part in seen.edit.body or ()] == [short.text]

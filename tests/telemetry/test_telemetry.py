@@ -22,20 +22,20 @@ from opentelemetry.util.genai.types import FunctionToolDefinition, InputMessage,
 from turnscope import settings
 from turnscope.__main__ import main
 from turnscope.envelope.plan import Plan
-from turnscope.live import branches, carried
+from turnscope.live import branches, request_headers
 from turnscope.live.chat import Chat, Settings
-from turnscope.live.events import Refused
-from turnscope.live.offline import Offline
-from turnscope.live.provider import connected
+from turnscope.live.events import RequestRefused
+from turnscope.live.offline import OfflineServer
+from turnscope.live.provider import connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning.policy import load
 from turnscope.planning.render import body
 from turnscope.session.model import JSON, Session
 from turnscope.storage.threads import Threads
-from turnscope.telemetry import names, traced
-from turnscope.telemetry.chats import followed
-from turnscope.telemetry.export import Exporting, written
-from turnscope.telemetry.replays import spans_of
+from turnscope.telemetry import names, trace_turn
+from turnscope.telemetry.chats import trace_requests
+from turnscope.telemetry.export import Exporter, write_spans
+from turnscope.telemetry.replays import iter_spans
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
@@ -47,7 +47,7 @@ def session() -> Session:
     return turnscope.load(SAMPLE)
 
 
-def chatting(server: Offline, folder: Path, policy: str, turns: int, exporting: Exporting) -> tuple[Chat, Threads]:
+def chatting(server: OfflineServer, folder: Path, policy: str, turns: int, exporting: Exporter) -> tuple[Chat, Threads]:
     project = folder / "project"
     project.mkdir()
     for n in range(4):
@@ -55,13 +55,13 @@ def chatting(server: Offline, folder: Path, policy: str, turns: int, exporting: 
     box, threads = Toolbox(project), Threads(folder / "chats.db")
     chosen = Settings("offline-16k", load(policy))
     thread = threads.create(title="traced")
-    provider = connected(server.url, "secret-key-123", retries=0)
-    chat = branches.begun(thread, provider, threads.sink(thread), chosen, f"You are brief; {SECRET}.", box.definitions)
+    provider = connect(server.url, "secret-key-123", retries=0)
+    chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, f"You are brief; {SECRET}.", box.definitions)
     chat.tools = box
     for n in range(turns):
         text = f"read file file{n % 4}.py" if n % 3 == 0 else f"And what of point {n}? It matters because of reason {n * 7}."
-        for event in followed(lambda chat, text=text: chat.send(text), exporting, content=True)(chat):
-            assert not isinstance(event, Refused), event
+        for event in trace_requests(lambda chat, text=text: chat.send(text), exporting, content=True)(chat):
+            assert not isinstance(event, RequestRefused), event
     return chat, threads
 
 
@@ -96,11 +96,11 @@ def asked(plans: Iterable[Plan], session: Session) -> list[Any]:
 
 
 def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
-    exporting = Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
-    with let_go(Offline()) as server:
+    exporting = Exporter(settings.Telemetry(tmp_path / "trace.jsonl"))
+    with let_go(OfflineServer()) as server:
         chat, threads = chatting(server, tmp_path, "balanced", 200, exporting)
     exporting.close()
-    stored = threads.load(chat.growing.session.id)
+    stored = threads.load(chat.live_session.session.id)
     back = turnscope.load(tmp_path / "trace.jsonl")
     assert len(back.requests) == len(stored.requests) > 250
     for ours, theirs in zip(stored.requests, back.requests, strict=True):
@@ -128,7 +128,7 @@ def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", ["as-recorded", "last-5-pairs", "ladder"])
 def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: Path, policy: str) -> None:
     trace = turnscope.replay(session, policy)
-    count = written(tmp_path / "trace.jsonl", spans_of(trace, content=True))
+    count = write_spans(tmp_path / "trace.jsonl", iter_spans(trace, content=True))
     assert count == len([*lines(tmp_path / "trace.jsonl")])
     back = turnscope.load(tmp_path / "trace.jsonl")
     assert asked(turnscope.replay(back, "as-recorded").plans, back) == asked(trace.plans, session)
@@ -142,26 +142,26 @@ def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: 
 
 
 def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Session) -> None:
-    exporting = Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
-    with let_go(Offline()) as server:
+    exporting = Exporter(settings.Telemetry(tmp_path / "trace.jsonl"))
+    with let_go(OfflineServer()) as server:
         chat, _ = chatting(server, tmp_path, "balanced", 1, exporting)
-        for _ in followed(lambda chat: chat.send(SECRET), exporting)(chat):
+        for _ in trace_requests(lambda chat: chat.send(SECRET), exporting)(chat):
             pass
     exporting.close()
     told = (tmp_path / "trace.jsonl").read_text().splitlines()
     assert any(SECRET in line for line in told[:2])
     assert not any(SECRET in line for line in told[-2:])
-    written(tmp_path / "replay.jsonl", spans_of(turnscope.replay(session, "last-5-pairs")))
+    write_spans(tmp_path / "replay.jsonl", iter_spans(turnscope.replay(session, "last-5-pairs")))
     text = (tmp_path / "replay.jsonl").read_text()
     assert not any(block.text[:40] in text for block in session.blocks if len(block.text) >= 40)
 
 
 def test_nothing_is_traced_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (settings.TRACES, settings.ENDPOINT):
+    for name in (settings.TRACES_VARIABLE, settings.ENDPOINT_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
-    turn = Chat.go_on
-    assert traced(turn) is turn  # type: ignore[arg-type, comparison-overlap]
+    turn = Chat.continue_turn
+    assert trace_turn(turn) is turn  # type: ignore[arg-type, comparison-overlap]
 
 
 def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: Path) -> None:
@@ -178,11 +178,11 @@ def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: P
 
     receiver = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
-    exporting = Exporting(settings.Telemetry(endpoint=f"http://127.0.0.1:{receiver.server_port}/"))
-    gone = Exporting(settings.Telemetry(endpoint="http://127.0.0.1:9"))
-    with let_go(Offline()) as server:
+    exporting = Exporter(settings.Telemetry(endpoint=f"http://127.0.0.1:{receiver.server_port}/"))
+    gone = Exporter(settings.Telemetry(endpoint="http://127.0.0.1:9"))
+    with let_go(OfflineServer()) as server:
         chat, _ = chatting(server, tmp_path, "balanced", 2, exporting)
-        assert len([*followed(lambda chat: chat.send("And now?"), gone)(chat)]) > 2
+        assert len([*trace_requests(lambda chat: chat.send("And now?"), gone)(chat)]) > 2
     exporting.close()
     receiver.shutdown()
     spans = [
@@ -195,7 +195,7 @@ def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: P
 def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
-    monkeypatch.setenv(settings.CONTENT, "SPAN_ONLY")
+    monkeypatch.setenv(settings.CONTENT_VARIABLE, "SPAN_ONLY")
     handler = TelemetryHandler(tracer_provider=provider)
     call = handler.inference("anthropic", request_model="m", conversation_id="c")
     call.input_tokens = call.output_tokens = call.cache_read_input_tokens = call.cache_write_input_tokens = 1
@@ -212,7 +212,7 @@ def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch
     assert {value for value in vars(names).values() if isinstance(value, str) and value.startswith("gen_ai.")} <= known
     assert theirs.name == "chat m"
     trace = turnscope.replay(session, "as-recorded")
-    ours = next(span for span in spans_of(trace, content=True) if span.kind == theirs.kind)
+    ours = next(span for span in iter_spans(trace, content=True) if span.kind == theirs.kind)
     assert ours.name == f"chat {trace.plans[0].model}"
     for key in (names.INPUT, names.OUTPUT, names.SYSTEM, names.TOOLS):
         if key not in (ours.attributes or {}):
@@ -226,8 +226,8 @@ def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch
 def test_every_request_carries_the_conversation_in_a_header(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv(settings.HEADER, said)
-    with let_go(Offline()) as server:
+    monkeypatch.setenv(settings.HEADER_VARIABLE, said)
+    with let_go(OfflineServer()) as server:
         seen: list[dict[str, str]] = []
         handler = server._http.RequestHandlerClass
 
@@ -239,12 +239,12 @@ def test_every_request_carries_the_conversation_in_a_header(
         server._http.RequestHandlerClass = Noting
         threads = Threads(tmp_path / "chats.db")
         thread = threads.create(title="named")
-        chosen = Settings("offline-16k", load("balanced"), count_from=1e-6)
-        chat = branches.begun(thread, connected(server.url, "none"), threads.sink(thread), chosen, "", [])
+        chosen = Settings("offline-16k", load("balanced"), count_from_share=1e-6)
+        chat = branches.start_chat(thread, connect(server.url, "none"), threads.sink(thread), chosen, "", [])
         assert [*chat.send("Hello")]
-        below = structs.replace(chat.growing.session, id="b/é", parent=thread)
+        below = structs.replace(chat.live_session.session, id="b/é", parent=thread)
     assert len(seen) == 2, "a count and a request"
-    assert [*carried.headers(below).values()] == {
+    assert [*request_headers.build_headers(below).values()] == {
         "": ["b__"],
         "X-Session": ["b__"],
         "helicone": [thread, f"/{thread}/b__"],

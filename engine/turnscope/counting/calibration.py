@@ -9,14 +9,14 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from turnscope.counting.hidden import CUT, Hidden, fall
+from turnscope.counting.hidden import CUT_SHARE, HiddenTokens, compute_least_fall
 
-PRIOR = 6_000  # tokens of growth that the counter's own factor is trusted for before the log's growth outweighs it
-STEP = 3.0  # a request that grew by more than this times what was counted says something about hidden content, not the scale
-UNKNOWN = 0.5  # stated error while nothing of the kind was learned: what is hidden may be as much as what is counted
-LEAST = 0.01  # stated error after a hit: one right prediction promises no second
-SMALLEST = 0.5  # scale: no counter counts more than twice what is billed; a bill beyond that belongs to something else
-FORGET = 0.9  # of what is known of earlier misses, by request
+PRIOR_TOKENS = 6_000  # tokens of growth that the counter's own factor is trusted for before the log's growth outweighs it
+GROWTH_LIMIT = 3.0  # times; a request that grew by more of what was counted tells of hidden content, not of the scale
+UNKNOWN_ERROR = 0.5  # stated error while nothing of the kind was learned: what is hidden may be as much as what is counted
+LEAST_ERROR = 0.01  # stated error after a hit: one right prediction promises no second
+SMALLEST_SCALE = 0.5  # scale: no counter counts more than twice what is billed; a bill beyond that belongs to something else
+MISS_DECAY = 0.9  # of what is known of earlier misses, by request
 
 
 class Calibration(Struct, frozen=True, gc=False):
@@ -25,7 +25,7 @@ class Calibration(Struct, frozen=True, gc=False):
     `hidden` is anchored at the newest request with usage: everything in the prompt that the log does not hold.
     """
 
-    hidden: Hidden = Hidden()
+    hidden: HiddenTokens = HiddenTokens()
     scale: float = 1.0
     counted: int = 0  # of the newest request with usage, in the ledger's units
     recorded: int = 0
@@ -33,16 +33,16 @@ class Calibration(Struct, frozen=True, gc=False):
     billed: float = 0.0
     seen: int = 0  # requests learned from
     model: str = ""
-    begun: bool = False  # the log begins mid-conversation
-    again: int = 0  # tokens that the tool put back after the last compaction
-    missed: float = UNKNOWN  # share of the prompt by which predictions miss, lately
-    missed_after: float = UNKNOWN  # the same right after a compaction
+    mid_conversation: bool = False  # the log begins mid-conversation
+    reinjected_before: int = 0  # tokens that the tool put back after the last compaction
+    missed: float = UNKNOWN_ERROR  # share of the prompt by which predictions miss, lately
+    missed_after: float = UNKNOWN_ERROR  # the same right after a compaction
     compacted: bool = False  # the next request is the first after a compaction that the log records
 
     @staticmethod
-    def start(begun: bool = False) -> Calibration:
+    def start(mid_conversation: bool = False) -> Calibration:
         """Before any request: nothing hidden is known, the counter's own scale. `begun`: the log begins mid-conversation."""
-        return Calibration(begun=begun)
+        return Calibration(mid_conversation=mid_conversation)
 
     @property
     def prefix(self) -> int:
@@ -52,24 +52,24 @@ class Calibration(Struct, frozen=True, gc=False):
     @property
     def error(self) -> float:
         """Share of the prompt by which `predict` may miss, as it did lately; large while nothing was learned."""
-        return max(LEAST, self.missed_after if self.compacted else self.missed)
+        return max(LEAST_ERROR, self.missed_after if self.compacted else self.missed)
 
     def predict(self, counted: int) -> int:
         """Prompt tokens to expect for an envelope of `counted` tokens: at least 1 of what holds something."""
         cut = self.hidden.cut * min(1.0, counted / max(1, self.counted))  # of a shorter conversation no more went than of this
         return max(min(1, counted), self.prefix + self.hidden.cut + max(0, round(self.scale * counted - cut)))
 
-    def compaction(self) -> Calibration:
+    def expect_compaction(self) -> Calibration:
         """For the first request after a compaction that the log records: the tool puts back what it put back the last time.
 
         Where the log begins mid-conversation, half of what is hidden is taken for conversation, which the compaction took.
         """
-        if self.begun:
+        if self.mid_conversation:
             return replace(self, hidden=replace(self.hidden, earlier=self.hidden.earlier // 2), compacted=True)
         base, start = self.hidden.base, self.hidden.start
-        return replace(self, hidden=Hidden(base, 0, self.again, 0, base, start), compacted=True)
+        return replace(self, hidden=HiddenTokens(base, 0, self.reinjected_before, 0, base, start), compacted=True)
 
-    def elsewhere(self) -> Calibration:
+    def adapt_to_policy(self) -> Calibration:
         """For a policy of our own beside the record: without what the tool put back, and with what it cut unrecorded."""
         return replace(self, hidden=self.hidden.lasting)
 
@@ -79,33 +79,41 @@ class Calibration(Struct, frozen=True, gc=False):
         grown, billed = (self.grown, self.billed) if same else (0.0, 0.0)
         if same:
             dx, dy = counted - self.counted, recorded - self.recorded
-            if dx > 0 and dx / STEP < dy < dx * STEP:
+            if dx > 0 and dx / GROWTH_LIMIT < dy < dx * GROWTH_LIMIT:
                 grown, billed = grown + dx, billed + dy
-        scale = (billed + PRIOR) / (grown + PRIOR)
+        scale = (billed + PRIOR_TOKENS) / (grown + PRIOR_TOKENS)
         level = recorded - round(scale * counted)
-        hidden = self._hidden(level, counted, recorded, bool(same))
+        hidden = self._update_hidden(level, counted, recorded, bool(same))
         if hidden.level > level and not hidden.cut:  # more was counted than billed: the scale gives way
-            scale = max(SMALLEST, (recorded - hidden.level) / max(1, counted))
+            scale = max(SMALLEST_SCALE, (recorded - hidden.level) / max(1, counted))
         miss = abs(self.predict(counted) - recorded) / max(1, recorded)
         after = self.compacted and self.seen
+        lately = miss if self.missed == UNKNOWN_ERROR else max(miss, MISS_DECAY * self.missed)
         return Calibration(
-            hidden, scale, counted, recorded, grown, billed, self.seen + 1 if same else 1, model,
-            self.begun and not after,
-            hidden.put_back if after else self.again,
-            self.missed if after or not self.seen else miss if self.missed == UNKNOWN else max(miss, FORGET * self.missed),
-            miss if after else self.missed_after,
-        )  # fmt: skip
+            hidden=hidden,
+            scale=scale,
+            counted=counted,
+            recorded=recorded,
+            grown=grown,
+            billed=billed,
+            seen=self.seen + 1 if same else 1,
+            model=model,
+            mid_conversation=self.mid_conversation and not after,
+            reinjected_before=hidden.reinjected if after else self.reinjected_before,
+            missed=self.missed if after or not self.seen else lately,
+            missed_after=miss if after else self.missed_after,
+        )
 
-    def _hidden(self, level: int, counted: int, recorded: int, same: bool) -> Hidden:
+    def _update_hidden(self, level: int, counted: int, recorded: int, same: bool) -> HiddenTokens:
         """What is hidden in a request at this level, and why it differs from the one before."""
         if not self.seen:
-            return Hidden.first(level, self.begun)
+            return HiddenTokens.from_level(level, self.mid_conversation)
         if self.compacted:
-            return self.hidden.compacted(level, recorded)
+            return self.hidden.apply_compaction(level, recorded)
         if not same:
-            return self.hidden.switched(level, recorded)
-        least, gone = fall(self.recorded), recorded < self.recorded and counted >= (1 - CUT) * self.counted
+            return self.hidden.apply_model_switch(level, recorded)
+        least, gone = compute_least_fall(self.recorded), recorded < self.recorded and counted >= (1 - CUT_SHARE) * self.counted
         step = 1 if level - self.hidden.level > least else -1 if gone and self.hidden.level - level > least else 0
-        moved = self.hidden.moved(level, self.recorded, step)
+        moved = self.hidden.apply_level(level, self.recorded, step)
         # no more can have been cut or hidden than there is: what was thought so never was, as after a false "too long"
-        return Hidden.first(level, False) if moved.cut > recorded - level or moved.level >= recorded else moved
+        return HiddenTokens.from_level(level, False) if moved.cut > recorded - level or moved.level >= recorded else moved

@@ -22,14 +22,14 @@ from time import monotonic
 from typing import IO, NamedTuple, Self
 
 # Tokenizer families that ctok knows: its names for them, and the tokens that it adds for the frame of a single user message.
-VERSIONS = {"claude-3": "3.0", "claude-4.7": "4.7", "claude-4.8": "4.8"}
-FRAMES = {"claude-3": 7, "claude-4.7": 11, "claude-4.8": 6}
+CTOK_VERSIONS = {"claude-3": "3.0", "claude-4.7": "4.7", "claude-4.8": "4.8"}
+FRAME_TOKENS = {"claude-3": 7, "claude-4.7": 11, "claude-4.8": 6}
 
-ABSENT = "ctok is not installed: counts stay estimates. It needs Python 3.12 or newer: pip install ctok"
-ABSENT_CODE = 3  # exit code of a worker without ctok
+CTOK_MISSING = "ctok is not installed: counts stay estimates. It needs Python 3.12 or newer: pip install ctok"
+CTOK_MISSING_CODE = 3  # exit code of a worker without ctok
 
 # The module as a file, without its folder on the path: the worker loads ctok and nothing else of this project.
-COMMAND = (sys.executable, "-P", __file__)
+WORKER_COMMAND = (sys.executable, "-P", __file__)
 
 _SEGMENT = 64  # longer segments are too rare to be worth remembering
 _SEGMENTS = 400_000
@@ -37,7 +37,7 @@ _REPORT_EVERY = 0.25  # seconds between two calls of `done`
 _DEATHS = 3  # of workers in a row without a single answer: more, and counting is given up
 
 
-def available() -> bool:
+def is_available() -> bool:
     """Whether ctok is installed (it is not imported to find out)."""
     return find_spec("ctok") is not None
 
@@ -47,25 +47,25 @@ def count_exactly(text: str, family: str) -> int:
 
     Slow (1 MB takes seconds). Raises KeyError for a family that is not in `VERSIONS`, ImportError without ctok.
     """
-    return _counter(family)(text) if text else 0
+    return _load_counter(family)(text) if text else 0
 
 
 @cache
-def _counter(family: str) -> Callable[[str], int]:
+def _load_counter(family: str) -> Callable[[str], int]:
     """The fastest counting function that the installed ctok allows; all give the same counts."""
-    version, frame = VERSIONS[family], FRAMES[family]
+    version, frame = CTOK_VERSIONS[family], FRAME_TOKENS[family]
     import ctok
 
     def plain(text: str) -> int:
         return int(ctok.token_count(text, version)) - frame
 
     try:
-        return _by_segments(version, frame)
+        return _make_segment_counter(version, frame)
     except (ImportError, AttributeError, TypeError, ValueError):  # another ctok, built differently inside
         return plain
 
 
-def _by_segments(version: str, frame: int) -> Callable[[str], int]:
+def _make_segment_counter(version: str, frame: int) -> Callable[[str], int]:
     """ctok's `engine.tile` with remembered segments, 1.4-2 times as fast.
 
     No piece of the vocabulary holds the end-of-word mark but at its end, so no token crosses one: the marked text splits
@@ -105,7 +105,7 @@ def _by_segments(version: str, frame: int) -> Callable[[str], int]:
     return count
 
 
-def work(lines: Iterable[str], out: IO[str]) -> None:
+def run_worker(lines: Iterable[str], out: IO[str]) -> None:
     """The worker: for each line {"digest", "text", "family"} write {"digest", "tokens"}, or {"digest", "error"}."""
     for line in lines:
         answer: dict[str, object] = {}
@@ -121,12 +121,12 @@ def work(lines: Iterable[str], out: IO[str]) -> None:
 
 def main() -> int:
     """Run the worker on stdin and stdout; exit code 3 and a sentence on stderr without ctok."""
-    if not available():
-        sys.stderr.write(ABSENT + "\n")
-        return ABSENT_CODE
+    if not is_available():
+        sys.stderr.write(CTOK_MISSING + "\n")
+        return CTOK_MISSING_CODE
     if hasattr(os, "nice"):
         os.nice(15)
-    work(sys.stdin, sys.stdout)
+    run_worker(sys.stdin, sys.stdout)
     return 0
 
 
@@ -173,7 +173,7 @@ class ExactCounts:
     `command` starts the worker, by default this module. The process ends when nothing is left to count.
     """
 
-    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+    def __init__(self, command: Sequence[str] = WORKER_COMMAND) -> None:
         self.failed = ""
         self._command = tuple(command)
         self._lock = threading.Condition()
@@ -192,7 +192,7 @@ class ExactCounts:
         self.close()
 
     @property
-    def share(self) -> tuple[int, int]:
+    def progress(self) -> tuple[int, int]:
         """Texts settled (counted, or found not countable) and texts asked for, each distinct text once."""
         with self._lock:
             return len(self._known), len(self._asked)
@@ -203,7 +203,7 @@ class ExactCounts:
         `done` gets {digest: tokens} a few times per second, from the background thread. False if nothing will be counted:
         the family is not ctok's, or this is closed or has failed.
         """
-        if family not in VERSIONS:
+        if family not in CTOK_VERSIONS:
             return False
         texts = dict(items)
         with self._lock:
@@ -232,13 +232,13 @@ class ExactCounts:
     def _run(self) -> None:
         """The thread: one job after the other; it ends, and ends the worker, when none is left."""
         try:
-            while job := self._next():
+            while job := self._take_job():
                 self._count(job)
         except Exception as error:  # noqa: BLE001 - a callback or the system failed: say so, nobody sees a thread die
             self.failed = f"{type(error).__name__}: {error}"
-            self._next()
+            self._take_job()
 
-    def _next(self) -> _Job | None:
+    def _take_job(self) -> _Job | None:
         """The next job; if there is none, all ends here, under the lock, so that the next `start` begins a new thread."""
         with self._lock:
             if self._jobs and not self.failed:
@@ -257,7 +257,7 @@ class ExactCounts:
         reported = monotonic()
         for digest, text in job.texts.items():
             key = (job.family, digest)
-            if key not in self._known and not self._settle(key, text):
+            if key not in self._known and not self._count_text(key, text):
                 break
             if (tokens := self._known[key]) is not None:
                 found[digest] = tokens
@@ -267,7 +267,7 @@ class ExactCounts:
         if found and not self._closed:
             job.done(found)
 
-    def _settle(self, key: tuple[str, str], text: str) -> bool:
+    def _count_text(self, key: tuple[str, str], text: str) -> bool:
         """Count one text, or give it up when two workers died on it; False when counting has ended."""
         line = json.dumps({"digest": key[1], "text": text, "family": key[0]}) + "\n"
         answer = self._ask(line) or self._ask(line)
@@ -291,7 +291,7 @@ class ExactCounts:
         with self._lock:
             self._worker = None
             self._deaths += 1
-            if code == ABSENT_CODE or self._deaths > _DEATHS:
+            if code == CTOK_MISSING_CODE or self._deaths > _DEATHS:
                 self.failed = said
         return ""
 

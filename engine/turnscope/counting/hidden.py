@@ -9,85 +9,85 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-JUMP = 0.01  # share of the prompt by which two neighbouring levels must differ
-JUMP_FLOOR = 300  # tokens; smaller jumps are noise whatever the prompt
-CUT = 0.05  # share of the prompt that must go at once, though all that was counted is there, to be called a cut
-CUT_FLOOR = 2_000  # tokens; a smaller fall is a matter of counting
+JUMP_SHARE = 0.01  # share of the prompt by which two neighbouring levels must differ
+JUMP_TOKENS = 300  # tokens; smaller jumps are noise whatever the prompt
+CUT_SHARE = 0.05  # share of the prompt that must go at once, though all that was counted is there, to be called a cut
+CUT_TOKENS = 2_000  # tokens; a smaller fall is a matter of counting
 
 
-def jump(prompt: float) -> float:
+def compute_least_jump(prompt: float) -> float:
     """The least change of level that says something, of a prompt of so many tokens."""
-    return max(JUMP_FLOOR, JUMP * prompt)
+    return max(JUMP_TOKENS, JUMP_SHARE * prompt)
 
 
-def fall(prompt: float) -> float:
+def compute_least_fall(prompt: float) -> float:
     """The least fall of level that is a cut."""
-    return max(CUT_FLOOR, CUT * prompt)
+    return max(CUT_TOKENS, CUT_SHARE * prompt)
 
 
-class Hidden(Struct, frozen=True, gc=False):
-    """The level of a request in its parts: `prefix + earlier + put_back - cut`, tokens.
+class HiddenTokens(Struct, frozen=True, gc=False):
+    """The level of a request in its parts: `prefix + earlier + reinjected - cut`, tokens.
 
     `prefix`: system prompt and tools; `earlier`: what was said before the log begins, with system prompt and tools where
-    nothing tells them apart; `put_back`: what the tool added after the last compaction; `cut`: what left though the log holds
+    nothing tells them apart; `reinjected`: what the tool added after the last compaction; `cut`: what left though the log holds
     no word of it. `base`: the prefix without what crept in since the conversation, or what a compaction left of it, began: a
     compaction takes that along. `start`: the prefix of the first request.
     """
 
     prefix: int = 0
     earlier: int = 0
-    put_back: int = 0
+    reinjected: int = 0
     cut: int = 0
     base: int = 0
     start: int = 0
 
     @property
     def level(self) -> int:
-        return self.prefix + self.earlier + self.put_back - self.cut
+        return self.prefix + self.earlier + self.reinjected - self.cut
 
     @property
-    def lasting(self) -> Hidden:
+    def lasting(self) -> HiddenTokens:
         """What every policy's prompt would hold: neither what the tool put back after its compactions, nor what it cut."""
-        return replace(self, put_back=0, cut=0)
+        return replace(self, reinjected=0, cut=0)
 
     @staticmethod
-    def first(level: int, begun: bool, known: int = 0) -> Hidden:
+    def from_level(level: int, mid_conversation: bool, known: int = 0) -> HiddenTokens:
         """Of the first level. `begun`: the log begins mid-conversation; `known`: the prefix, where something later shows it."""
         level = max(0, level)
-        prefix = min(known, level) if begun else level
-        return Hidden(prefix, level - prefix, 0, 0, prefix, prefix)
+        prefix = min(known, level) if mid_conversation else level
+        return HiddenTokens(prefix, level - prefix, 0, 0, prefix, prefix)
 
-    def compacted(self, level: int, prompt: float) -> Hidden:
+    def apply_compaction(self, level: int, prompt: float) -> HiddenTokens:
         """After a compaction that the log records: nothing earlier stands, nothing is cut, and what exceeds the base is new."""
         back = 0 if self.earlier else level - self.base
-        if back <= jump(prompt):
+        if back <= compute_least_jump(prompt):
             prefix = max(0, level)
-            return Hidden(prefix, 0, 0, 0, prefix, prefix if self.earlier else self.start)
-        return Hidden(self.base, 0, back, 0, self.base, self.start)
+            return HiddenTokens(prefix, 0, 0, 0, prefix, prefix if self.earlier else self.start)
+        return HiddenTokens(self.base, 0, back, 0, self.base, self.start)
 
-    def switched(self, level: int, prompt: float) -> Hidden:
+    def apply_model_switch(self, level: int, prompt: float) -> HiddenTokens:
         """With another model, which counts otherwise and has a prefix of its own."""
         if self.cut:
-            return self.moved(level, prompt, 0)
+            return self.apply_level(level, prompt, 0)
         more = level - self.level
-        if self.prefix + more < self.prefix / 2 and -more > fall(prompt):  # no other prefix, another conversation
-            return self.moved(level, prompt, -1)
+        if self.prefix + more < self.prefix / 2 and -more > compute_least_fall(prompt):  # no other prefix, another conversation
+            return self.apply_level(level, prompt, -1)
         return replace(self, prefix=max(0, self.prefix + more))
 
-    def moved(self, level: int, prompt: float, step: int) -> Hidden:
+    def apply_level(self, level: int, prompt: float, step: int) -> HiddenTokens:
         """Without a compaction. `step`: -1 where the prompt fell at once though all that was counted before is still there, 1
         where what is hidden grew at once, 0 where it crept."""
-        base, least, own = min(self.prefix, self.base), fall(prompt), level - self.earlier
-        missing = base + self.earlier + self.put_back - level
+        base, least, own = min(self.prefix, self.base), compute_least_fall(prompt), level - self.earlier
+        missing = base + self.earlier + self.reinjected - level
         sunk = missing > max(least, base / 2)  # bit by bit: no prefix loses half of itself
         if missing > least and (step < 0 or self.cut or sunk):
             if any(abs(own - known) <= least for known in (base, self.start)):  # what came unrecorded has left so
-                return replace(self, prefix=max(0, own), put_back=0, cut=0, base=max(0, own))
+                return replace(self, prefix=max(0, own), reinjected=0, cut=0, base=max(0, own))
             return replace(self, prefix=base, cut=missing)
         if self.earlier:
             return replace(self, earlier=max(0, level - self.prefix), cut=0)
-        back = min(self.put_back, max(0, level - base))
+        back = min(self.reinjected, max(0, level - base))
         grown = max(0, level - self.level) if step > 0 and not self.cut else 0
         # what was known does not vanish because more is counted than was billed: the scale gives way
         prefix = level - back if level > back else base
-        return replace(self, prefix=prefix, put_back=back, cut=0, base=self.base + grown)
+        return replace(self, prefix=prefix, reinjected=back, cut=0, base=self.base + grown)

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import accumulate
 
 from turnscope.counting.tokens import Counter, count_blocks, count_message, count_texts
-from turnscope.session.model import BUCKETS, Block, Body, Bucket, Counts, Message, Part, Session
+from turnscope.session.model import BUCKETS, Block, Bucket, Counts, Message, Part, Placeholder, Session
 
 PER_MESSAGE = 4  # tokens that frame one message (role markers); a session's fit absorbs what this misses
 _UNFRAMED = ("system", "tools")
@@ -39,12 +39,12 @@ class Ledger:
     def __len__(self) -> int:
         return len(self.total) - 1
 
-    def span(self, start: int, stop: int) -> Counts:
+    def count_by_bucket(self, start: int, stop: int) -> Counts:
         """Tokens per bucket of `blocks[start:stop]`."""
         a, b, c, d, e = self.sums
         return (a[stop] - a[start], b[stop] - b[start], c[stop] - c[start], d[stop] - d[start], e[stop] - e[start])
 
-    def tokens(self, start: int, stop: int) -> int:
+    def count_tokens(self, start: int, stop: int) -> int:
         """Tokens of `blocks[start:stop]`."""
         return self.total[stop] - self.total[start]
 
@@ -59,7 +59,7 @@ class Ledger:
             for i, column in enumerate(self.sums):
                 column.append(column[-1] + count * (i == _INDEX[block.bucket]))
 
-    def branch(self, session: Session, number: int) -> Ledger:
+    def build_branch(self, session: Session, number: int) -> Ledger:
         """The counts of branch `number` of the session that was counted here: only what it does not share is counted."""
         start, at = len(self), number + 1
         while at:
@@ -71,51 +71,51 @@ class Ledger:
             ledger.extend(branch.blocks[message.start : message.stop], message)
         return replace(ledger, exact=self.exact * ledger.total[start] / max(1, ledger.total[-1]))  # what is new is estimated
 
-    def body(self, parts: Body) -> Counts:
+    def count_placeholder(self, parts: Placeholder) -> Counts:
         """Tokens per bucket of a stand-in."""
         counts = [0, 0, 0, 0, 0]
         for part in parts or ():
-            counts[_INDEX[bucket_of(part)]] += self._part(part)
+            counts[_INDEX[find_bucket(part)]] += self._count_part(part)
         return (counts[0], counts[1], counts[2], counts[3], counts[4])
 
-    def content(self, blocks: Iterable[Block]) -> int:
+    def count_content(self, blocks: Iterable[Block]) -> int:
         """Tokens of blocks without what frames their messages."""
         return sum(self.memo[b.digest] if b.digest in self.memo else count_texts([b.text], self.counter)[0] for b in blocks)
 
-    def tokens_of(self, parts: Iterable[Part]) -> int:
+    def count_parts(self, parts: Iterable[Part]) -> int:
         """Tokens of parts that are only tried out: counted anew each time, so that the memo holds nothing that is not sent."""
-        return sum(self.each([*parts]))
+        return sum(self.count_each_part([*parts]))
 
-    def each(self, parts: Sequence[Part]) -> list[int]:
+    def count_each_part(self, parts: Sequence[Part]) -> list[int]:
         """The same for every part alone. All are counted together: a tokenizer's call costs more than a short text."""
         texts = iter(count_texts([part.text for part in parts if part.ref is None], self.counter))
-        return [next(texts) if part.ref is None else self.tokens(part.ref, part.ref + 1) for part in parts]
+        return [next(texts) if part.ref is None else self.count_tokens(part.ref, part.ref + 1) for part in parts]
 
-    def expect(self, parts: Iterable[Part]) -> None:
+    def count_ahead(self, parts: Iterable[Part]) -> None:
         """Count parts together that are about to stand for blocks, one by one."""
-        new = {key: part for part in parts if part.ref is None and (key := _key(part)) not in self.memo}
+        new = {key: part for part in parts if part.ref is None and (key := _make_key(part)) not in self.memo}
         self.memo.update(zip(new, count_texts([part.text for part in new.values()], self.counter), strict=True))
 
-    def _part(self, part: Part) -> int:
+    def _count_part(self, part: Part) -> int:
         if part.ref is not None:
-            return self.tokens(part.ref, part.ref + 1)
-        key = _key(part)
+            return self.count_tokens(part.ref, part.ref + 1)
+        key = _make_key(part)
         if key not in self.memo:
-            self.memo[key] = self.each([part])[0]
+            self.memo[key] = self.count_each_part([part])[0]
         return self.memo[key]
 
 
 @lru_cache(maxsize=512)
-def text_key(text: str) -> str:
+def make_text_key(text: str) -> str:
     """What a memo knows a stand-in's text by: the texts themselves would outlive the plans that they were made for."""
     return "text:" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def _key(part: Part) -> str:
-    return part.key or text_key(part.text)
+def _make_key(part: Part) -> str:
+    return part.key or make_text_key(part.text)
 
 
-def bucket_of(part: Part) -> Bucket:
+def find_bucket(part: Part) -> Bucket:
     """The bucket that a stand-in's part belongs to, from its place and kind."""
     if part.place == "system" or part.kind == "system":
         return Bucket.SYSTEM
@@ -137,14 +137,14 @@ def build_ledger(
     for message in session.messages:
         if message.start < message.stop and message.role not in _UNFRAMED:
             counts[message.start] += per_message
-    sums = _sums(counts, [_INDEX[block.bucket] for block in session.blocks])
-    return Ledger(counter, sums, _prefix(counts), memo, per_message)
+    sums = _sum_by_bucket(counts, [_INDEX[block.bucket] for block in session.blocks])
+    return Ledger(counter, sums, _accumulate(counts), memo, per_message)
 
 
-def _prefix(counts: Iterable[int]) -> list[int]:
+def _accumulate(counts: Iterable[int]) -> list[int]:
     return [*accumulate(counts, initial=0)]
 
 
-def _sums(counts: Sequence[int], buckets: Sequence[int]) -> tuple[list[int], ...]:
+def _sum_by_bucket(counts: Sequence[int], buckets: Sequence[int]) -> tuple[list[int], ...]:
     pairs = list(zip(counts, buckets, strict=True))
-    return tuple(_prefix([count if bucket == i else 0 for count, bucket in pairs]) for i in range(len(BUCKETS)))
+    return tuple(_accumulate([count if bucket == i else 0 for count, bucket in pairs]) for i in range(len(BUCKETS)))

@@ -35,17 +35,17 @@ PDF_PAGE = 2250  # middle of the published 1,500-3,000 tokens per page
 
 _HEADER_CHARS = 88  # 66 bytes: enough for PNG, GIF and WebP
 _JPEG_CHARS = 1 << 20  # a JPEG's size may stand behind Exif, thumbnails and colour profiles
-_INFLATED = 1 << 24  # bytes read from one compressed stream of a PDF
+_INFLATE_BYTES = 1 << 24  # bytes read from one compressed stream of a PDF
 _URLSAFE = str.maketrans("-_", "+/")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _OBJECT_STREAM = re.compile(rb"/ObjStm\b[^\0]{0,400}?stream\r?\n")
 
-_PLAIN = ("text", "thinking", "tool_use", "tool_result")  # nothing but what they hold can be media
+_PLAIN_TYPES = ("text", "thinking", "tool_use", "tool_result")  # nothing but what they hold can be media
 
 Style = Literal["patches", "tiles"]
 
 
-def media_tokens(raw: JSON, family: str) -> int:
+def count_media(raw: JSON, family: str) -> int:
     """Tokens of all images and documents in `raw`, a content block as sent, also those inside a tool result.
 
     `family` is the model's tokenizer family ("" = unknown: the block's own shape decides the formula). Texts are not
@@ -53,7 +53,7 @@ def media_tokens(raw: JSON, family: str) -> int:
     """
     if not isinstance(raw, (dict, list)):
         return 0
-    if isinstance(raw, dict) and raw.get("type") in _PLAIN and not isinstance(raw.get("content"), (dict, list)):
+    if isinstance(raw, dict) and raw.get("type") in _PLAIN_TYPES and not isinstance(raw.get("content"), (dict, list)):
         return 0
     total, todo = 0, [raw]
     while todo:  # a loop, because a log may nest deeper than Python recurses
@@ -63,16 +63,16 @@ def media_tokens(raw: JSON, family: str) -> int:
         elif isinstance(node, dict):
             kind = node.get("type")
             if kind in ("image", "image_url", "input_image"):
-                total += _image(node, family)
+                total += _count_image(node, family)
             elif kind in ("document", "file", "input_file"):
-                total += _document(node)
-                todo.append(_inner(node.get("source")))
+                total += _count_document(node)
+                todo.append(_get_content(node.get("source")))
             else:
-                todo.append(_inner(node))
+                todo.append(_get_content(node))
     return total
 
 
-def claude_image_tokens(width: int, height: int, family: str) -> int:
+def count_claude_image(width: int, height: int, family: str) -> int:
     """Tokens of an image of that size in pixels for a Claude family, after the API's scaling."""
     max_edge, budget = HIGH_TIER if family in HIGH_FAMILIES else STANDARD_TIER
     long, short = max(width, height), min(width, height)
@@ -84,7 +84,7 @@ def claude_image_tokens(width: int, height: int, family: str) -> int:
     return at(max(fits, 1))
 
 
-def openai_image_tokens(width: int, height: int, detail: str = "high") -> int:
+def count_openai_image(width: int, height: int, detail: str = "high") -> int:
     """Tokens of an image of that size in pixels by OpenAI's tile formula (GPT-4o)."""
     if detail == "low":
         return 85
@@ -93,41 +93,41 @@ def openai_image_tokens(width: int, height: int, detail: str = "high") -> int:
     return 85 + 170 * max(ceil(round(width * scale) / 512), 1) * max(ceil(round(height * scale) / 512), 1)
 
 
-def image_size(data: str) -> tuple[int, int] | None:
+def read_image_size(data: str) -> tuple[int, int] | None:
     """Width and height in pixels from the header of a base64 PNG, JPEG, GIF or WebP; None if it cannot be told."""
     head = _decode(data, _HEADER_CHARS)
     if head[:3] == b"\xff\xd8\xff":
-        size = _jpeg(_decode(data, _JPEG_CHARS))
+        size = _read_jpeg_size(_decode(data, _JPEG_CHARS))
     elif head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR":
         size = int.from_bytes(head[16:20]), int.from_bytes(head[20:24])
     elif head[:6] in (b"GIF87a", b"GIF89a"):
         size = int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
     elif head[:4] == b"RIFF" and head[8:12] == b"WEBP":
-        size = _webp(head)
+        size = _read_webp_size(head)
     else:
         return None
     return size if size and all(size) else None
 
 
-def pdf_pages(data: str) -> int:
+def count_pdf_pages(data: str) -> int:
     """Pages of a base64 PDF, at least 1. Page objects inside compressed object streams are found too."""
     content = _decode(data, len(data))
     pages = len(_PAGE.findall(content))
     if not pages:
         for match in _OBJECT_STREAM.finditer(content):
             try:
-                inflated = zlib.decompressobj().decompress(content[match.end() :], _INFLATED)
+                inflated = zlib.decompressobj().decompress(content[match.end() :], _INFLATE_BYTES)
             except zlib.error:
                 continue
             pages += len(_PAGE.findall(inflated))
     return max(pages, 1)
 
 
-def _inner(node: JSON) -> JSON:
+def _get_content(node: JSON) -> JSON:
     return node.get("content") if isinstance(node, dict) else None
 
 
-def _image(node: dict[str, JSON], family: str) -> int:
+def _count_image(node: dict[str, JSON], family: str) -> int:
     style: Style = "tiles" if family in ("o200k_base", "cl100k_base") else "patches"
     if not family and node["type"] != "image":
         style = "tiles"
@@ -139,25 +139,25 @@ def _image(node: dict[str, JSON], family: str) -> int:
             data, detail = inner.get("data") or inner.get("url"), inner.get("detail", detail)
         elif isinstance(inner, str):
             data = inner
-    size = image_size(_payload(data))
+    size = read_image_size(_extract_base64(data))
     if style == "patches":
-        return claude_image_tokens(*size, family) if size else CLAUDE_IMAGE_DEFAULT
+        return count_claude_image(*size, family) if size else CLAUDE_IMAGE_DEFAULT
     if size is None:
         return 85 if detail == "low" else OPENAI_IMAGE_DEFAULT
-    return openai_image_tokens(*size, detail=str(detail or "high"))
+    return count_openai_image(*size, detail=str(detail or "high"))
 
 
-def _document(node: dict[str, JSON]) -> int:
+def _count_document(node: dict[str, JSON]) -> int:
     source = node.get("source") or node.get("file") or node
     if not isinstance(source, dict):
         return PDF_PAGE
     if source.get("type") in ("text", "content"):
         return 0  # its text is counted as text, its inner blocks on their own
-    data = _payload(source.get("data") or source.get("file_data"))
-    return PDF_PAGE * pdf_pages(data) if data else PDF_PAGE
+    data = _extract_base64(source.get("data") or source.get("file_data"))
+    return PDF_PAGE * count_pdf_pages(data) if data else PDF_PAGE
 
 
-def _payload(data: JSON) -> str:
+def _extract_base64(data: JSON) -> str:
     """The base64 part of a data URL, or of bare base64; "" for any other address."""
     if not isinstance(data, str):
         return ""
@@ -176,7 +176,7 @@ def _decode(data: str, chars: int) -> bytes:
         return b""
 
 
-def _jpeg(content: bytes) -> tuple[int, int] | None:
+def _read_jpeg_size(content: bytes) -> tuple[int, int] | None:
     at = 2
     while at + 9 <= len(content) and content[at] == 0xFF:
         marker = content[at + 1]
@@ -189,7 +189,7 @@ def _jpeg(content: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _webp(head: bytes) -> tuple[int, int] | None:
+def _read_webp_size(head: bytes) -> tuple[int, int] | None:
     form = head[12:16]
     if form == b"VP8X":
         return int.from_bytes(head[24:27], "little") + 1, int.from_bytes(head[27:30], "little") + 1

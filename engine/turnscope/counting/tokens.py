@@ -19,12 +19,12 @@ from typing import Literal
 
 import toktok
 
-from turnscope.counting.ahead import Ahead, key_of
-from turnscope.counting.apart import Apart
-from turnscope.counting.exact import VERSIONS, count_exactly
-from turnscope.counting.media import media_tokens
+from turnscope.counting.counting_process import CountingProcess
+from turnscope.counting.eager_counts import EagerCounter, make_key
+from turnscope.counting.exact import CTOK_VERSIONS, count_exactly
+from turnscope.counting.media import count_media
 from turnscope.errors import TurnscopeError
-from turnscope.session.content import well_formed
+from turnscope.session.content import replace_surrogates
 from turnscope.session.model import Block
 
 # Tokens of a Claude family per o200k token: the factors that fit recorded count_tokens responses of 1,741 Rosetta Code
@@ -43,15 +43,15 @@ _OPENAI = ("o200k_base", "cl100k_base")
 # Where the tokenizer is unknown: raw o200k is 18 % low for Claude 3-4.6 and 33 % low for Claude 4.7 and later.
 _UNKNOWN_ERROR = "±35 %, tokenizer unknown"
 
-TOGETHER = 512  # texts counted at once
-SHARED = 200_000  # characters from which more than one core is worth the time that it takes to begin
+BATCH_TEXTS = 512  # texts counted at once
+MULTICORE_CHARACTERS = 200_000  # characters from which more than one core is worth the time that it takes to begin
 
 _LOADED: set[str] = set()  # toktok's vocabularies
-_APART: dict[str, Apart] = {}  # by encoding: who counts until it is loaded here
-_AHEAD: dict[str, Ahead] = {}  # by encoding: who heard the texts of the session that was read last
-_LOADING = Lock()
+_PROCESSES: dict[str, CountingProcess] = {}  # by encoding: who counts until it is loaded here
+_EAGER: dict[str, EagerCounter] = {}  # by encoding: who heard the texts of the session that was read last
+_LOAD_LOCK = Lock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_APART.clear)  # who counts for this process does not for a copy of it
+    os.register_at_fork(after_in_child=_PROCESSES.clear)  # who counts for this process does not for a copy of it
 
 # Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
 _CHARS_ERROR = "±50 %"
@@ -99,7 +99,7 @@ class Counter:
 CHARS = Counter("chars", "", 0.25, _CHARS_ERROR)
 """Four characters per token, every text to the nearest: the yardstick of tests and of sizes on disk."""
 
-NAMED = {
+NAMED_COUNTERS = {
     "chars": CHARS,
     "chars-up": Counter("chars", "", 0.25, _CHARS_ERROR, rounding="up"),
     "chars-down": Counter("chars", "", 0.25, _CHARS_ERROR, rounding="down"),
@@ -107,17 +107,17 @@ NAMED = {
 }
 """The counters that a policy may name besides a tokenizer family: estimates that published designs cut by."""
 
-COUNTERS = (*NAMED, *_CLAUDE, *_OPENAI)
+COUNTERS = (*NAMED_COUNTERS, *_CLAUDE, *_OPENAI)
 
 
-def named(name: str) -> Counter:
+def get_counter(name: str) -> Counter:
     """The counter that a policy names: one of `COUNTERS`. TurnscopeError where there is none of that name."""
     if name not in COUNTERS:
         raise TurnscopeError(f"there is no counter {name!r}", hint=f"Known: {', '.join(COUNTERS)}.")
-    return NAMED.get(name) or estimator(name)
+    return NAMED_COUNTERS.get(name) or make_estimator(name)
 
 
-def estimator(family: str) -> Counter:
+def make_estimator(family: str) -> Counter:
     """The instant counter of a tokenizer family ("claude-3", "claude-4.7", "claude-4.8", "o200k_base", "cl100k_base", "")."""
     if family in _CLAUDE:
         factor, error = _CLAUDE[family]
@@ -127,47 +127,47 @@ def estimator(family: str) -> Counter:
     return Counter("toktok", "o200k_base", 1.0, _UNKNOWN_ERROR, family)
 
 
-def exact_counter(family: str) -> Counter | None:
+def make_exact_counter(family: str) -> Counter | None:
     """The exact offline counter of a family: ctok for Claude (slow: see `counting.exact`), toktok for OpenAI, else None."""
-    if family in VERSIONS:
+    if family in CTOK_VERSIONS:
         return Counter("ctok", family, 1.0, _CTOK_ERROR.get(family, ""), family)
-    return estimator(family) if family in _OPENAI else None
+    return make_estimator(family) if family in _OPENAI else None
 
 
 def count_texts(texts: Sequence[str], counter: Counter) -> list[int]:
     """Tokens of each text, rounded once per text; 0 for an empty text. Media are not counted here."""
     if counter.name == "toktok":
-        counts = _toktok_counts(texts, counter.encoding)
+        counts = _count_with_toktok(texts, counter.encoding)
     elif counter.name == "tiktoken":
-        counts = tiktoken_counts(texts, counter.encoding)
+        counts = count_with_tiktoken(texts, counter.encoding)
     elif counter.name == "ctok":
         counts = [count_exactly(text, counter.encoding) for text in texts]
     elif counter.name in ("chars", "words"):
-        counts = [_units(text, counter) for text in texts]
+        counts = [_count_units(text, counter) for text in texts]
     else:
         raise ValueError(f"no counter is called {counter.name!r}")
     if counter.rounding:
-        return [_rounded(n, counter) for n in counts]
-    return counts if counter.factor == 1.0 else [_scaled(n, counter) for n in counts]
+        return [_round(n, counter) for n in counts]
+    return counts if counter.factor == 1.0 else [_scale(n, counter) for n in counts]
 
 
 def count_message(blocks: Sequence[Block], counter: Counter) -> list[int]:
     """Tokens of each block of one message under a counter with a `rounding`: together what the message as a whole counts."""
-    sums = list(accumulate(_units(block.text, counter) for block in blocks))
-    media = [media_tokens(block.raw, counter.family) for block in blocks]
-    rounded = [_rounded(units, counter) for units in sums]
+    sums = list(accumulate(_count_units(block.text, counter) for block in blocks))
+    media = [count_media(block.raw, counter.family) for block in blocks]
+    rounded = [_round(units, counter) for units in sums]
     return [now - before + own for before, now, own in zip([0, *rounded], rounded, media, strict=False)]
 
 
-def _units(text: str, counter: Counter) -> int:
+def _count_units(text: str, counter: Counter) -> int:
     return len(text) if counter.name == "chars" else len(text.split())
 
 
-def _scaled(tokens: int, counter: Counter) -> int:
+def _scale(tokens: int, counter: Counter) -> int:
     return int(tokens * counter.factor + 0.5)
 
 
-def _rounded(units: int, counter: Counter) -> int:
+def _round(units: int, counter: Counter) -> int:
     return (ceil if counter.rounding == "up" else floor)(round(units * counter.factor, 6))
 
 
@@ -178,43 +178,43 @@ def count_blocks(blocks: Sequence[Block], counter: Counter, memo: dict[str, int]
     """
     memo = {} if memo is None else memo
     new = {block.digest: block for block in blocks if block.digest not in memo}
-    memo.update(_counted(list(new.values()), counter))
+    memo.update(_count_by_digest(list(new.values()), counter))
     return [memo[block.digest] for block in blocks]
 
 
-def _counted(blocks: Sequence[Block], counter: Counter) -> Iterator[tuple[str, int]]:
+def _count_by_digest(blocks: Sequence[Block], counter: Counter) -> Iterator[tuple[str, int]]:
     """Tokens of each block by its digest. Texts are counted in a thread while those to come are put together."""
-    if counter.name == "toktok" and (ahead := _AHEAD.pop(counter.encoding, None)):
-        known, unheard = ahead.counted(), list[Block]()
+    if counter.name == "toktok" and (ahead := _EAGER.pop(counter.encoding, None)):
+        known, unheard = ahead.wait_for_counts(), list[Block]()
         for block in blocks:
-            tokens = known.get(key_of(block.text))
+            tokens = known.get(make_key(block.text))
             if tokens is None:
                 unheard.append(block)
             else:
-                yield block.digest, _scaled(tokens, counter) + media_tokens(block.raw, counter.family)
+                yield block.digest, _scale(tokens, counter) + count_media(block.raw, counter.family)
         blocks = unheard
-    if len(blocks) <= TOGETHER:
+    if len(blocks) <= BATCH_TEXTS:
         texts = count_texts([block.text for block in blocks], counter)
-        yield from _with_media(blocks, texts, counter)
+        yield from _add_media(blocks, texts, counter)
         return
     rest = iter(blocks)
     with ThreadPoolExecutor(1) as thread:
         before: tuple[list[Block], Future[list[int]]] | None = None
-        while some := list(islice(rest, TOGETHER)):  # a tokenizer holds copies of all texts that it is given at once
+        while some := list(islice(rest, BATCH_TEXTS)):  # a tokenizer holds copies of all texts that it is given at once
             counting = thread.submit(count_texts, [block.text for block in some], counter)
             if before:
-                yield from _with_media(before[0], before[1].result(), counter)
+                yield from _add_media(before[0], before[1].result(), counter)
             before = some, counting
         if before:
-            yield from _with_media(before[0], before[1].result(), counter)
+            yield from _add_media(before[0], before[1].result(), counter)
 
 
-def _with_media(blocks: Sequence[Block], texts: Sequence[int], counter: Counter) -> Iterator[tuple[str, int]]:
+def _add_media(blocks: Sequence[Block], texts: Sequence[int], counter: Counter) -> Iterator[tuple[str, int]]:
     for block, tokens in zip(blocks, texts, strict=True):
-        yield block.digest, tokens + media_tokens(block.raw, counter.family)
+        yield block.digest, tokens + count_media(block.raw, counter.family)
 
 
-def tiktoken_counts(texts: Sequence[str], encoding: str) -> list[int]:
+def count_with_tiktoken(texts: Sequence[str], encoding: str) -> list[int]:
     """Tokens of each text by OpenAI's own tokenizer: the reference, 3-5 times slower than toktok.
 
     tiktoken reads its vocabulary from the folder TIKTOKEN_CACHE_DIR; nothing is ever downloaded. Raises TurnscopeError
@@ -231,63 +231,63 @@ def tiktoken_counts(texts: Sequence[str], encoding: str) -> list[int]:
     except ImportError as error:
         raise TurnscopeError("tiktoken is not installed", hint="pip install tiktoken, or count with toktok.") from error
     encoder = tiktoken.get_encoding(encoding)
-    return [len(tokens) for tokens in encoder.encode_ordinary_batch([well_formed(text) for text in texts])]
+    return [len(tokens) for tokens in encoder.encode_ordinary_batch([replace_surrogates(text) for text in texts])]
 
 
-def prepare(encoding: str = "o200k_base") -> None:
+def start_process(encoding: str = "o200k_base") -> None:
     """Have a process of its own load a vocabulary, and count what is asked next: meanwhile a file can be read here."""
-    if encoding in _LOADED or encoding in _APART:
+    if encoding in _LOADED or encoding in _PROCESSES:
         return
     with suppress(OSError):
-        _APART[encoding] = Apart(encoding)
+        _PROCESSES[encoding] = CountingProcess(encoding)
 
 
 @contextmanager
-def listening(encoding: str = "o200k_base") -> Iterator[Callable[[str], None]]:
+def count_while_reading(encoding: str = "o200k_base") -> Iterator[Callable[[str], None]]:
     """Count texts that are told, apart, while somebody reads: whoever counts blocks next finds them counted."""
-    prepare(encoding)
-    ahead = _AHEAD[encoding] = Ahead(lambda texts: _toktok_counts(texts, encoding))
+    start_process(encoding)
+    ahead = _EAGER[encoding] = EagerCounter(lambda texts: _count_with_toktok(texts, encoding))
     try:
-        yield ahead.hear
+        yield ahead.add
     finally:
-        ahead.end()
+        ahead.finish()
 
 
-def _load(encoding: str) -> None:
-    with _LOADING:  # by one thread: toktok would load it once for each that asks meanwhile
+def _load_vocabulary(encoding: str) -> None:
+    with _LOAD_LOCK:  # by one thread: toktok would load it once for each that asks meanwhile
         toktok.batch_count([], encoding)
         _LOADED.add(encoding)
 
 
-def _counted_apart(texts: Sequence[str], encoding: str) -> list[int] | None:
+def _count_in_process(texts: Sequence[str], encoding: str) -> list[int] | None:
     """The same by the process that was prepared, or by the next where that had nothing to do for long; None without one."""
-    while (apart := _APART.get(encoding)) is not None:
+    while (apart := _PROCESSES.get(encoding)) is not None:
         try:
             counts = apart.count(texts)
         except UnicodeEncodeError:
-            counts = apart.count([well_formed(text) for text in texts])
+            counts = apart.count([replace_surrogates(text) for text in texts])
         if counts is not None:
             return counts
-        with _LOADING:
-            if _APART.get(encoding) is apart:
-                _APART.pop(encoding)
-                if apart.tired:  # a vocabulary here would stay, 70 MB of memory
-                    prepare(encoding)
+        with _LOAD_LOCK:
+            if _PROCESSES.get(encoding) is apart:
+                _PROCESSES.pop(encoding)
+                if apart.timed_out:  # a vocabulary here would stay, 70 MB of memory
+                    start_process(encoding)
         apart.end()
     return None
 
 
-def _toktok_counts(texts: Sequence[str], encoding: str) -> list[int]:
+def _count_with_toktok(texts: Sequence[str], encoding: str) -> list[int]:
     counts: list[int]
     if not texts:
         return []
     if encoding not in _LOADED:
-        if (made := _counted_apart(texts, encoding)) is not None:
+        if (made := _count_in_process(texts, encoding)) is not None:
             return made
-        _load(encoding)
-    threads = 1 if sum(map(len, texts)) < SHARED else 0  # 0 = one per core
+        _load_vocabulary(encoding)
+    threads = 1 if sum(map(len, texts)) < MULTICORE_CHARACTERS else 0  # 0 = one per core
     try:
         counts = toktok.batch_count(texts, encoding, threads)
     except UnicodeEncodeError:
-        counts = toktok.batch_count([well_formed(text) for text in texts], encoding, threads)
+        counts = toktok.batch_count([replace_surrogates(text) for text in texts], encoding, threads)
     return counts

@@ -19,7 +19,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
 from turnscope.errors import PolicyError
-from turnscope.session.index import upto, whole
+from turnscope.session.index import count_before, find_complete_start
 from turnscope.session.model import Answer, Ask, Block, Edit, Part, Span
 
 PROMPTS = Path(__file__).parent / "prompts"
@@ -105,7 +105,7 @@ def find_next_present(envelope: Envelope, ctx: Ctx, at: int) -> int:
     while at < envelope.stop:
         piece = envelope.at(at)
         if piece.body is None:
-            span = next(ctx.index.talk(at, piece.stop), None)
+            span = next(ctx.index.find_conversation_spans(at, piece.stop), None)
             if span:
                 return span.start
         elif piece.body:
@@ -137,13 +137,13 @@ def find_boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: boo
     Never past the newest message. `user`: only a user's message will do.
     """
     session, starts = ctx.session, ctx.index.messages
-    last, first = upto(starts, ctx.request.cut) - 1, upto(starts, least + 1)
-    place = min(upto(starts, want), last)
+    last, first = count_before(starts, ctx.request.cut) - 1, count_before(starts, least + 1)
+    place = min(count_before(starts, want), last)
     for i in (*(range(place, last + 1) if later else ()), *range(place - later, first - 1, -1)):
         at: int = starts[i]
         message = session.messages[session.blocks[at].message]
         piece = envelope.at(at)
-        torn = bool(piece.body and piece.start < at) or whole(session, ctx.index, at, message.stop) != at
+        torn = bool(piece.body and piece.start < at) or find_complete_start(session, ctx.index, at, message.stop) != at
         if at > least and not torn and not (user and message.role != "user"):
             return at
     return None
@@ -198,15 +198,17 @@ def condense(
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return envelope
     starts = ctx.index.messages
-    messages = upto(starts, span.stop) - upto(starts, span.start)
+    messages = count_before(starts, span.stop) - count_before(starts, span.start)
     body = build_summary_parts(answer, messages, how)
-    if not how.allow_larger and (size := sum(ctx.own.body(body))) > (source := count_source_tokens(envelope, ctx, span, how)):
+    if not how.allow_larger and (size := sum(ctx.own.count_placeholder(body))) > (
+        source := count_source_tokens(envelope, ctx, span, how)
+    ):
         why = f"the summary was refused: it has {size:,} tokens, what it would stand for has {source:,}"
         yield Edit("keep", f"{because}, but {why}", facts={**facts, **describe_answer(answer), "refused": why})
         return envelope
     facts = {**facts, **describe_answer(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
     stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
-    for number, part in enumerate(ctx.index.talk(*span)):
+    for number, part in enumerate(ctx.index.find_conversation_spans(*span)):
         if number == 0:
             envelope = yield Edit("condense", stood, part, body, slot=how.slot, facts=facts)
         elif envelope.at(part.start).body != () or envelope.at(part.start).stop < part.stop:
@@ -216,7 +218,7 @@ def condense(
 
 def estimate_smallest_summary(ctx: Ctx, messages: int, how: SummaryOptions) -> int:
     """Tokens of a summary of so many messages that uses all of its cap: smaller than its source, or nobody should be asked."""
-    return sum(ctx.own.body(build_summary_parts(Answer("", source="model"), messages, how))) + how.cap
+    return sum(ctx.own.count_placeholder(build_summary_parts(Answer("", source="model"), messages, how))) + how.cap
 
 
 def count_source_tokens(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions) -> int:
@@ -224,10 +226,10 @@ def count_source_tokens(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOp
     tokens = 0
     for piece in envelope.iter_pieces(span):
         if piece.body is None or (piece.body == () and how.include_dropped):
-            inside = ctx.index.talk(max(piece.start, span.start), min(piece.stop, span.stop))
-            tokens += sum(ctx.own.tokens(*part) for part in inside)
+            inside = ctx.index.find_conversation_spans(max(piece.start, span.start), min(piece.stop, span.stop))
+            tokens += sum(ctx.own.count_tokens(*part) for part in inside)
         else:
-            tokens += sum(ctx.own.body(piece.body))
+            tokens += sum(ctx.own.count_placeholder(piece.body))
     return tokens
 
 
@@ -263,7 +265,7 @@ def _render_lines(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions)
         at, stop = max(piece.start, span.start), min(piece.stop, span.stop)
         old = get_summary(piece)
         if piece.body is None or (old and not how.recursive) or (piece.body == () and how.include_dropped):
-            for part in ctx.index.talk(at, stop):
+            for part in ctx.index.find_conversation_spans(at, stop):
                 yield from filter(None, (_render_line(block, how.clip) for block in ctx.session.blocks[part.start : part.stop]))
         elif old:
             yield "summary: " + strip_summary_frame(old, how.frame)

@@ -1,6 +1,6 @@
 """What is put beside a question: web results, documents, files, folder trees, pages, issues, project rules, the workspace.
 
-Values, their wording, and what a log holds of them. Who finds them in a live chat is `live.providing`; where they stand in a
+Values, their wording, and what a log holds of them. `live.context_sources` finds them in a live chat; where they stand in a
 prompt, and how much of it they may take, is the rule's.
 """
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
-from turnscope.session.content import block_text, text_of
-from turnscope.session.index import Index, upto
+from turnscope.session.content import extract_block_text, extract_text
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Block, Part, Session, Span
 
 T = TypeVar("T")
@@ -70,13 +70,13 @@ def find_start(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) ->
     after `at` will do, the last fitting start before it.
     """
     cut, messages, blocks = ctx.request.cut, ctx.index.messages, ctx.session.blocks
-    last = upto(messages, cut) - 1
+    last = count_before(messages, cut) - 1
     if last < 0:
         return cut
     parted = _find_open_results(ctx)
     place = min(bisect_left(messages, at), last)
     if prompt:
-        for turn in ctx.index.turns[bisect_left(ctx.index.turns, messages[place]) : upto(ctx.index.turns, cut)]:
+        for turn in ctx.index.turns[bisect_left(ctx.index.turns, messages[place]) : count_before(ctx.index.turns, cut)]:
             if parted[bisect_left(messages, turn)] >= cut:
                 return turn
     here = place
@@ -94,7 +94,7 @@ def find_start(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) ->
 def find_head_end(ctx: Ctx, count: int) -> int:
     """Where the first `count` conversation messages end; fewer, where one of them calls for a result after them."""
     parted, starts = _find_open_results(ctx), ctx.index.messages
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     count = min(count, there)
     while 0 < count < there and parted[count] < ctx.request.cut:
         count -= 1
@@ -108,7 +108,7 @@ def get_previous_cut(ctx: Ctx) -> int:
 
 def find_newest_message(ctx: Ctx) -> int:
     """Start of the newest conversation message of the request."""
-    there = upto(ctx.index.messages, ctx.request.cut)
+    there = count_before(ctx.index.messages, ctx.request.cut)
     return ctx.index.messages[there - 1] if there else ctx.request.cut
 
 
@@ -119,7 +119,7 @@ def find_droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Itera
         start = first.stop if first.body and first.start < start else start
         end = envelope.at(stop) if stop < envelope.stop else None
         stop = end.start if end and end.body and end.start < stop else stop
-    for span in ctx.index.talk(start, stop) if start < stop else ():
+    for span in ctx.index.find_conversation_spans(start, stop) if start < stop else ():
         piece = envelope.at(span.start)
         if piece.body != () or piece.stop < span.stop:
             yield span
@@ -179,7 +179,9 @@ def find_fitting_start(envelope: Envelope, ctx: Ctx, room: int) -> int:
 def _count_conversation(piece: Piece, ctx: Ctx) -> int:
     if ctx.own is ctx.ledger:
         return sum(piece.counts[2:])
-    return sum((ctx.own.span(piece.start, piece.stop) if piece.body is None else ctx.own.body(piece.body))[2:])
+    return sum(
+        (ctx.own.count_by_bucket(piece.start, piece.stop) if piece.body is None else ctx.own.count_placeholder(piece.body))[2:]
+    )
 
 
 def _bisect_fitting(piece: Piece, ctx: Ctx, room: int) -> int:
@@ -196,7 +198,7 @@ def get_result_text(block: Block) -> str | None:
     content = block.raw.get("content")
     listed = content if isinstance(content, list) else []
     plain = all(isinstance(part, str) or (isinstance(part, Mapping) and part.get("type") == "text") for part in listed)
-    return text_of(content) if plain else None
+    return extract_text(content) if plain else None
 
 
 def build_result(block: Block, text: str) -> Part:
@@ -208,7 +210,7 @@ def build_result(block: Block, text: str) -> Part:
 def build_call(block: Block, tool_input: Mapping[str, Any]) -> Part:
     """A stand-in of a tool call: the same call with another input."""
     raw = {**block.raw, "input": dict(tool_input)} if isinstance(block.raw, Mapping) else block.raw
-    return Part(block.role, "tool_use", block_text("tool_use", raw), raw)
+    return Part(block.role, "tool_use", extract_block_text("tool_use", raw), raw)
 
 
 def get_call_input(session: Session, result: Block) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from typing import TypeVar
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
-from turnscope.session.model import Action, Body, Edit, Span
+from turnscope.session.model import Action, Edit, Placeholder, Span
 
 V = TypeVar("V")
 _NOTHING: object = object()
@@ -230,8 +230,8 @@ def _get_sent(piece: Piece) -> object:
     return (piece.start, piece.stop, piece.body) if piece.body else piece.body
 
 
-def _group_inserts(pieces: Sequence[Piece]) -> dict[int, list[Body]]:
-    found: dict[int, list[Body]] = {}
+def _group_inserts(pieces: Sequence[Piece]) -> dict[int, list[Placeholder]]:
+    found: dict[int, list[Placeholder]] = {}
     for piece in pieces:
         if piece.start == piece.stop:
             found.setdefault(piece.start, []).append(piece.body)

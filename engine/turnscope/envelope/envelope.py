@@ -19,7 +19,7 @@ from turnscope import notebook
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.pieces import Piece, Splice
 from turnscope.errors import RuleError
-from turnscope.session.model import BUCKETS, ZERO, Body, Counts, Edit, Span
+from turnscope.session.model import BUCKETS, ZERO, Counts, Edit, Placeholder, Span
 
 _START, _STOP = attrgetter("start"), attrgetter("stop")
 _PIECES, _COUNTS = attrgetter("pieces"), attrgetter("counts")
@@ -69,7 +69,9 @@ class Envelope(Struct, frozen=True, gc=False):
         return f"<Envelope {self.tokens:,} tokens in {len(self)} pieces over {self.stop} blocks>"
 
     def _repr_html_(self) -> str:
-        return notebook.card(f"{self.tokens:,} counted tokens", notebook.bar(self.buckets), note=f"of {self.stop:,} blocks")
+        return notebook.render_card(
+            f"{self.tokens:,} counted tokens", notebook.render_bar(self.buckets), note=f"of {self.stop:,} blocks"
+        )
 
     def at(self, address: int) -> Piece:
         """The piece that holds block `address`. IndexError where the envelope does not reach."""
@@ -100,7 +102,7 @@ class Envelope(Struct, frozen=True, gc=False):
         start = self.stop
         if stop <= start:
             return self
-        added = ledger.span(start, stop)
+        added = ledger.count_by_bucket(start, stop)
         counts = _add(self.counts, added)
         if not self.chunks:
             return _build_envelope((), (Piece(start, stop, added),), (), counts)
@@ -131,8 +133,8 @@ class Envelope(Struct, frozen=True, gc=False):
         inside = self.chunks[first[0]].pieces[first[1]]
         last = first if stop <= inside.stop else self._find(stop - 1)
         old = (inside,) if last == first else self._collect_between(first, last)
-        body: Body = None if edit.restore else edit.body
-        counts = ledger.span(start, stop) if body is None else ledger.body(body)
+        body: Placeholder = None if edit.restore else edit.body
+        counts = ledger.count_by_bucket(start, stop) if body is None else ledger.count_placeholder(body)
         new = (
             *_cut_fragment(old[0], old[0].start, start, ledger),
             Piece(start, stop, counts, body, edit.slot, by),
@@ -157,11 +159,11 @@ class Envelope(Struct, frozen=True, gc=False):
             return _build_envelope(self.chunks[:chunk], kept, self.chunks[chunk + 1 :], _add(self.counts, sum_counts(new)))
         return self._splice(first, self._advance(first, len(old) - 1), old, new)[0]
 
-    def _insert(self, at: int, slot: str, body: Body, by: int, ledger: Ledger) -> tuple[Envelope, Splice | None]:
+    def _insert(self, at: int, slot: str, body: Placeholder, by: int, ledger: Ledger) -> tuple[Envelope, Splice | None]:
         if not slot:
             raise RuleError("an insert needs a slot", hint="This is a bug in a rule.")
         parts = body or ()
-        new = (Piece(at, at, ledger.body(parts), parts, slot, by),) if parts else ()
+        new = (Piece(at, at, ledger.count_placeholder(parts), parts, slot, by),) if parts else ()
         number = 0
         for piece in self._iter_from(self._seek(at)):
             if piece.start != at or piece.stop != at:
@@ -242,7 +244,7 @@ def _cut_fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[
     if start >= stop:
         return ()
     if piece.body is None:
-        return (structs.replace(piece, start=start, stop=stop, counts=ledger.span(start, stop)),)
+        return (structs.replace(piece, start=start, stop=stop, counts=ledger.count_by_bucket(start, stop)),)
     if piece.body == ():
         return (structs.replace(piece, start=start, stop=stop),)
     raise RuleError(

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from turnscope.envelope.memories import Memory, extract_term_set, parse_fact
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import before, upto
+from turnscope.session.index import count_before, find_at_or_before
 from turnscope.session.model import Answer, Ask, Session
 
 PROMPT = (
@@ -43,8 +43,8 @@ def extract_facts(ctx: Ctx, at: int, known: Iterable[Memory]) -> Generator[Ask, 
     """The facts that a model told of the turns that ended since address `at`, without those that are known in other words."""
     said, found = [*known], list[Memory]()
     turns = ctx.index.turns
-    for turn in turns[upto(turns, at) : upto(turns, ctx.request.cut)]:
-        start = before(turns, turn - 1)
+    for turn in turns[count_before(turns, at) : count_before(turns, ctx.request.cut)]:
+        start = find_at_or_before(turns, turn - 1)
         ask = build_facts_ask(ctx.session, start, turn) if start is not None and ctx.session.recorded.answers else None
         if ask is None or start is None or ask.key not in ctx.session.recorded.answers:
             continue

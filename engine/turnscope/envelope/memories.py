@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from turnscope.envelope.relevance import extract_terms
 from turnscope.envelope.rule import Ctx
 from turnscope.envelope.wishes import get_rating
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import JSON
 
 Owner = Literal["user", "agent"]
@@ -95,7 +95,7 @@ def find_facts(role: str, text: str, sent_at: float | None = None, source: str =
 def find_facts_since(ctx: Ctx, at: int) -> Iterator[Memory]:
     """The facts in what was said from address `at` on."""
     starts = ctx.index.messages
-    for start in starts[upto(starts, at) : upto(starts, ctx.request.cut)]:
+    for start in starts[count_before(starts, at) : count_before(starts, ctx.request.cut)]:
         message = ctx.session.messages[ctx.session.blocks[start].message]
         for block in ctx.session.blocks[start : message.stop]:
             if block.kind == "text":

@@ -17,7 +17,7 @@ from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import Index, after, before, upto
+from turnscope.session.index import Index, count_before, find_at_or_after, find_at_or_before
 from turnscope.session.model import Bucket, Edit, Part, Session, Span
 
 _ODD = re.compile(r"[^a-zA-Z0-9_-]")  # what a provider takes in no id
@@ -158,9 +158,9 @@ def build_opening_notice(envelope: Envelope, ctx: Ctx, notice: str) -> Edit | No
 
 def find_previous_message(envelope: Envelope, ctx: Ctx, at: int) -> int | None:
     """The newest message start before `at` at which something stands."""
-    found = before(ctx.index.messages, at - 1)
+    found = find_at_or_before(ctx.index.messages, at - 1)
     while found is not None and not get_role(envelope, ctx, found):
-        found = before(ctx.index.messages, envelope.at(found).start - 1)
+        found = find_at_or_before(ctx.index.messages, envelope.at(found).start - 1)
     return found
 
 
@@ -180,7 +180,7 @@ def iter_message_starts(ctx: Ctx, spans: Sequence[Span]) -> Iterator[int]:
     """Starts of the messages in `spans`, and the first after each."""
     starts = ctx.index.messages
     for span in spans:
-        yield from starts[upto(starts, span.start) : upto(starts, span.stop)]
-        follows = after(starts, span.stop)
+        yield from starts[count_before(starts, span.start) : count_before(starts, span.stop)]
+        follows = find_at_or_after(starts, span.stop)
         if follows is not None and follows < ctx.request.cut:
             yield follows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from turnscope.session.model import Action, Body, Counts, Edit
+from turnscope.session.model import Action, Counts, Edit, Placeholder
 
 
 class Piece(Struct, frozen=True, gc=False):
@@ -13,7 +13,7 @@ class Piece(Struct, frozen=True, gc=False):
     start: int
     stop: int
     counts: Counts
-    body: Body = None
+    body: Placeholder = None
     slot: str = ""
     by: int = -1  # number of the decision that put it here; -1 = nobody, it simply stands
 

@@ -12,13 +12,13 @@ from turnscope.counting.calibration import Calibration
 from turnscope.envelope.budget import Budget
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
-from turnscope.session.model import Answer, Ask, Body, Request, Span
+from turnscope.session.model import Answer, Ask, Placeholder, Request, Span
 
 SHOWN = 12  # decisions listed in a notebook
 Verdict = Literal["send", "warn", "overflow", "refuse"]
 
 
-FreshEdits = tuple[tuple[Span, Body, str], ...]
+FreshEdits = tuple[tuple[Span, Placeholder, str], ...]
 """What rules that decide anew did to a request: where, what stands there, and in which slot; in address order."""
 
 
@@ -93,17 +93,17 @@ class Plan(Struct, frozen=True, gc=False):
         made = [d for d in self.decisions if d.splice or d.action in ("warn", "fallback", "refuse")]
         rows = ((d.action, d.rule, d.before, d.after, d.edit.because) for d in made[:SHOWN])
         parts = [
-            notebook.line("Before the policy"),
-            notebook.bar(self.before.buckets, whole),
-            notebook.line("Sent"),
-            notebook.bar(self.after.buckets, whole),
+            notebook.render_line("Before the policy"),
+            notebook.render_bar(self.before.buckets, whole),
+            notebook.render_line("Sent"),
+            notebook.render_bar(self.after.buckets, whole),
         ]
-        parts += [notebook.table(("did", "rule", "tokens before", "after", "because"), rows)] if made else []
-        parts += [notebook.line(f"and {len(made) - SHOWN:,} more decisions")] if len(made) > SHOWN else []
+        parts += [notebook.render_table(("did", "rule", "tokens before", "after", "because"), rows)] if made else []
+        parts += [notebook.render_line(f"and {len(made) - SHOWN:,} more decisions")] if len(made) > SHOWN else []
         note = (
             f"{self.model} · {self.verdict} · {self.projected:,} of {self.budget.window:,} tokens expected when it was planned"
         )
-        return notebook.card(f"Request {self.request.n}", *parts, note=note)
+        return notebook.render_card(f"Request {self.request.n}", *parts, note=note)
 
 
 def count_read_tokens(server: Sequence[Decision]) -> int:

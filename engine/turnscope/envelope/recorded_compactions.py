@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from turnscope.envelope.conversation import memoize
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import Index, before
+from turnscope.session.index import Index, find_at_or_before
 from turnscope.session.model import Edit, Session, Span
 
 
@@ -31,7 +31,7 @@ def find_recorded_summary(ctx: Ctx, edits: list[Edit]) -> tuple[int, str]:
 def iter_compacted_spans(ctx: Ctx, edits: list[Edit]) -> Iterator[Span]:
     """The conversation that recorded edits took out."""
     for edit in edits:
-        yield from ctx.index.talk(*edit.span) if edit.span else ()
+        yield from ctx.index.find_conversation_spans(*edit.span) if edit.span else ()
 
 
 def count_previous_usage(ctx: Ctx, last: int, answer: int) -> int:
@@ -46,7 +46,7 @@ def count_previous_usage(ctx: Ctx, last: int, answer: int) -> int:
     if previous is None or usage is None:
         return ctx.previous_usage
     prompt = ctx.previous_usage - usage.output_tokens
-    same = (before(_find_compaction_requests(ctx), ctx.request.n - 1) or -1) == last
+    same = (find_at_or_before(_find_compaction_requests(ctx), ctx.request.n - 1) or -1) == last
     if same and ctx.calibration.recorded == usage.prompt_tokens:
         prompt = usage.prompt_tokens + round(ctx.calibration.scale * (previous.seen.tokens - ctx.calibration.counted))
     return prompt + (max(answer, usage.output_tokens) if previous.request.output_stub else usage.output_tokens)

@@ -20,7 +20,7 @@ from threading import Lock
 
 from turnscope.envelope.rule import Ctx
 from turnscope.session.content import dumps
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Answer, Ask, Block, Bucket, Session
 
 K1, B = 1.2, 0.75
@@ -80,7 +80,7 @@ class Exchanges:
     def grow(self, session: Session, starts: Sequence[int], cut: int) -> None:
         """Read on up to `cut`. `starts`: addresses of the conversation's messages."""
         blocks, self.blocks = session.blocks, session.blocks
-        for start in starts[upto(starts, self.read) : upto(starts, cut)]:
+        for start in starts[count_before(starts, self.read) : count_before(starts, cut)]:
             message = session.messages[blocks[start].message]
             result = any(block.bucket == Bucket.TOOL_RESULTS for block in blocks[start : message.stop])
             before = blocks[start - 1] if start else None
@@ -108,7 +108,7 @@ class Exchanges:
     def score(self, question: Iterable[str], below: int) -> dict[int, float]:
         """bm25 of the first `below` exchanges that share a term with the question; the others have 0."""
         below = min(below, len(self.sizes))
-        found = [(upto(hit[0], below), term) for term in dict.fromkeys(question) if (hit := self.postings.get(term))]
+        found = [(count_before(hit[0], below), term) for term in dict.fromkeys(question) if (hit := self.postings.get(term))]
         rare = sorted((many, term) for many, term in found if many and (below <= MANY or many <= COMMON * below))[:QUERY]
         mean = max(1.0, self.sizes[below - 1] / below) if below else 1.0
         scored: dict[int, float] = {}

@@ -73,7 +73,9 @@ class Ctx(Struct, frozen=True):
             return chunk.counts
         found = _COUNTED.get((id(own), id(chunk)))
         if found is None or found[0] is not own or found[1] is not chunk:
-            rows = [own.span(p.start, p.stop) if p.body is None else own.body(p.body) for p in chunk.pieces]
+            rows = [
+                own.count_by_bucket(p.start, p.stop) if p.body is None else own.count_placeholder(p.body) for p in chunk.pieces
+            ]
             a, b, c, d, e = (sum(column) for column in zip(*rows, strict=True))
             if len(_COUNTED) >= COUNTED:
                 _COUNTED.clear()
@@ -82,7 +84,7 @@ class Ctx(Struct, frozen=True):
 
     def tokens(self, start: int, stop: int) -> int:
         """Tokens of blocks `[start, stop)` in `own`'s units."""
-        return self.own.tokens(start, stop)
+        return self.own.count_tokens(start, stop)
 
 
 @dataclass(frozen=True, slots=True)

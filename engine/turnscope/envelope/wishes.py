@@ -29,28 +29,28 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.rule import Ctx
 from turnscope.errors import TurnscopeError
-from turnscope.session.facts import noted, plain
-from turnscope.session.index import upto
-from turnscope.session.model import Action, Answer, Ask, Edit, Rated, Session, Span, Wish, Wished
+from turnscope.session.facts import add_facts, make_storable
+from turnscope.session.index import count_before
+from turnscope.session.model import Action, Answer, Ask, Edit, RatingFact, Session, Span, Wish, WishFact
 
 RULE = "follow_wishes"
 TRIAL = "(the summary)"
 CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less
 
 
-def add_wishes(session: Session, request: int, edits: Iterable[Edit]) -> Wished:
+def add_wishes(session: Session, request: int, edits: Iterable[Edit]) -> WishFact:
     """The fact that these edits are wished for a request, after those that were wished for it before."""
     blocks = len(session.blocks)
     told = _digest_blocks(session, blocks)
-    new = (Wish(plain(edit), session.id, blocks, told) for edit in edits)
-    return Wished(request, (*session.recorded.wishes.get(request, ()), *new))
+    new = (Wish(make_storable(edit), session.id, blocks, told) for edit in edits)
+    return WishFact(request, (*session.recorded.wishes.get(request, ()), *new))
 
 
 def find_wishes(session: Session, request: int) -> Iterator[Edit]:
     """The edits wished for a request. A branch follows those made on what it shares with its parent, no others."""
     for wish in session.recorded.wishes.get(request, ()):
         own = wish.session == session.id or wish.blocks <= session.at
-        if own and wish.told == _digest_blocks(session, wish.blocks):
+        if own and wish.blocks_digest == _digest_blocks(session, wish.blocks):
             yield wish.edit
 
 
@@ -73,9 +73,9 @@ def _is_within(piece: Piece, span: Span) -> bool:
     return span.start <= piece.start and piece.stop <= span.stop
 
 
-def make_rating(text: str, rating: str) -> Rated:
+def make_rating(text: str, rating: str) -> RatingFact:
     """The fact that somebody rates a summary's text so; an edited text is rated anew."""
-    return Rated(hash_text(text), rating)
+    return RatingFact(hash_text(text), rating)
 
 
 def get_rating(session: Session, text: str) -> str:
@@ -98,7 +98,7 @@ def condense_by_hand(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator
         raise TurnscopeError(what, hint="Go on for a few turns first.")
     how = SummaryOptions("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)), allow_larger=False)
     starts = ctx.index.messages
-    need = estimate_smallest_summary(ctx, upto(starts, stop) - upto(starts, fresh), how)
+    need = estimate_smallest_summary(ctx, count_before(starts, stop) - count_before(starts, fresh), how)
     if need >= (source := count_source_tokens(envelope, ctx, Span(begin, stop), how)):
         what = f"what stands before the newest {max(1, keep_turns)} turns has {source:,} tokens: a summary would save nothing"
         raise TurnscopeError(what, hint="Nobody was asked, nothing was paid. Go on for a few turns first.")
@@ -131,7 +131,7 @@ def preview_summary(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Session:
     try:
         asking.send(Answer(TRIAL))
     except StopIteration as made:
-        recorded = noted(ctx.session.recorded, add_wishes(ctx.session, ctx.request.n, made.value))
+        recorded = add_facts(ctx.session.recorded, add_wishes(ctx.session, ctx.request.n, made.value))
         return structs.replace(ctx.session, recorded=recorded)
     raise TurnscopeError("a summary asks for more than one text", hint="Nothing was changed.")
 

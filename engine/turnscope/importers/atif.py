@@ -16,7 +16,7 @@ from turnscope.reading.nodes import Node, Passed, Said, thread
 from turnscope.reading.parts import call, joined, mapping, result, rows, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.thread import Thread
 
 NAME = "atif"
@@ -45,18 +45,18 @@ def read(source: Source, _entry: Entry) -> Thread:
         "session_id": document.get("session_id"),
     }
     builder, passed = Builder(source.path.stem, NAME, **about), Passed()
-    cost = dollars(final.get("total_cost_usd"))
+    cost = parse_usd(final.get("total_cost_usd"))
     if cost:
         builder.about["run_usd"] = cost
-        builder.note("info", 0, f"the log tells the run's cost: {cost} USD")
+        builder.add_note("info", 0, f"the log tells the run's cost: {cost} USD")
     tools = [tool_of(tool) for tool in rows(agent.get("tool_definitions"))]
     lead = [Said("tools", tools, "system")] if tools else []
-    nodes = list(_nodes(rows(document.get("steps")), as_text(agent.get("model_name")), passed))
+    nodes = list(_make_nodes(rows(document.get("steps")), as_text(agent.get("model_name")), passed))
     passed.tell(builder)
     return thread(builder, nodes, lead=lead)
 
 
-def _nodes(steps: list[Mapping[str, Any]], model: str, passed: Passed) -> Iterator[Node]:
+def _make_nodes(steps: list[Mapping[str, Any]], model: str, passed: Passed) -> Iterator[Node]:
     before: float | None = None
     for number, step in enumerate(steps):
         at, content = when(step.get("timestamp")), blocks_of(step.get("message"))
@@ -68,8 +68,8 @@ def _nodes(steps: list[Mapping[str, Any]], model: str, passed: Passed) -> Iterat
                 for use in rows(step.get("tool_calls"))
             ]
             blocks = [*thinking(as_text(step.get("reasoning_content"))), *content, *uses]
-            node.said = [Said("assistant" if blocks else "", blocks, request={"sent_at": before, **_request(step, model)})]
-            node.said += _observed(step, [use["id"] for use in uses])
+            node.said = [Said("assistant" if blocks else "", blocks, request={"sent_at": before, **_make_request(step, model)})]
+            node.said += _convert_observation(step, [use["id"] for use in uses])
         elif source in ("user", "system"):
             system = source == "system"
             node.said = [
@@ -86,16 +86,16 @@ def _nodes(steps: list[Mapping[str, Any]], model: str, passed: Passed) -> Iterat
         yield node
 
 
-def _request(step: Mapping[str, Any], model: str) -> dict[str, Any]:
+def _make_request(step: Mapping[str, Any], model: str) -> dict[str, Any]:
     metrics = mapping(step.get("metrics"))
     return {
         "model": as_text(step.get("model_name")) or model,
         "usage": counted(metrics),
-        "logged_usd": dollars(metrics.get("cost_usd")),
+        "logged_usd": parse_usd(metrics.get("cost_usd")),
     }
 
 
-def _observed(step: Mapping[str, Any], ids: list[Any]) -> list[Said]:
+def _convert_observation(step: Mapping[str, Any], ids: list[Any]) -> list[Said]:
     """What came back: results of calls, and what belongs to none."""
     found = rows(mapping(step.get("observation")).get("results"))
     told = [

@@ -33,7 +33,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     summary = as_text(document.get("condensedSummary"))
     lead = [Said("user", summary, "summary", "summary")] if summary else []
     if summary:
-        builder.note("info", 0, "a summary stands for messages that were condensed and that the file does not hold")
+        builder.add_note("info", 0, "a summary stands for messages that were condensed and that the file does not hold")
     passed.tell(builder)
     return thread(builder, nodes, lead=lead)
 

@@ -35,7 +35,7 @@ def sniff(source: Source) -> int:
     return 90 if {"chat_id", "sequence_number", "role", "content"} <= head.keys() else 0
 
 
-def _rows(source: Source) -> dict[str, tuple[Value, list[Value]]]:
+def _read_rows(source: Source) -> dict[str, tuple[Value, list[Value]]]:
     """Chats of Supabase's rows, each with its messages in order; a file may hold messages alone."""
     if "chats" not in source.kept:
         document = source.document
@@ -61,7 +61,7 @@ def entries(source: Source) -> Iterator[Entry]:
     if _is_history(source):
         yield from listed(source, lambda chat: Entry(as_text(chat.get("id")), as_text(chat.get("name"))), "history")
         return
-    for id, (chat, held) in _rows(source).items():
+    for id, (chat, held) in _read_rows(source).items():
         at = when(chat.get("updated_at")) or next((when(row.get("created_at")) for row in reversed(held)), None)
         yield Entry(id, as_text(chat.get("name")), at)
 
@@ -71,7 +71,7 @@ def read(source: Source, entry: Entry) -> Thread:
         chat: Value = conversation(source, entry, "history")
         stored = rows(chat.get("messages"))
     else:
-        chat, stored = _rows(source)[entry.id]
+        chat, stored = _read_rows(source)[entry.id]
     builder = Builder(entry.id or source.path.stem, NAME, entry.title)
     model = chat.get("model")
     named = as_text(mapping(model).get("id")) or as_text(model)
@@ -80,13 +80,13 @@ def read(source: Source, entry: Entry) -> Thread:
     builder.about |= {key: chat[key] for key in ("temperature", "folderId", "assistant_id", "workspace_id") if chat.get(key)}
     odd = sum(row.get("role") not in ("user", "assistant", "system") for row in stored)
     if odd:
-        builder.note("warning", 0, f"{odd} messages have no role that is known and were passed over")
+        builder.add_note("warning", 0, f"{odd} messages have no role that is known and were passed over")
     prompt = as_text(chat.get("prompt"))
     lead = [Said("system", prompt, "system")] if prompt else []
-    return thread(builder, _nodes(stored, named), "", lead)
+    return thread(builder, _make_nodes(stored, named), "", lead)
 
 
-def _nodes(stored: list[Value], model: str) -> Iterator[Node]:
+def _make_nodes(stored: list[Value], model: str) -> Iterator[Node]:
     before: float | None = None
     for number, row in enumerate(stored):
         role, at, content = row.get("role"), when(row.get("created_at")), row.get("content")

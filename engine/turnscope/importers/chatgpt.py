@@ -20,7 +20,7 @@ from turnscope.reading.nodes import Node, Passed, Said, thread
 from turnscope.reading.parts import call, joined, mapping, result, rows, text, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import dumps, text_of
+from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 
@@ -39,10 +39,10 @@ def sniff(source: Source) -> int:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return listed(source, _entry)
+    return listed(source, _make_entry)
 
 
-def _entry(value: Value) -> Entry:
+def _make_entry(value: Value) -> Entry:
     id = as_text(value.get("conversation_id")) or as_text(value.get("id"))
     at = when(value.get("update_time")) or when(value.get("create_time"))
     return Entry(id, as_text(value.get("title")), at, requests=0)
@@ -55,20 +55,26 @@ def read(source: Source, entry: Entry) -> Thread:
     builder.window = 0
     passed = Passed()
     tree = {str(id): mapping(node) for id, node in mapping(value.get("mapping")).items()}
-    nodes = [_node(id, tree, as_text(value.get("default_model_slug")), passed) for id in tree]
+    nodes = [_make_node(id, tree, as_text(value.get("default_model_slug")), passed) for id in tree]
     current = value.get("current_node")
     passed.tell(builder)
     return thread(builder, nodes, current if isinstance(current, str) and current in tree else newest(nodes))
 
 
-def _node(id: str, tree: Mapping[str, Value], model: str, passed: Passed) -> Node:
+def _make_node(id: str, tree: Mapping[str, Value], model: str, passed: Passed) -> Node:
     message = mapping(tree[id].get("message"))
     node = Node(id, as_text(tree[id].get("parent")), [], when(message.get("create_time")))
-    role, content, about = as_text(mapping(message.get("author")).get("role")), mapping(message.get("content")), _about(message)
+    role, content, about = (
+        as_text(mapping(message.get("author")).get("role")),
+        mapping(message.get("content")),
+        _get_metadata(message),
+    )
     kind = as_text(content.get("content_type"))
-    if not message or (kind in THOUGHTS and any(_role(tree, str(child)) == "assistant" for child in _children(tree[id]))):
+    if not message or (
+        kind in THOUGHTS and any(_get_role(tree, str(child)) == "assistant" for child in _get_children(tree[id]))
+    ):
         return node  # thoughts stand in the answer below them
-    blocks = _blocks(content, passed)
+    blocks = _convert_content(content, passed)
     if kind == "user_editable_context" or role == "system":
         user = about.get("is_user_system_message") is True
         blocks = text(dumps(about.get("user_context_message_data"))) if user and not blocks else blocks
@@ -76,13 +82,13 @@ def _node(id: str, tree: Mapping[str, Value], model: str, passed: Passed) -> Nod
     elif role == "user":
         node.said = [Said("user", joined(blocks), "meta" if about.get("is_visually_hidden_from_conversation") is True else "")]
     elif role == "tool":
-        node.said = [Said("user", [result(_called(id, tree), blocks if len(blocks) > 1 else text_of(blocks))], "tool")]
+        node.said = [Said("user", [result(_find_call(id, tree), blocks if len(blocks) > 1 else extract_text(blocks))], "tool")]
     elif role == "assistant":
         to = as_text(message.get("recipient")) or "all"
         if to != "all":
-            blocks = [call(id, to, {"input": text_of(blocks)} if not _object(blocks) else text_of(blocks))]
-        above = [tree[up] for up in islice(_above(id, tree), NEAR)]
-        node.said = [Said("assistant", [*_thoughts(above, passed), *blocks], request={})]
+            blocks = [call(id, to, {"input": extract_text(blocks)} if not _is_object(blocks) else extract_text(blocks))]
+        above = [tree[up] for up in islice(_iter_ancestors(id, tree), NEAR)]
+        node.said = [Said("assistant", [*_convert_thoughts(above, passed), *blocks], request={})]
         node.said[0].request = {
             "model": as_text(about.get("model_slug")) or model,
             "sent_at": next((at for up in above if (at := when(mapping(up.get("message")).get("create_time")))), None),
@@ -93,24 +99,24 @@ def _node(id: str, tree: Mapping[str, Value], model: str, passed: Passed) -> Nod
     return node
 
 
-def _object(blocks: list[JSON]) -> bool:
-    return text_of(blocks).lstrip().startswith("{")
+def _is_object(blocks: list[JSON]) -> bool:
+    return extract_text(blocks).lstrip().startswith("{")
 
 
-def _about(message: Value) -> Value:
+def _get_metadata(message: Value) -> Value:
     return mapping(message.get("metadata"))
 
 
-def _children(node: Value) -> list[Any]:
+def _get_children(node: Value) -> list[Any]:
     children = node.get("children")
     return children if isinstance(children, list) else []
 
 
-def _role(tree: Mapping[str, Value], id: str) -> str:
+def _get_role(tree: Mapping[str, Value], id: str) -> str:
     return as_text(mapping(mapping(tree.get(id, {}).get("message")).get("author")).get("role"))
 
 
-def _above(id: str, tree: Mapping[str, Value]) -> Iterator[str]:
+def _iter_ancestors(id: str, tree: Mapping[str, Value]) -> Iterator[str]:
     """The nodes above one, the nearest first."""
     seen = {id}
     at = as_text(tree[id].get("parent"))
@@ -120,30 +126,30 @@ def _above(id: str, tree: Mapping[str, Value]) -> Iterator[str]:
         at = as_text(tree[at].get("parent"))
 
 
-def _thoughts(above: list[Value], passed: Passed) -> list[JSON]:
+def _convert_thoughts(above: list[Value], passed: Passed) -> list[JSON]:
     """What was thought directly above an answer."""
     found: list[JSON] = []
     for up in above:
         content = mapping(mapping(up.get("message")).get("content"))
         if content.get("content_type") not in THOUGHTS:
             break
-        found = [*_blocks(content, passed), *found]
+        found = [*_convert_content(content, passed), *found]
     return found
 
 
-def _called(id: str, tree: Mapping[str, Value]) -> str:
+def _find_call(id: str, tree: Mapping[str, Value]) -> str:
     """The call that a tool's message answers: the nearest one above it."""
-    for up in _above(id, tree):
-        if _role(tree, up) != "tool":
-            return up if _role(tree, up) == "assistant" else id
+    for up in _iter_ancestors(id, tree):
+        if _get_role(tree, up) != "tool":
+            return up if _get_role(tree, up) == "assistant" else id
     return id
 
 
-def _blocks(content: Value, passed: Passed) -> list[JSON]:
+def _convert_content(content: Value, passed: Passed) -> list[JSON]:
     kind = as_text(content.get("content_type"))
     if kind in ("text", "multimodal_text"):
         parts = content.get("parts")
-        return [block for part in (parts if isinstance(parts, list) else []) for block in _part(part, passed)]
+        return [block for part in (parts if isinstance(parts, list) else []) for block in _convert_part(part, passed)]
     if kind == "thoughts":
         told = [[as_text(t.get("summary")), as_text(t.get("content"))] for t in rows(content.get("thoughts"))]
         return [block for texts in told for block in thinking("\n".join(filter(None, texts)))]
@@ -160,7 +166,7 @@ def _blocks(content: Value, passed: Passed) -> list[JSON]:
     return []
 
 
-def _part(part: Any, passed: Passed) -> list[JSON]:
+def _convert_part(part: Any, passed: Passed) -> list[JSON]:
     if isinstance(part, str):
         return text(part)
     held = mapping(part)

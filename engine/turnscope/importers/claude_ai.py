@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
 from turnscope.reading.parts import call, joined, mapping, result, rows, text, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 
@@ -30,10 +30,10 @@ def sniff(source: Source) -> int:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return listed(source, _entry)
+    return listed(source, _make_entry)
 
 
-def _entry(value: Value) -> Entry:
+def _make_entry(value: Value) -> Entry:
     return Entry(as_text(value.get("uuid")), as_text(value.get("name")), when(value.get("updated_at")))
 
 
@@ -47,7 +47,7 @@ def read(source: Source, entry: Entry) -> Thread:
     model = as_text(value.get("model"))
     nodes, before = list[Node](), None
     for number, message in enumerate(messages):
-        node = _node(message, number, linked, model, before, passed)
+        node = _make_node(message, number, linked, model, before, passed)
         before = node.at or before
         nodes.append(node)
     leaf = as_text(value.get("current_leaf_message_uuid"))
@@ -55,10 +55,10 @@ def read(source: Source, entry: Entry) -> Thread:
     return thread(builder, nodes, leaf or (newest(nodes) if linked else ""))
 
 
-def _node(message: Value, number: int, linked: bool, model: str, before: float | None, passed: Passed) -> Node:
+def _make_node(message: Value, number: int, linked: bool, model: str, before: float | None, passed: Passed) -> Node:
     id, at = as_text(message.get("uuid")) or f"#{number}", when(message.get("created_at"))
-    node = Node(id, _parent(message) if linked else None, [], at)
-    blocks = _blocks(message, id, passed)
+    node = Node(id, _get_parent(message) if linked else None, [], at)
+    blocks = _convert_content(message, id, passed)
     if not any(block["type"] == "text" for block in blocks):
         blocks += text(as_text(message.get("text")))
     for row in rows(message.get("files")):
@@ -74,12 +74,12 @@ def _node(message: Value, number: int, linked: bool, model: str, before: float |
     return node
 
 
-def _parent(message: Value) -> str:
+def _get_parent(message: Value) -> str:
     up = as_text(message.get("parent_message_uuid"))
     return "" if up.startswith("00000000-0000-4000-8000-") else up
 
 
-def _blocks(message: Value, id: str, passed: Passed) -> list[JSON]:
+def _convert_content(message: Value, id: str, passed: Passed) -> list[JSON]:
     blocks: list[JSON] = []
     waiting: list[str] = []  # calls without a result so far, the oldest first
     for number, part in enumerate(rows(message.get("content"))):
@@ -97,7 +97,7 @@ def _blocks(message: Value, id: str, passed: Passed) -> list[JSON]:
                 waiting = [use for use in waiting if use != answered]
                 content = part.get("content")
                 plain = all(mapping(row).get("type") == "text" for row in content) if isinstance(content, list) else True
-                blocks.append(result(answered, text_of(content) if plain else content, part.get("is_error") is True))
+                blocks.append(result(answered, extract_text(content) if plain else content, part.get("is_error") is True))
             case kind:
                 passed.add(f"block {kind}", part)
     return blocks

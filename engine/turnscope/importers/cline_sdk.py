@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
 from turnscope.reading.parts import mapping, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import Note, Part
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -71,15 +71,15 @@ def read(source: Source, _entry: Entry) -> Thread:
         builder.about["agent"] = document["agent"]
     model = as_text(about.get("model"))
     stored = document["messages"]
-    nodes = list(nodes_of(stored, lambda message: _request(message, model), passed, "ts"))
+    nodes = list(nodes_of(stored, lambda message: _make_request(message, model), passed, "ts"))
     sidecar = source.near(f"{stem}.compaction.json")
-    nodes = _compacted(nodes, stored, mapping(sidecar.document if sidecar else None), builder.notes)
+    nodes = _add_compaction(nodes, stored, mapping(sidecar.document if sidecar else None), builder.notes)
     prompt = as_text(document.get("system_prompt"))
     passed.tell(builder)
     return thread(builder, nodes, lead=[Said("system", prompt, "system")] if prompt else [])
 
 
-def _compacted(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
+def _add_compaction(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
     """The nodes with what the sidecar says; it stands for the first messages of the file."""
     count, held = sidecar.get("source_message_count"), rows(sidecar.get("messages"))
     if not held or not isinstance(count, int) or isinstance(count, bool):
@@ -98,13 +98,13 @@ def _compacted(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any],
     return [*nodes[:at], cut, *nodes[at:]]
 
 
-def _request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
+def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
     told, metrics = mapping(message.get("modelInfo")), mapping(message.get("metrics"))
     tokens = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
     used = dict(
         zip(("inputTokens", "outputTokens", "cache_read_tokens", "cache_write_tokens"), map(metrics.get, tokens), strict=True)
     )
-    return {"model": as_text(told.get("id")) or model, "usage": counted(used), "logged_usd": dollars(metrics.get("cost"))}
+    return {"model": as_text(told.get("id")) or model, "usage": counted(used), "logged_usd": parse_usd(metrics.get("cost"))}
 
 
 IMPORTER = Importer(

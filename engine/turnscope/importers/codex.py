@@ -18,7 +18,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, 
 from turnscope.reading.parts import billed, item, joined
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import dumps, text_of
+from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import Part
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -68,38 +68,38 @@ class _Rollout:
         payload: Mapping[str, Any] = held if enveloped and isinstance(held, Mapping) else record
         kind, at = as_text(record.get("type")) if enveloped else "response_item", when(record.get("timestamp"))
         if kind == "session_meta" or (line == 1 and "type" not in record):
-            self._meta(payload)
+            self._read_meta(payload)
         elif kind == "turn_context":
             self.model = as_text(payload.get("model")) or self.model
         elif kind == "compacted":
-            self._compacted(payload, at)
+            self._add_compaction(payload, at)
         elif kind == "event_msg":
-            self._event(payload, line, at)
-        elif kind != "response_item" or not self._item(payload, at):
+            self._read_event(payload, line, at)
+        elif kind != "response_item" or not self._read_item(payload, at):
             self.passed.add(payload.get("type") or record.get("record_type") or kind, record, line)
 
-    def _meta(self, meta: Mapping[str, Any]) -> None:
+    def _read_meta(self, meta: Mapping[str, Any]) -> None:
         self.builder.about = {**{key: meta[key] for key in ABOUT if meta.get(key)}, **self.builder.about}
         told = meta.get("base_instructions") or meta.get("instructions")
         if told and not self.lead:
-            self.lead.append(Said("system", text_of(told), "system"))
+            self.lead.append(Said("system", extract_text(told), "system"))
             if isinstance(meta.get("dynamic_tools"), list) and meta["dynamic_tools"]:
                 self.lead.insert(0, Said("tools", meta["dynamic_tools"], "system"))
 
-    def _event(self, event: Mapping[str, Any], line: int, at: float | None) -> None:
+    def _read_event(self, event: Mapping[str, Any], line: int, at: float | None) -> None:
         kind = as_text(event.get("type"))
         if kind == "token_count":
-            self._counted(event.get("info"), at)
+            self._read_usage(event.get("info"), at)
         elif kind == "thread_rolled_back" and isinstance(event.get("num_turns"), int):
-            prompts = [n for n, node in enumerate(self.path) if node.said and _prompts(node.said[0])]
+            prompts = [n for n, node in enumerate(self.path) if node.said and _is_prompt(node.said[0])]
             self.path = self.path[: prompts[-event["num_turns"]]] if 0 < event["num_turns"] <= len(prompts) else []
             self.open = None
         elif kind == "turn_aborted":
-            self.builder.note("info", line, f"a turn was aborted: {as_text(event.get('reason')) or 'no reason is logged'}")
+            self.builder.add_note("info", line, f"a turn was aborted: {as_text(event.get('reason')) or 'no reason is logged'}")
         elif not kind.startswith(REPEATS):
             self.passed.add(kind, event, line)
 
-    def _counted(self, info: Any, at: float | None) -> None:
+    def _read_usage(self, info: Any, at: float | None) -> None:
         """Usage of the newest request. What only repeats the total is news of rate limits."""
         total, last = (info.get(f"{which}_token_usage") for which in ("total", "last")) if isinstance(info, Mapping) else (0, 0)
         if not isinstance(total, Mapping) or not isinstance(last, Mapping) or total.get("total_tokens") == self.total:
@@ -113,78 +113,78 @@ class _Rollout:
             request |= {"usage": usage, "answered_at": at}
             self.behind = self.after = True
         elif self.after:  # of a request whose answer is no item, as a compaction's
-            self._add([Said("", request={"model": self.model, "usage": usage, "sent_at": self.before})], at)
+            self._add_node([Said("", request={"model": self.model, "usage": usage, "sent_at": self.before})], at)
         else:
             self.ahead = usage
 
-    def _item(self, record: Mapping[str, Any], at: float | None) -> bool:
+    def _read_item(self, record: Mapping[str, Any], at: float | None) -> bool:
         role, blocks = item(record)
         result = bool(blocks) and blocks[0].get("type") == "tool_result"
         if not role:
             return False
         if role == "assistant":
-            self._answered(blocks, at)
+            self._add_answer_item(blocks, at)
         elif result and self.path and self.path[-1].said[0].origin == "tool":
             self.path[-1].said[0].content = [*self.path[-1].said[0].content, *blocks]
         else:
-            aside = text_of(blocks).lstrip().startswith(ASIDE)
+            aside = extract_text(blocks).lstrip().startswith(ASIDE)
             system = role in ("developer", "system")
             origin = "tool" if result else "system" if system else "meta" if aside else ""
             said = Said("system" if system else "user", blocks if result else joined(blocks), origin, fence=system)
-            self._add([said], at)
+            self._add_node([said], at)
             self.open = self.open if result else None
-            if _prompts(said) and not self.builder.title:
-                self.builder.title = " ".join(text_of(blocks).rpartition(REQUEST)[2].split())[:80]
+            if _is_prompt(said) and not self.builder.title:
+                self.builder.title = " ".join(extract_text(blocks).rpartition(REQUEST)[2].split())[:80]
         self.broken |= result
         self.before = at if role != "assistant" else self.before
         return True
 
-    def _answered(self, blocks: list[Any], at: float | None) -> None:
+    def _add_answer_item(self, blocks: list[Any], at: float | None) -> None:
         """An item that the model made: the next one of its answer, or the first of a new one."""
         uncounted = self.total == -1 and self.ahead is None
         if self.open is None or (self.broken and (self.behind or uncounted or self.ahead is not None)):
             request = {"model": self.model, "sent_at": self.before}
             if self.ahead is not None:
                 request["usage"], self.ahead = self.ahead, None
-            self.open, self.behind = self._add([Said("assistant", [], request=request)], at), False
+            self.open, self.behind = self._add_node([Said("assistant", [], request=request)], at), False
         self.broken = False
         self.open.said[0].content = [*self.open.said[0].content, *blocks]
         self.open.at = at
 
-    def _compacted(self, payload: Mapping[str, Any], at: float | None) -> None:
+    def _add_compaction(self, payload: Mapping[str, Any], at: float | None) -> None:
         told, history = as_text(payload.get("message")), payload.get("replacement_history")
         keep: list[str | tuple[Part, ...]] = []
         if isinstance(history, list):
             items = [item(record) for record in history if isinstance(record, Mapping)]
-            items = [found for found in items if not told or text_of(found[1]) != told]
-            mine = [(n.said[0].role, text_of(n.said[0].content)) if n.said else ("", "") for n in self.path]
+            items = [found for found in items if not told or extract_text(found[1]) != told]
+            mine = [(n.said[0].role, extract_text(n.said[0].content)) if n.said else ("", "") for n in self.path]
             roles = [("system" if role in ("developer", "system") else role, blocks) for role, blocks in items]
-            same = {y: x for x, y in common(mine, [(role, text_of(joined(blocks))) for role, blocks in roles])}
+            same = {y: x for x, y in common(mine, [(role, extract_text(joined(blocks))) for role, blocks in roles])}
             keep = [self.path[same[n]].id if n in same else parts_of(role, blocks) for n, (role, blocks) in enumerate(roles)]
         else:
-            keep = [node.id for node in self._recent()]
+            keep = [node.id for node in self._iter_recent_prompts()]
         said = [Said("user", told, "summary", "summary")] if told else []
-        node = self._add(said, at)
+        node = self._add_node(said, at)
         facts = {key: payload[key] for key in ("window_id",) if payload.get(key)}
         node.cut = Cut("compacted: the history was replaced", keep, node.id if told else "", facts)
         self.open = None
 
-    def _recent(self) -> Iterator[Node]:
+    def _iter_recent_prompts(self) -> Iterator[Node]:
         """What a compaction keeps that lists nothing: the context at the start, and the newest prompts."""
         left, kept = KEPT, set[str]()
         for node in reversed(self.path):
-            if node.said and _prompts(node.said[0]) and (left := left - len(dumps(node.said[0].content)) // 4) >= 0:
+            if node.said and _is_prompt(node.said[0]) and (left := left - len(dumps(node.said[0].content)) // 4) >= 0:
                 kept.add(node.id)
         return (n for n in self.path if n.id in kept or (n.said and n.said[0].origin in ("meta", "system")))
 
-    def _add(self, said: list[Said], at: float | None) -> Node:
+    def _add_node(self, said: list[Said], at: float | None) -> Node:
         node = Node(str(len(self.nodes)), self.path[-1].id if self.path else "", said, at)
         self.nodes.append(node)
         self.path.append(node)
         return node
 
 
-def _prompts(said: Said) -> bool:
+def _is_prompt(said: Said) -> bool:
     return said.role == "user" and not said.origin
 
 

@@ -18,7 +18,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
 from turnscope.reading.parts import billed, call, content_of, joined, mapping, result, rows, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import dumps, text_of
+from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -48,13 +48,13 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder.about |= {"usage": used} if isinstance(used, Mapping) else {}
     items = [item for item in document["history"] if isinstance(item, Mapping) and isinstance(item.get("message"), Mapping)]
     if odd := len(document["history"]) - len(items):
-        builder.note("warning", 0, f"{odd} items of the history hold no message and were passed over")
+        builder.add_note("warning", 0, f"{odd} items of the history hold no message and were passed over")
     passed = Passed()
-    nodes = list(_nodes(items, as_text(document.get("chatModelTitle")), passed))
+    nodes = list(_make_nodes(items, as_text(document.get("chatModelTitle")), passed))
     prompts = [log["prompt"] for item in items for log in rows(item.get("promptLogs")) if isinstance(log.get("prompt"), str)]
     if prompts:
         size = sum(map(len, prompts))
-        builder.note(
+        builder.add_note(
             "info", 0, f"{len(prompts)} rendered prompts ({size:,} characters) repeat what was said; read for the system prompt"
         )
     system = next((found[1] or found[2] for prompt in prompts if (found := SYSTEM.search(prompt[:100_000]))), "")
@@ -62,7 +62,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     return thread(builder, nodes, "", [Said("system", system, "system")] if system.strip() else [])
 
 
-def _nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]:
+def _make_nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]:
     thoughts: list[JSON] = []
     answered: set[str] = set()
     summary: str = ""
@@ -71,7 +71,7 @@ def _nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]:
         role, content = as_text(message.get("role")), content_of(message.get("content"))
         if role == "thinking":
             thoughts += thinking(
-                text_of(content), as_text(message.get("signature")) or as_text(message.get("redactedThinking"))
+                extract_text(content), as_text(message.get("signature")) or as_text(message.get("redactedThinking"))
             )
             continue
         node = Node(str(number))
@@ -81,7 +81,7 @@ def _nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]:
                 "",
             )
         told = as_text(item.get("conversationSummary"))
-        if told and text_of(content) == told:  # the CLI's summary is a message
+        if told and extract_text(content) == told:  # the CLI's summary is a message
             node.said = [Said(role or "assistant", told, "summary", "summary")]
         elif role == "user":
             files = [
@@ -91,7 +91,7 @@ def _nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]:
             ]
             node.said = [Said("user", joined(content), files=files)]
         elif role == "assistant":
-            node.said = list(_answer(item, [*thoughts, *content], model, answered))
+            node.said = list(_make_answer(item, [*thoughts, *content], model, answered))
             thoughts = []
         elif role == "system":
             node.said = [Said("system", joined(content), "system", fence=True)]
@@ -104,7 +104,7 @@ def _nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]:
         yield node
 
 
-def _answer(item: Item, content: list[JSON], model: str, answered: set[str]) -> Iterator[Said]:
+def _make_answer(item: Item, content: list[JSON], model: str, answered: set[str]) -> Iterator[Said]:
     """An answer, and the outputs of its calls as far as they ended."""
     message, states = item["message"], rows(item.get("toolCallStates"))
     reasoning = item.get("reasoning")
@@ -114,7 +114,7 @@ def _answer(item: Item, content: list[JSON], model: str, answered: set[str]) -> 
     calls = rows(message.get("toolCalls")) or [
         state["toolCall"] for state in states if isinstance(state.get("toolCall"), Mapping)
     ]
-    uses = [_call(row) for row in calls]
+    uses = [_make_call(row) for row in calls]
     logs = rows(item.get("promptLogs"))
     named = as_text(mapping(logs[-1].get("completionOptions")).get("model")) if logs else ""
     used = mapping(message.get("usage"))
@@ -127,15 +127,15 @@ def _answer(item: Item, content: list[JSON], model: str, answered: set[str]) -> 
     ended = [state for state in states if state.get("status") in ("done", "errored", "canceled") or state.get("output")]
     answered |= {as_text(state.get("toolCallId")) for state in ended}
     if ended:
-        yield Said("user", [_output(state) for state in ended], "tool")
+        yield Said("user", [_make_output(state) for state in ended], "tool")
 
 
-def _call(row: Item) -> JSON:
+def _make_call(row: Item) -> JSON:
     function = mapping(row.get("function"))
     return call(as_text(row.get("id")), as_text(function.get("name")), function.get("arguments"))
 
 
-def _output(state: Item) -> JSON:
+def _make_output(state: Item) -> JSON:
     told = "\n".join(as_text(row.get("content")) for row in rows(state.get("output")))
     failed = state.get("status") in ("errored", "canceled")
     return result(as_text(state.get("toolCallId")), told or (dumps(state["status"]).strip('"') if failed else ""), failed)

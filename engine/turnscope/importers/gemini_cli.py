@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, 
 from turnscope.reading.parts import billed, call, joined, mapping, result, text, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Part
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -31,7 +31,7 @@ def sniff(source: Source) -> int:
     if isinstance(first, dict) and {"sessionId", "projectHash"} <= first.keys():
         whole = sum("projectHash" in row and isinstance(row.get("messages"), list) for row in map(mapping, source.first))
         return 95 if whole < 2 else 0  # a whole session on each line: each is one
-    head = _saved(source)[:20]
+    head = _read_checkpoint(source)[:20]
     return 85 if head and all(isinstance(row, dict) and _is_content(row) for row in head) else 0
 
 
@@ -39,7 +39,7 @@ def _is_content(row: Record) -> bool:
     return row.get("role") in ("user", "model") and isinstance(row.get("parts"), list)
 
 
-def _saved(source: Source) -> Sequence[Any]:
+def _read_checkpoint(source: Source) -> Sequence[Any]:
     """The contents of a checkpoint: a list, or an object's history."""
     document = source.document if source.kind == "file" else None
     held = document.get("history") if isinstance(document, dict) else document
@@ -65,27 +65,27 @@ class _Chat:
             id = record["$rewindTo"]
             self.path = self.path[: self.path.index(id)] if id in self.path else []
         elif isinstance(record.get("$set"), Mapping):
-            self._meta(record["$set"])
+            self._read_meta(record["$set"])
             if isinstance(record["$set"].get("messages"), list):
-                self._replaced([m for m in record["$set"]["messages"] if isinstance(m, Mapping)], line)
+                self._replace_history([m for m in record["$set"]["messages"] if isinstance(m, Mapping)], line)
         elif "type" in record:
-            self._message(record, line)
+            self._add_message(record, line)
         else:
-            self._meta(record)
+            self._read_meta(record)
             held = record.get("messages")
             for message in held if isinstance(held, list) else ():
                 if isinstance(message, Mapping):
-                    self._message(message, line)
+                    self._add_message(message, line)
                 else:
                     self.passed.add(type(message).__name__, message, line)
 
-    def _meta(self, record: Record) -> None:
+    def _read_meta(self, record: Record) -> None:
         self.builder.title = as_text(record.get("summary")) or self.builder.title
         self.builder.about |= {
             key: record[key] for key in ("sessionId", "projectHash", "kind", "directories") if record.get(key)
         }
 
-    def _message(self, record: Record, line: int, cut: Cut | None = None) -> None:
+    def _add_message(self, record: Record, line: int, cut: Cut | None = None) -> None:
         if record.get("type") not in ("user", "gemini"):
             self.passed.add(record.get("type"), record, line)
             return
@@ -98,18 +98,18 @@ class _Chat:
         else:
             self.rows[id] = record
 
-    def _replaced(self, messages: list[Record], line: int) -> None:
+    def _replace_history(self, messages: list[Record], line: int) -> None:
         """The history that is sent from here on: what stands as it was, what is masked, and what is new behind it."""
         known = {n for n, m in enumerate(messages) if m.get("id") in self.path}
         new = max(known) + 1 if known else 0
         keep: list[str | tuple[Part, ...]] = []
         for message in messages[:new]:
             id = message.get("id")
-            same = id in self.path and _sent(message) == _sent(self.rows[str(id)])
-            keep += [str(id)] if same else [parts_of(s.role, s.content) for s in _said(message, None)]
+            same = id in self.path and _make_key(message) == _make_key(self.rows[str(id)])
+            keep += [str(id)] if same else [parts_of(s.role, s.content) for s in _make_messages(message, None)]
         cut = Cut("the history was replaced by a shorter one", keep) if keep != self.path else None
         for number, message in enumerate(messages[new:]):
-            self._message(message, line, None if number else cut)
+            self._add_message(message, line, None if number else cut)
         if cut and len(messages) == new:
             self.nodes[f"${line}"] = Node(f"${line}", self.path[-1] if self.path else "", [], None, cut)
             self.path.append(f"${line}")
@@ -119,19 +119,19 @@ class _Chat:
         before: float | None = None
         for id, node in self.nodes.items():
             if id in self.rows:
-                node.said = _said(self.rows[id], before)
+                node.said = _make_messages(self.rows[id], before)
                 before = node.said[-1].at or node.at
             yield node
 
 
-def _sent(record: Record) -> Any:
-    return [(said.role, said.content) for said in _said(record, None)]
+def _make_key(record: Record) -> Any:
+    return [(said.role, said.content) for said in _make_messages(record, None)]
 
 
-def _said(record: Record, before: float | None) -> list[Said]:
+def _make_messages(record: Record, before: float | None) -> list[Said]:
     """A record as messages: of an answer with calls, also their results."""
     content = record.get("content")
-    blocks = [block for part in (content if isinstance(content, list) else [content]) for block in _part(part)]
+    blocks = [block for part in (content if isinstance(content, list) else [content]) for block in _convert_part(part)]
     if record.get("type") != "gemini":
         results = [block for block in blocks if block.get("type") == "tool_result"]
         return [Said("user", blocks if results else joined(blocks), "tool" if results and len(results) == len(blocks) else "")]
@@ -157,7 +157,7 @@ def _said(record: Record, before: float | None) -> list[Said]:
         number.get("cached", 0),
     )
     said = [Said("assistant", blocks, request={"model": as_text(record.get("model")), "usage": usage, "sent_at": before})]
-    answers = [_result(c) for c in calls if c.get("result") is not None]
+    answers = [_make_tool_result(c) for c in calls if c.get("result") is not None]
     if answers:
         said.append(
             Said("user", answers, "tool", at=max(filter(None, (when(c.get("timestamp")) for c in calls)), default=None))
@@ -165,17 +165,21 @@ def _said(record: Record, before: float | None) -> list[Said]:
     return said
 
 
-def _result(tool: Record) -> JSON:
+def _make_tool_result(tool: Record) -> JSON:
     found = [
-        block for part in (tool["result"] if isinstance(tool["result"], list) else [tool["result"]]) for block in _part(part)
+        block
+        for part in (tool["result"] if isinstance(tool["result"], list) else [tool["result"]])
+        for block in _convert_part(part)
     ]
-    answers = [text_of(block.get("content")) if block.get("type") == "tool_result" else text_of(block) for block in found]
+    answers = [
+        extract_text(block.get("content")) if block.get("type") == "tool_result" else extract_text(block) for block in found
+    ]
     media = [block for block in found if block.get("type") in ("image", "document")]
     whole = "\n".join(filter(None, answers))
     return result(as_text(tool.get("id")), [*text(whole), *media] if media else whole, tool.get("status") == "error")
 
 
-def _part(row: Any) -> list[Any]:
+def _convert_part(row: Any) -> list[Any]:
     """A part of Gemini's API as blocks."""
     if isinstance(row, str):
         return text(row)
@@ -202,7 +206,7 @@ def _part(row: Any) -> list[Any]:
 
 def read(source: Source, _entry: Entry) -> Thread:
     chat = _Chat(Builder(source.path.stem, NAME))
-    for content in (row for row in _saved(source) if isinstance(row, dict) and _is_content(row)):
+    for content in (row for row in _read_checkpoint(source) if isinstance(row, dict) and _is_content(row)):
         chat.line({"type": "gemini" if content["role"] == "model" else "user", "content": content["parts"]}, 0)
     for record, line in objects(() if chat.path else source.values(), chat.builder, chat.passed):
         chat.line(record, line)

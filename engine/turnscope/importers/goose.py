@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, thread
 from turnscope.reading.parts import billed, call, image, mapping, result, rows, text, thinking
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -70,7 +70,7 @@ def read(source: Source, entry: Entry) -> Thread:
     if source.kind == "sqlite":
         info: Value = next(iter(source.rows("select * from sessions where cast(id as text) = ?", (entry.id,))), {})
         order = "select * from messages where cast(session_id as text) = ? order by created_timestamp, id"
-        stored = [_row(row) for row in source.rows(order, (entry.id,))]
+        stored = [_convert_row(row) for row in source.rows(order, (entry.id,))]
     else:
         found = list(source.values())
         notes = [value for value, _ in found if isinstance(value, Note)]
@@ -84,7 +84,7 @@ def read(source: Source, entry: Entry) -> Thread:
     window = config.get("context_limit")
     builder.window = window if isinstance(window, int) and window > 0 else None
     passed = Passed()
-    nodes = list(_nodes(stored, as_text(config.get("model_name")), passed))
+    nodes = list(_make_nodes(stored, as_text(config.get("model_name")), passed))
     asked = [said.request for node in nodes for said in node.said if isinstance(said.request, dict)]
     if asked:
         asked[-1]["usage"] = billed(info.get("input_tokens"), info.get("output_tokens"))
@@ -92,14 +92,14 @@ def read(source: Source, entry: Entry) -> Thread:
     return thread(builder, nodes)
 
 
-def _row(row: Value) -> Value:
+def _convert_row(row: Value) -> Value:
     """A row of the database as newer exports write a message."""
     metadata = mapping(parsed(as_text(row.get("metadata_json"))))
     content = parsed(as_text(row.get("content_json")))
     return {"role": row.get("role"), "created": row.get("created_timestamp"), "content": content, "metadata": metadata}
 
 
-def _nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Node]:
+def _make_nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Node]:
     """The messages. What the agent alone sees is a summary, or goes on behind one."""
     open_: Node | None = None
     before: float | None = None
@@ -109,10 +109,10 @@ def _nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Node]:
         alone, at = seen.get("userVisible") is False, when(row.get("created"))
         content = row.get("content")
         parts = content if isinstance(content, list) else [content]
-        blocks = [block for part in parts for block in _block(part, passed)]
+        blocks = [block for part in parts for block in _convert_block(part, passed)]
         told, left = alone and not hidden and row.get("role") == "user", seen.get("agentVisible") is False
         hidden = alone
-        if left and not alone and not any(_alone(later) for later in stored[number + 1 :]):
+        if left and not alone and not any(_is_alone(later) for later in stored[number + 1 :]):
             passed.add("message that only the person sees", row)
             continue
         if row.get("role") == "assistant" and open_ is not None:  # one answer may be stored in several rows
@@ -130,11 +130,11 @@ def _nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Node]:
             yield node
 
 
-def _alone(row: Value) -> bool:
+def _is_alone(row: Value) -> bool:
     return mapping(row.get("metadata")).get("userVisible") is False
 
 
-def _block(part: Any, passed: Passed) -> list[JSON]:
+def _convert_block(part: Any, passed: Passed) -> list[JSON]:
     held = mapping(part)
     id = as_text(held.get("id"))
     match held.get("type"):
@@ -154,7 +154,7 @@ def _block(part: Any, passed: Passed) -> list[JSON]:
             gave = mapping(held.get("toolResult"))
             value = gave.get("value", gave.get("error"))
             inside = mapping(value).get("content", value)
-            return [result(id, text_of(inside), gave.get("status") == "error" or mapping(value).get("isError") is True)]
+            return [result(id, extract_text(inside), gave.get("status") == "error" or mapping(value).get("isError") is True)]
     passed.add(held.get("type"), part)
     return []
 

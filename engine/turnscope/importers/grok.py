@@ -25,15 +25,17 @@ def sniff(source: Source) -> int:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return listed(source, _entry)
+    return listed(source, _make_entry)
 
 
-def _entry(value: Value) -> Entry:
+def _make_entry(value: Value) -> Entry:
     held = mapping(value.get("conversation"))
-    return Entry(as_text(held.get("id")), as_text(held.get("title")), _at(held.get("modify_time") or held.get("create_time")))
+    return Entry(
+        as_text(held.get("id")), as_text(held.get("title")), _parse_date(held.get("modify_time") or held.get("create_time"))
+    )
 
 
-def _at(value: Any) -> float | None:
+def _parse_date(value: Any) -> float | None:
     """Seconds of a time as text, or as a Mongo database writes it."""
     held = mapping(value).get("$date", value)
     number = mapping(held).get("$numberLong", held)
@@ -44,16 +46,18 @@ def read(source: Source, entry: Entry) -> Thread:
     value = conversation(source, entry)
     builder, passed = Builder(entry.id or source.path.stem, NAME, entry.title), Passed()
     stored = [mapping(row.get("response") or row) for row in rows(value.get("responses"))]
-    times = {as_text(row.get("_id")): _at(row.get("create_time")) for row in stored}
-    nodes = [_node(row, times, passed) for row in stored]
+    times = {as_text(row.get("_id")): _parse_date(row.get("create_time")) for row in stored}
+    nodes = [_make_node(row, times, passed) for row in stored]
     passed.tell(builder)
     return thread(builder, nodes, newest(nodes))
 
 
-def _node(row: Value, times: Mapping[str, float | None], passed: Passed) -> Node:
+def _make_node(row: Value, times: Mapping[str, float | None], passed: Passed) -> Node:
     above, sender = as_text(row.get("parent_response_id")), as_text(row.get("sender")).lower()
     blocks = joined(with_thoughts(as_text(row.get("message"))))
-    node = Node(as_text(row.get("_id")), above if "parent_response_id" in row else None, [], _at(row.get("create_time")))
+    node = Node(
+        as_text(row.get("_id")), above if "parent_response_id" in row else None, [], _parse_date(row.get("create_time"))
+    )
     if sender == "human":
         node.said = [Said("user", blocks)]
     elif sender in ("assistant", "ai"):

@@ -22,7 +22,7 @@ from turnscope.reading.nodes import Passed, thread
 from turnscope.reading.parts import mapping, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import JSON, Note, Session
 from turnscope.session.thread import Thread
 
@@ -46,7 +46,7 @@ def sniff(source: Source) -> int:
 def entries(source: Source) -> Iterator[Entry]:
     if source.kind != "zip":
         for number, sample in enumerate(rows(mapping(source.document).get("samples"))):
-            yield Entry(str(number), _title(sample), _began(sample), requests=len(_calls(sample)))
+            yield Entry(str(number), _make_title(sample), _find_start(sample), requests=len(_find_calls(sample)))
         return
     told = source.near("summaries.json")
     about = {f"{row.get('id')}_{row.get('epoch')}": row for row in rows(told.document if told else None)}
@@ -54,7 +54,7 @@ def entries(source: Source) -> Iterator[Entry]:
         name = file.path.relative_to(source.path).as_posix()
         if found := SAMPLE.fullmatch(name):
             summary = about.get(f"{found[1]}_{found[2]}", {})
-            yield Entry(name, _title({"id": found[1], "epoch": found[2], **summary}), _began(summary), file.size)
+            yield Entry(name, _make_title({"id": found[1], "epoch": found[2], **summary}), _find_start(summary), file.size)
 
 
 def read(source: Source, entry: Entry) -> Thread:
@@ -73,28 +73,28 @@ def read(source: Source, entry: Entry) -> Thread:
         "scores": sample.get("scores"),
     }
     about |= {key: sample[key] for key in ("limit", "error") if sample.get(key)}
-    calls = _calls(sample)
+    calls = _find_calls(sample)
     if not calls:
-        return _listed(id, entry.title, about, sample, as_text(evaluated.get("model")))
-    kept, notes = mapping(sample.get("attachments")), list(_notes(sample))
-    messages = [_resolved(message, kept) for message in rows(sample.get("messages"))]
-    session = _session(gathered([_call(event, sample, kept) for event in calls], id), messages)
+        return _build_without_events(id, entry.title, about, sample, as_text(evaluated.get("model")))
+    kept, notes = mapping(sample.get("attachments")), list(_make_notes(sample))
+    messages = [_resolve(message, kept) for message in rows(sample.get("messages"))]
+    session = _build_session(gathered([_convert_call(event, sample, kept) for event in calls], id), messages)
     held = {key: value for key, value in about.items() if value not in (None, "", {})}
     return Thread(structs.replace(session, title=entry.title, about=held, notes=(*session.notes, *notes)))
 
 
-def _listed(id: str, title: str, about: Mapping[str, JSON], sample: Value, model: str) -> Thread:
+def _build_without_events(id: str, title: str, about: Mapping[str, JSON], sample: Value, model: str) -> Thread:
     """A sample without events: each answer is taken to have seen all that stands before it."""
     builder, passed = Builder(id, NAME, title, **about), Passed()
     kept = mapping(sample.get("attachments"))
-    messages = [_resolved(message, kept) for message in rows(sample.get("messages"))]
+    messages = [_resolve(message, kept) for message in rows(sample.get("messages"))]
     nodes = list(nodes_of(messages, lambda message: {"model": as_text(message.get("model")) or model}, passed))
-    builder.note("info", 0, "the log holds no event of a model's call: what was sent is taken from the list of messages")
+    builder.add_note("info", 0, "the log holds no event of a model's call: what was sent is taken from the list of messages")
     passed.tell(builder)
     return thread(builder, nodes)
 
 
-def _session(found: Conversations, messages: list[Any]) -> Session:
+def _build_session(found: Conversations, messages: list[Any]) -> Session:
     """The main conversation, the others hanging from the answers that were the newest when they began."""
     first, *more = (entry.id for entry in found.entries())
     main, others = found.session(first, NAME), [found.session(id, NAME) for id in more]
@@ -113,7 +113,7 @@ def _session(found: Conversations, messages: list[Any]) -> Session:
     return structs.replace(main, subagents=tuple(agents))
 
 
-def _title(sample: Value) -> str:
+def _make_title(sample: Value) -> str:
     asked = sample.get("input")
     messages = rows(asked) if isinstance(asked, list) else []
     first = next((as_text(message.get("content")) for message in messages if message.get("role") == "user"), as_text(asked))
@@ -121,16 +121,16 @@ def _title(sample: Value) -> str:
     return f"{sample.get('id')} (epoch {sample.get('epoch')})" + (f": {told}" if told else "")
 
 
-def _began(sample: Value) -> float | None:
+def _find_start(sample: Value) -> float | None:
     first = next(iter(rows(sample.get("events"))), {})
     return when(sample.get("started_at") or first.get("timestamp"))
 
 
-def _calls(sample: Value) -> list[Value]:
+def _find_calls(sample: Value) -> list[Value]:
     return [event for event in rows(sample.get("events")) if event.get("event") == "model" and "output" in event]
 
 
-def _notes(sample: Value) -> Iterator[Note]:
+def _make_notes(sample: Value) -> Iterator[Note]:
     """Compactions and limits as the log tells them; what a compaction did is seen in the next input."""
     for event in rows(sample.get("events")):
         if event.get("event") == "compaction":
@@ -140,13 +140,13 @@ def _notes(sample: Value) -> Iterator[Note]:
             yield Note("info", 0, f"a limit ended the sample: {str(event.get('message') or event.get('type'))[:200]}")
 
 
-def _call(event: Value, sample: Value, kept: Value) -> Call:
+def _convert_call(event: Value, sample: Value, kept: Value) -> Call:
     output = mapping(event.get("output"))
     choice = next(iter(rows(output.get("choices"))), {})
     usage = mapping(output.get("usage"))
     raw = mapping(mapping(event.get("call")).get("response"))
     sent, retries = when(event.get("timestamp")), event.get("retries")
-    lasted = dollars(output.get("time"))  # seconds: any number that is none below zero
+    lasted = parse_usd(output.get("time"))  # seconds: any number that is none below zero
     about: dict[str, Any] = {
         "model": as_text(output.get("model")) or as_text(event.get("model")),
         "sent_at": sent,
@@ -154,19 +154,19 @@ def _call(event: Value, sample: Value, kept: Value) -> Call:
         "stop_reason": as_text(choice.get("stop_reason")) or None,
         "id": as_text(raw.get("id")),
         "usage": counted(usage) if event.get("cache") != "read" else None,  # an answer from Inspect's own cache cost nothing
-        "logged_usd": dollars(usage.get("total_cost")),
+        "logged_usd": parse_usd(usage.get("total_cost")),
     }
     if isinstance(retries, int) and 0 < retries < 1000:
         about["attempts"] = 1 + retries
     tools = event.get("tools")
-    messages = [_resolved(message, kept) for message in _input(event, sample)]
-    body = body_of(messages, [_resolved(tool, kept) for tool in tools] if isinstance(tools, list) else ())
-    content = spoken({**mapping(_resolved(choice.get("message"), kept)), "role": "assistant"})[1]
+    messages = [_resolve(message, kept) for message in _find_input(event, sample)]
+    body = body_of(messages, [_resolve(tool, kept) for tool in tools] if isinstance(tools, list) else ())
+    content = spoken({**mapping(_resolve(choice.get("message"), kept)), "role": "assistant"})[1]
     error = as_text(event.get("error")) or as_text(output.get("error"))
     return Call(body, {"content": content} if content else None, about, (error or "no answer") if not content else "")
 
 
-def _input(event: Value, sample: Value) -> list[Any]:
+def _find_input(event: Value, sample: Value) -> list[Any]:
     """What was sent; in newer logs as ranges of the sample's pool of messages."""
     held, pool = event.get("input"), mapping(sample.get("events_data")).get("messages")
     if isinstance(held, str):
@@ -177,13 +177,13 @@ def _input(event: Value, sample: Value) -> list[Any]:
     return [message for a, b in ranges if isinstance(a, int) and isinstance(b, int) for message in pool[max(0, a) : max(0, b)]]
 
 
-def _resolved(value: Any, kept: Value) -> Any:
+def _resolve(value: Any, kept: Value) -> Any:
     """A value with its attachments put in."""
     if isinstance(value, str):
         return kept.get(value.removeprefix(KEPT), value) if value.startswith(KEPT) else value
     if isinstance(value, list):
-        return [_resolved(one, kept) for one in value]
-    return {key: _resolved(one, kept) for key, one in value.items()} if isinstance(value, dict) else value
+        return [_resolve(one, kept) for one in value]
+    return {key: _resolve(one, kept) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 IMPORTER = Importer(

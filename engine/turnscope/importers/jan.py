@@ -19,7 +19,7 @@ from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
 from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -59,14 +59,14 @@ def part_of(path: Path) -> Path:
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    about, stored, notes = _opened(source)
+    about, stored, notes = _read_thread(source)
     assistant = next(iter(rows(about.get("assistants"))), {})
     model = as_text(mapping(assistant.get("model")).get("id")) or as_text(mapping(about.get("model")).get("id"))
     name = source.path.absolute().name if source.kind == "folder" else source.path.stem
     builder = Builder(as_text(about.get("id")) or name, NAME, as_text(about.get("title")))
     builder.notes += notes
     builder.about |= {key: assistant[key] for key in ("assistant_name",) if assistant.get(key)}
-    held = [_held(message, number) for number, message in enumerate(stored)]
+    held = [_clean_message(message, number) for number, message in enumerate(stored)]
     known = {one["id"]: one for one in reversed(held)}
     for id, parent in new_parents(held).items():
         known[id]["metadata"]["parentId"] = parent
@@ -77,10 +77,10 @@ def read(source: Source, _entry: Entry) -> Thread:
     nodes = list[Node]()
     for one in held:
         parent = above.get(one["id"], one["metadata"].get("parentId", nodes[-1].id if nodes else "")) or ""
-        nodes.append(_node(one, parent, times, model, passed))
+        nodes.append(_make_node(one, parent, times, model, passed))
         speed = one["metadata"].get("tokenSpeed")
         speeds |= {one["id"]: speed} if speed is not None else {}
-    kept = {id: facts for one, node in zip(held, nodes, strict=True) for id, facts in _kept(one, node)}
+    kept = {id: facts for one, node in zip(held, nodes, strict=True) for id, facts in _iter_stored(one, node)}
     builder.about |= {"stored": {NAME: kept}} if kept else {}
     if speeds:
         builder.about["tokenSpeed"] = speeds
@@ -89,7 +89,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     return thread(builder, nodes, path[-1] if path else "", [Said("system", told, "system")] if told else [])
 
 
-def _held(message: Value, number: int) -> dict[str, Any]:
+def _clean_message(message: Value, number: int) -> dict[str, Any]:
     """A stored message with what its place in the thread hangs on read safely: id, time, parent, the child that is shown."""
     metadata = dict(mapping(message.get("metadata")))
     for key in ("parentId", "activeChildId"):
@@ -99,7 +99,7 @@ def _held(message: Value, number: int) -> dict[str, Any]:
     return {**message, "id": id, "created_at": when(message.get("created_at")), "metadata": metadata}
 
 
-def _opened(source: Source) -> tuple[Value, list[Value], list[Note]]:
+def _read_thread(source: Source) -> tuple[Value, list[Value], list[Note]]:
     """What is known of the thread, its messages, and notes on lines that cannot be read."""
     document = mapping(source.document)
     if isinstance(document.get("messages"), list):
@@ -113,15 +113,15 @@ def _opened(source: Source) -> tuple[Value, list[Value], list[Note]]:
     return mapping(near.document) if near else {}, [value for value in found if isinstance(value, dict)], notes
 
 
-def _node(message: Value, above: str, times: Mapping[str, float | None], model: str, passed: Passed) -> Node:
+def _make_node(message: Value, above: str, times: Mapping[str, float | None], model: str, passed: Passed) -> Node:
     metadata = message["metadata"]
     node = Node(message["id"], above, [], message["created_at"])
-    blocks = [block for part in _rows(message.get("content")) for block in _part(part, passed)]
+    blocks = [block for part in _get_rows(message.get("content")) for block in _convert_part(part, passed)]
     for made in rows(metadata.get("tool_calls")):  # as older versions keep them
         tool, gave = mapping(made.get("tool")), mapping(made.get("response"))
         function = mapping(tool.get("function"))
         blocks.append(call(as_text(tool.get("id")), as_text(function.get("name")), function.get("arguments")))
-        blocks += [result(as_text(tool.get("id")), text_of(gave.get("content") or gave.get("error")))] if gave else []
+        blocks += [result(as_text(tool.get("id")), extract_text(gave.get("content") or gave.get("error")))] if gave else []
     if message.get("role") == "assistant":
         used, speed = mapping(metadata.get("usage")), mapping(metadata.get("tokenSpeed"))
         out = used.get("outputTokens", used.get("completionTokens", speed.get("tokenCount", 0)))
@@ -141,7 +141,7 @@ def _node(message: Value, above: str, times: Mapping[str, float | None], model: 
         files = [block for row in rows(metadata.get("inline_file_contents")) for block in text(as_text(row.get("content")))]
         node.said = [Said("user", joined(blocks), "prompt", files=files)]
     elif message.get("role") == "tool":
-        node.said = [Said("user", [result(as_text(message.get("tool_call_id")), text_of(blocks))], "tool")]
+        node.said = [Said("user", [result(as_text(message.get("tool_call_id")), extract_text(blocks))], "tool")]
     elif message.get("role") == "system":
         node.said = [Said("system", joined(blocks), "system", fence=True)]
     else:
@@ -149,10 +149,10 @@ def _node(message: Value, above: str, times: Mapping[str, float | None], model: 
     return node
 
 
-def _kept(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
+def _iter_stored(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
     """What Jan sends of a stored message, by the ids of the session's: its parts, a message for each round of calls."""
-    content, files = [_read(part) for part in _rows(message.get("content"))], list[JSON]()
-    calls = [_read_call(made) for made in rows(message["metadata"].get("tool_calls"))]
+    content, files = [_clean_part(part) for part in _get_rows(message.get("content"))], list[JSON]()
+    calls = [_clean_call(made) for made in rows(message["metadata"].get("tool_calls"))]
     shown = ui_message({"id": node.id, "role": message.get("role"), "content": content, "metadata": {"tool_calls": calls}})
     for file in rows(message["metadata"].get("inline_file_contents")):
         files.append({"name": as_text(file.get("name")), "content": as_text(file.get("content"))})
@@ -165,13 +165,13 @@ def _kept(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
             yield f"{node.id}:{number}" if number else node.id, {"parts": wave["parts"], **beside}
 
 
-def _read(part: Value) -> Value:
+def _clean_part(part: Value) -> Value:
     """A part of a stored message whose texts are texts."""
     told = as_text(mapping(part.get("text")).get("value")) or as_text(part.get("text"))
     return {**part, "text": {"value": told}, "image_url": {"url": as_text(mapping(part.get("image_url")).get("url"))}}
 
 
-def _read_call(made: Value) -> Value:
+def _clean_call(made: Value) -> Value:
     """A call as older versions keep it, read safely."""
     tool, gave = mapping(made.get("tool")), mapping(made.get("response"))
     texts = [{"text": as_text(part.get("text"))} for part in rows(gave.get("content"))]
@@ -179,11 +179,11 @@ def _read_call(made: Value) -> Value:
     return {"tool": {"id": tool.get("id"), "function": function}, "state": made.get("state"), "response": {"content": texts}}
 
 
-def _rows(content: Any) -> list[Value]:
+def _get_rows(content: Any) -> list[Value]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else rows(content)
 
 
-def _part(part: Value, passed: Passed) -> list[JSON]:
+def _convert_part(part: Value, passed: Passed) -> list[JSON]:
     kind, held = part.get("type"), part.get("text")
     told = as_text(mapping(held).get("value")) or as_text(held)
     if kind == "text":
@@ -195,7 +195,7 @@ def _part(part: Value, passed: Passed) -> list[JSON]:
     if kind == "tool_call":
         id, gave = as_text(part.get("tool_call_id")), part.get("output")
         use = call(id, as_text(part.get("tool_name")), part.get("input"))
-        return [use, *([result(id, gave if isinstance(gave, str) else text_of(gave))] if gave is not None else [])]
+        return [use, *([result(id, gave if isinstance(gave, str) else extract_text(gave))] if gave is not None else [])]
     passed.add(f"part {kind}", part)
     return []
 

@@ -25,15 +25,15 @@ def sniff(source: Source) -> int:
     if source.kind != "file":
         return 0
     document = source.document
-    held = _held(document) if document is not None else list(source.first)
-    if held and all(_known(value) for value in held[:5]):
+    held = _find_messages(document) if document is not None else list(source.first)
+    if held and all(_is_message(value) for value in held[:5]):
         return 85
     bare = [mapping(value) for value in held[:5]]  # dumps without what is empty
     known = all(value.get("type") in TYPES and "content" in value for value in bare)
     return 70 if known and any(value.get("type") in ("human", "ai") for value in bare) else 0
 
 
-def _held(document: Any) -> list[Any]:
+def _find_messages(document: Any) -> list[Any]:
     """The list of messages in a document: its own, or that of a graph's state."""
     inner = document
     for key in ("values", "kwargs", "messages"):
@@ -41,7 +41,7 @@ def _held(document: Any) -> list[Any]:
     return inner if isinstance(inner, list) else []
 
 
-def _known(value: Any) -> bool:
+def _is_message(value: Any) -> bool:
     held = mapping(value)
     if held.get("lc") == 1 and isinstance(held.get("id"), list):
         return as_text(held["id"][-1] if held["id"] else "").rstrip("Chunk").endswith("Message")
@@ -50,7 +50,7 @@ def _known(value: Any) -> bool:
     return "content" in mapping(held.get("data")) or ("content" in held and any(key in held for key in OWN))
 
 
-def _message(value: Any) -> dict[str, Any]:
+def _convert_message(value: Any) -> dict[str, Any]:
     """A message with the keys that LangChain gives it, whatever wraps them."""
     held = mapping(value)
     if held.get("lc") == 1:
@@ -61,7 +61,7 @@ def _message(value: Any) -> dict[str, Any]:
     return {**data, "role": as_text(held.get("type"))} if data else {**held, "role": as_text(held.get("type"))}
 
 
-def _request(message: Mapping[str, Any]) -> dict[str, Any]:
+def _make_request(message: Mapping[str, Any]) -> dict[str, Any]:
     about = mapping(message.get("response_metadata"))
     told = message.get("usage_metadata") or about.get("token_usage") or about.get("usage")
     return {
@@ -74,10 +74,10 @@ def _request(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def read(source: Source, _entry: Entry) -> Thread:
     builder, passed = Builder(source.path.stem, NAME), Passed()
-    values = [value for value, _ in source.records()] if source.document is None else _held(source.document)
+    values = [value for value, _ in source.records()] if source.document is None else _find_messages(source.document)
     builder.notes += [value for value in values if isinstance(value, Note)]
-    messages = [_message(value) for value in values if not isinstance(value, Note)]
-    nodes = list(nodes_of(messages, _request, passed))
+    messages = [_convert_message(value) for value in values if not isinstance(value, Note)]
+    nodes = list(nodes_of(messages, _make_request, passed))
     passed.tell(builder)
     return thread(builder, nodes)
 

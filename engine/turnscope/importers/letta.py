@@ -43,7 +43,7 @@ def read(source: Source, entry: Entry) -> Thread:
     builder.window = window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
     model = as_text(config.get("model"))
     stored = rows(agent.get("messages"))
-    nodes = list(_nodes(stored, model, passed))
+    nodes = list(_make_nodes(stored, model, passed))
     prompts = any(node.said and node.said[0].role == "system" for node in nodes)
     lead = [Said("system", agent["system"], "system")] if as_text(agent.get("system")) and not prompts else []
     named = {as_text(tool.get("id")): tool for tool in rows(document.get("tools"))}
@@ -51,12 +51,12 @@ def read(source: Source, entry: Entry) -> Thread:
     tools = [mapping(named.get(as_text(id))).get("json_schema") for id in (held if isinstance(held, list) else ())]
     if rows(tools):
         lead.insert(0, Said("tools", [{**tool, "input_schema": tool.get("parameters")} for tool in rows(tools)], "system"))
-    _cut(nodes, agent.get("in_context_message_ids"))
+    _add_cut(nodes, agent.get("in_context_message_ids"))
     passed.tell(builder)
     return thread(builder, nodes, lead=lead)
 
 
-def _nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Node]:
+def _make_nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Node]:
     """A node for each message, by its id in the file."""
     for number, message in enumerate(stored):
         id = as_text(message.get("id")) or f"#{number}"
@@ -82,7 +82,7 @@ def _nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Node]:
                 yield node
 
 
-def _cut(nodes: list[Node], ids: Any) -> None:
+def _add_cut(nodes: list[Node], ids: Any) -> None:
     """What the newest answer was asked with, where not all that was said is in the context any more."""
     context = [id for id in ids if isinstance(id, str)] if isinstance(ids, list) else []
     last = next((n for n in range(len(nodes) - 1, -1, -1) if nodes[n].said and nodes[n].said[0].role == "assistant"), 0)

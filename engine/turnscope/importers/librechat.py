@@ -17,7 +17,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, rounds, t
 from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 
@@ -41,13 +41,13 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder.about |= {key: document[key] for key in ("conversationId", "endpoint", "exportAt") if document.get(key)}
     passed = Passed()
     held = document.get("messages", document.get("messagesTree"))
-    stored = list(_flat(held if isinstance(held, list) else [held]))
+    stored = list(_flatten(held if isinstance(held, list) else [held]))
     times = {as_text(m.get("messageId")): when(m.get("createdAt")) for m, _ in stored}
-    summed = {as_text(m.get("messageId")): cut for m, _ in stored if (cut := _summary(m, stored))}
+    summed = {as_text(m.get("messageId")): cut for m, _ in stored if (cut := _make_cut(m, stored))}
     nodes = []
     for number, (message, up) in enumerate(stored):
         node = Node(as_text(message.get("messageId")) or f"#{number}", up, [], when(message.get("createdAt")))
-        node.said = _said(message, as_text(options.get("model")), times.get(up), passed)
+        node.said = _make_messages(message, as_text(options.get("model")), times.get(up), passed)
         node.cut = summed.get(up)
         nodes.append(node)
     passed.tell(builder)
@@ -55,7 +55,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     return thread(builder, nodes, last_child(nodes), [Said("system", prefix, "system")] if prefix else [])
 
 
-def _flat(messages: list[Any]) -> Iterator[tuple[Value, str]]:
+def _flatten(messages: list[Any]) -> Iterator[tuple[Value, str]]:
     """Each message with its parent, those above before those below, siblings in order. Without a name it is the one before."""
     before = ""
     waiting = [(message, "") for message in reversed(messages)]
@@ -70,11 +70,11 @@ def _flat(messages: list[Any]) -> Iterator[tuple[Value, str]]:
         waiting += [(child, id) for child in reversed(children if isinstance(children, list) else [])]
 
 
-def _said(message: Value, model: str, before: float | None, passed: Passed) -> list[Said]:
+def _make_messages(message: Value, model: str, before: float | None, passed: Passed) -> list[Said]:
     parts = message.get("content")
     blocks: list[JSON] = []
     for part in rows(parts):
-        blocks += _part(part, passed)
+        blocks += _convert_part(part, passed)
     if not blocks:
         told = as_text(message.get("text"))
         blocks = text(told) if message.get("isCreatedByUser") is True else with_thoughts(told)
@@ -85,7 +85,7 @@ def _said(message: Value, model: str, before: float | None, passed: Passed) -> l
     used = mapping(mapping(message.get("metadata")).get("usage"))
     request = {
         "model": as_text(message.get("model")) or model,
-        "usage": _usage(used)
+        "usage": _convert_usage(used)
         or (billed(message.get("promptTokens"), message.get("tokenCount")) if message.get("promptTokens") else None),
         "sent_at": before,
         "stop_reason": as_text(message.get("finish_reason"))
@@ -94,7 +94,7 @@ def _said(message: Value, model: str, before: float | None, passed: Passed) -> l
     return rounds(blocks, request, parallel=True) or [Said("", request=request)]
 
 
-def _usage(used: Value) -> Any:
+def _convert_usage(used: Value) -> Any:
     """Usage as the client kept it: LangChain's names, or those of the providers."""
     details = mapping(used.get("input_token_details"))
     whole, out = (
@@ -104,14 +104,14 @@ def _usage(used: Value) -> Any:
     return billed(whole, out, details.get("cache_read"), details.get("cache_creation"))
 
 
-def _part(part: Value, passed: Passed) -> list[JSON]:
+def _convert_part(part: Value, passed: Passed) -> list[JSON]:
     kind = part.get("type")
     held = part.get(str(kind)) if isinstance(kind, str) else None
     match kind:
         case "text" | "steer":
             return text(held if isinstance(held, str) else as_text(mapping(held).get("value")))
         case "think" | "thinking" | "reasoning" | "reasoning_content":
-            return thinking(text_of(held) if held else "", as_text(part.get("signature")))
+            return thinking(extract_text(held) if held else "", as_text(part.get("signature")))
         case "tool_call":
             asked = mapping(held)
             id, output = as_text(asked.get("id")), asked.get("output")
@@ -129,10 +129,10 @@ def _part(part: Value, passed: Passed) -> list[JSON]:
     return []
 
 
-def _summary(message: Value, stored: list[tuple[Value, str]]) -> Cut | None:
+def _make_cut(message: Value, stored: list[tuple[Value, str]]) -> Cut | None:
     """What a summary on a message leaves of what stands up to it: it goes into the system prompt."""
     parts = [part for part in rows(message.get("content")) if part.get("type") == "summary"]
-    told = [t for part in parts if (t := text_of(part.get("content") or part.get("text") or part.get("summary") or ""))]
+    told = [t for part in parts if (t := extract_text(part.get("content") or part.get("text") or part.get("summary") or ""))]
     summary = told[-1] if told else as_text(message.get("summary"))
     if not summary:
         return None

@@ -16,7 +16,7 @@ from turnscope.reading.leaves import downwards
 from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
 from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 
@@ -39,7 +39,7 @@ def sniff(source: Source) -> int:
     return 85 if spoken and any("apiName" in tool for row in simple for tool in rows(row.get("tools"))) else 0
 
 
-def _tables(source: Source) -> dict[str, Any]:
+def _read_tables(source: Source) -> dict[str, Any]:
     """Messages by conversation, and what is said of those: by the ids of session and topic."""
     if "tables" not in source.kept:
         document = source.document
@@ -61,7 +61,7 @@ def _tables(source: Source) -> dict[str, Any]:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    tables = _tables(source)
+    tables = _read_tables(source)
     for key, talk in tables["talks"].items():
         session, _, topic = key.partition("/")
         named = as_text(mapping(tables["topics"].get(topic)).get("title"))
@@ -77,7 +77,7 @@ def entries(source: Source) -> Iterator[Entry]:
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    tables = _tables(source)
+    tables = _read_tables(source)
     key = entry.id or next(iter(tables["talks"]))
     session, _, topic = key.partition("/")
     whose = mapping(tables["sessions"].get(session))
@@ -91,16 +91,16 @@ def read(source: Source, entry: Entry) -> Thread:
     builder.about |= {key: value for key, value in told.items() if value}
     linked = any(m.get("role") == "user" and m.get("parentId") for m in talk)
     roots = {id: as_text(row.get("sourceMessageId")) for id, row in tables["threads"].items()}
-    nodes = list(_nodes(talk, linked, roots, as_text(agent.get("model")), builder, passed))
-    kept = {node.id: _kept(message) for node, message in zip(nodes, talk, strict=True) if node.said}
+    nodes = list(_make_nodes(talk, linked, roots, as_text(agent.get("model")), builder, passed))
+    kept = {node.id: _select_stored(message) for node, message in zip(nodes, talk, strict=True) if node.said}
     builder.about |= {"stored": {NAME: kept}} if kept else {}
     role = as_text(agent.get("systemRole"))
     passed.tell(builder)
-    current = _active(nodes, {as_text(m.get("id")): mapping(m.get("metadata")) for m in talk}) if linked else ""
+    current = _find_active(nodes, {as_text(m.get("id")): mapping(m.get("metadata")) for m in talk}) if linked else ""
     return thread(builder, nodes, current, [Said("system", role, "system")] if role else [])
 
 
-def _nodes(
+def _make_nodes(
     talk: list[Value], linked: bool, roots: Mapping[str, str], model: str, builder: Builder, passed: Passed
 ) -> Iterator[Node]:
     before, begun = None, set[str]()
@@ -111,17 +111,17 @@ def _nodes(
             up = roots.get(aside, "")
         begun.add(aside)
         node = Node(as_text(message.get("id")) or f"#{number}", up, [], when(message.get("createdAt")))
-        node.said = _said(message, model, before, passed)
+        node.said = _make_messages(message, model, before, passed)
         error = mapping(message.get("error"))
         if error:
-            builder.note(
+            builder.add_note(
                 "warning", 0, f"a request failed: {as_text(error.get('type') or error.get('message')) or 'for no known reason'}"
             )
         before = node.at
         yield node
 
 
-def _said(message: Value, model: str, before: float | None, passed: Passed) -> list[Said]:
+def _make_messages(message: Value, model: str, before: float | None, passed: Passed) -> list[Said]:
     role, told = message.get("role"), as_text(message.get("content"))
     if role == "user":
         return [
@@ -140,7 +140,7 @@ def _said(message: Value, model: str, before: float | None, passed: Passed) -> l
     if role not in ("assistant", "supervisor", "assistantGroup"):
         passed.add(f"message of role {role}", message)
         return []
-    blocks = [block for part in (message, *rows(message.get("children"))) for block in _blocks(part)]
+    blocks = [block for part in (message, *rows(message.get("children"))) for block in _convert_content(part)]
     extra, metadata = mapping(message.get("extra")), mapping(message.get("metadata"))
     used = mapping(message.get("usage")) or mapping(metadata.get("usage")) or metadata
     request = {
@@ -151,21 +151,21 @@ def _said(message: Value, model: str, before: float | None, passed: Passed) -> l
             used.get("inputCachedTokens"),
             used.get("inputWriteCacheTokens"),
         ),
-        "logged_usd": dollars(used.get("cost")),
+        "logged_usd": parse_usd(used.get("cost")),
         "sent_at": before,
         "stop_reason": "error" if message.get("error") else as_text(metadata.get("finishType")) or None,
     }
     return rounds(blocks, request, parallel=True) or [Said("", request=request)]
 
 
-def _kept(message: Value) -> dict[str, JSON]:
+def _select_stored(message: Value) -> dict[str, JSON]:
     """A message as it is stored, as far as the app's requests hang on it."""
     plugin, metadata = mapping(message.get("_plugin")), mapping(message.get("metadata"))
     error = mapping(message.get("pluginError")) or mapping(plugin.get("error"))
     reasoning = mapping(message.get("reasoning"))
     used = mapping(message.get("usage")) or mapping(metadata.get("usage")) or metadata
     kept: dict[str, JSON] = {
-        "tools": [_kept_call(tool) for tool in rows(message.get("tools"))],
+        "tools": [_select_stored_call(tool) for tool in rows(message.get("tools"))],
         "tool_call_id": as_text(message.get("tool_call_id")) or as_text(plugin.get("toolCallId")),
         "plugin": {key: as_text(plugin.get(key)) for key in ("identifier", "apiName", "type") if plugin.get(key)},
         "pluginError": {"message": as_text(error.get("message"))} if error else None,
@@ -174,15 +174,15 @@ def _kept(message: Value) -> dict[str, JSON]:
         "fileList": [{key: as_text(one.get(key)) for key in ("url", "name")} for one in rows(message.get("fileList"))],
         "usage": {"totalOutputTokens": used["totalOutputTokens"]} if isinstance(used.get("totalOutputTokens"), int) else None,
         "metadata": {key: metadata[key] for key in FLAGS if metadata.get(key) is True}
-        | ({"reactions": _emojis(metadata)} if _emojis(metadata) else {}),
-        "children": [_kept(child) for child in rows(message.get("children"))],
+        | ({"reactions": _get_emojis(metadata)} if _get_emojis(metadata) else {}),
+        "children": [_select_stored(child) for child in rows(message.get("children"))],
         **{key: as_text(message.get(key)) for key in ("id", "parentId", "agentId")},
     }
     spoken = {"role": as_text(message.get("role")), "content": as_text(message.get("content"))}
     return spoken | {key: value for key, value in kept.items() if value}
 
 
-def _kept_call(tool: Value) -> JSON:
+def _select_stored_call(tool: Value) -> JSON:
     kept: dict[str, JSON] = {key: as_text(tool[key]) for key in CALL if tool.get(key)}
     gave = tool.get("result")
     if isinstance(gave, Mapping):
@@ -192,12 +192,12 @@ def _kept_call(tool: Value) -> JSON:
     return kept
 
 
-def _emojis(metadata: Value) -> list[JSON]:
+def _get_emojis(metadata: Value) -> list[JSON]:
     found = (as_text(one.get("emoji")) for one in rows(metadata.get("reactions")))
     return [{"emoji": emoji} for emoji in found if emoji]
 
 
-def _blocks(message: Value) -> list[JSON]:
+def _convert_content(message: Value) -> list[JSON]:
     reasoning, told = mapping(message.get("reasoning")), as_text(message.get("content"))
     told = "" if told == "..." else told
     blocks = thinking(as_text(reasoning.get("content")), as_text(reasoning.get("signature")))
@@ -212,7 +212,7 @@ def _blocks(message: Value) -> list[JSON]:
     return [*blocks, *answers]
 
 
-def _active(nodes: list[Node], metadata: Mapping[str, Value]) -> str:
+def _find_active(nodes: list[Node], metadata: Mapping[str, Value]) -> str:
     """The leaf that is shown: the child that its parent names, else the first that goes on, else the first."""
     parents = {node.parent for node in nodes}
 

@@ -33,11 +33,11 @@ def read(source: Source, _entry: Entry) -> Thread:
     whole = source.data.decode("utf-8", "replace").replace("\r\n", "\n")
     builder = Builder(source.path.stem, NAME)
     builder.title = whole.partition("\n")[0].removeprefix("# ").strip()
-    said = [_said(role, body) for role, body in _messages(whole)]
+    said = [_make_message(role, body) for role, body in _split_messages(whole)]
     return thread(builder, [Node(str(n), said=[each]) for n, each in enumerate(said)])
 
 
-def _messages(whole: str) -> Iterator[tuple[str, str]]:
+def _split_messages(whole: str) -> Iterator[tuple[str, str]]:
     """Role and body of each message. A heading inside a fence is none."""
     fenced = [(found.start(), found.end()) for found in _FENCE.finditer(whole)]
     heads = [head for head in _HEADING.finditer(whole) if not any(start < head.start() < end for start, end in fenced)]
@@ -45,13 +45,13 @@ def _messages(whole: str) -> Iterator[tuple[str, str]]:
         yield head[1], whole[head.end() : after.start() if after else len(whole)]
 
 
-def _said(role: str, body: str) -> Said:
+def _make_message(role: str, body: str) -> Said:
     blocks: list[JSON] = []
     kinds, at = set[str](), 0
     for fence in _FENCE.finditer(body):
         kind, about, inner = fence[2], fence[3] or "", fence[4]
         ahead = body[at : fence.start()]
-        blocks += _texts(ahead.removesuffix(f"{about}\n\n") if kind == "file" else ahead)
+        blocks += _split_texts(ahead.removesuffix(f"{about}\n\n") if kind == "file" else ahead)
         at = fence.end()
         match kind:
             case "tool_use":
@@ -64,22 +64,22 @@ def _said(role: str, body: str) -> Said:
             case "file":
                 blocks += text(f'<file name="{about}">\n{inner}\n</file>')
             case "image" | "document" if about:
-                blocks.append({"type": kind, "source": _source(about, inner)})
+                blocks.append({"type": kind, "source": _make_media_source(about, inner)})
             case _:
                 blocks += text(inner)
                 kinds.add(kind)
-    blocks += _texts(body[at:])
+    blocks += _split_texts(body[at:])
     return Said(role, blocks, kind=kinds.pop() if len(kinds) == 1 else "", request={} if role == "assistant" else None)
 
 
-def _source(about: str, inner: str) -> JSON:
+def _make_media_source(about: str, inner: str) -> JSON:
     """What an image or a document holds: a type of media with its data, or an address."""
     if not inner:
         return {"type": "url", "url": about}
     return {"type": "text" if about == "text/plain" else "base64", "media_type": about, "data": inner}
 
 
-def _texts(body: str) -> Iterator[JSON]:
+def _split_texts(body: str) -> Iterator[JSON]:
     """Texts and images between fences."""
     at = 0
     for picture in _IMAGE.finditer(body):

@@ -18,8 +18,8 @@ from turnscope.reading.nodes import Passed, thread
 from turnscope.reading.parts import item, mapping, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
-from turnscope.session.content import text_of
+from turnscope.session.builder import Builder, parse_usd
+from turnscope.session.content import extract_text
 from turnscope.session.thread import Thread
 
 NAME = "mini-swe-agent"
@@ -45,33 +45,33 @@ def read(source: Source, _entry: Entry) -> Thread:
         "model_stats": dict(stats),
     }
     builder, passed = Builder(source.path.name.split(".traj")[0].removesuffix(".json"), NAME, **about), Passed()
-    if cost := dollars(stats.get("instance_cost")):
+    if cost := parse_usd(stats.get("instance_cost")):
         builder.about["run_usd"] = cost
-        builder.note(
+        builder.add_note(
             "info", 0, f"the log tells the run's cost: {stats['instance_cost']} USD for {stats.get('api_calls')} calls"
         )
     chat: list[Mapping[str, Any]] = []
     for message in rows(document.get("messages")):
         if message.get("role") == "exit":  # how the run ended; no message that was sent
-            builder.note("info", 0, f"the run ended: {as_text(message.get('content'))[:200]}")
+            builder.add_note("info", 0, f"the run ended: {as_text(message.get('content'))[:200]}")
         elif (
             message.get("role")
             or message.get("object") == "response"
             or message.get("type") in ("function_call_output", "message")
         ):
-            chat.append(_plain(message))
-    nodes = list(nodes_of(list(with_commands(chat, _command)), lambda message: _request(message, model), passed))
+            chat.append(_simplify(message))
+    nodes = list(nodes_of(list(with_commands(chat, _find_command)), lambda message: _make_request(message, model), passed))
     passed.tell(builder)
     return thread(builder, nodes)
 
 
-def _command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
+def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
     """The one command in an answer; an answer with none or several was refused."""
-    found = list(COMMAND.finditer(text_of(message.get("content"))))
+    found = list(COMMAND.finditer(extract_text(message.get("content"))))
     return (found[0].start(), found[0].end(), found[0][1]) if len(found) == 1 else None
 
 
-def _plain(message: Mapping[str, Any]) -> Mapping[str, Any]:
+def _simplify(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message of the Responses API as one with a role."""
     at = {
         "timestamp": message.get("timestamp") or mapping(message.get("extra")).get("timestamp"),
@@ -85,7 +85,7 @@ def _plain(message: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**message, **at}
 
 
-def _request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
+def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
     extra = mapping(message.get("extra"))
     response = mapping(extra.get("response")) or mapping(message.get("response"))
     choice = next(iter(rows(response.get("choices"))), {})
@@ -95,7 +95,7 @@ def _request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
         "id": as_text(response.get("id")),
         "sent_at": when(response.get("created") or response.get("created_at")),
         "stop_reason": as_text(choice.get("finish_reason")) or as_text(response.get("status")) or None,
-        "logged_usd": dollars(extra.get("cost")),
+        "logged_usd": parse_usd(extra.get("cost")),
     }
 
 

@@ -21,7 +21,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, rounds, t
 from turnscope.reading.parts import billed, call, image, item, joined, mapping, result, rows, text, thinking, with_thoughts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -61,13 +61,13 @@ def finds(machine: Machine) -> Iterator[Place]:
 
 def entries(source: Source) -> Iterator[Entry]:
     if source.kind != "sqlite":
-        yield from listed(source, _entry)
+        yield from listed(source, _make_entry)
         return
     for row in source.rows("select id, title, updated_at, length(chat) as size from chat order by updated_at desc, id"):
         yield Entry(str(row["id"]), as_text(row["title"]), when(row["updated_at"]), row["size"] or 0)
 
 
-def _entry(row: Value) -> Entry:
+def _make_entry(row: Value) -> Entry:
     chat = mapping(row.get("chat") or row)
     return Entry(
         as_text(row.get("id")),
@@ -90,15 +90,15 @@ def read(source: Source, entry: Entry) -> Thread:
         ups = [None, *(row.get("id") for row in said)]
         messages = {str(row.get("id")): {"parentId": up, **row} for row, up in zip(said, ups, strict=False)}
     if not messages and "chat_message" in source.tables():
-        messages = dict(_table(source, entry.id))
+        messages = dict(_read_table(source, entry.id))
     builder = Builder(entry.id or source.path.stem, NAME, entry.title or as_text(chat.get("title")))
     builder.about |= {key: row[key] for key in ("folder_id", "meta") if row.get(key)}
     passed = Passed()
-    nodes = [_node(id, message, messages, passed) for id, message in messages.items()]
+    nodes = [_make_node(id, message, messages, passed) for id, message in messages.items()]
     named = (row.get("current_message_id"), history.get("currentId"), chat.get("currentId"), chat.get("branchPointMessageId"))
-    kept = {node.id: facts for node in nodes if (facts := _kept(messages[node.id], _blocks(node)))}
+    kept = {node.id: facts for node in nodes if (facts := _select_stored(messages[node.id], _get_blocks(node)))}
     builder.about |= {"stored": {NAME: kept}} if kept else {}
-    beside = [one for node in nodes for one in _beside(messages[node.id])]
+    beside = [one for node in nodes for one in _iter_retrieved(messages[node.id])]
     builder.about |= {"context": beside} if beside else {}
     current = next((id for id in named if isinstance(id, str) and id in messages), "")
     system = as_text(mapping(chat.get("params")).get("system")) or as_text(chat.get("system"))
@@ -106,7 +106,7 @@ def read(source: Source, entry: Entry) -> Thread:
     return thread(builder, nodes, current or last_child(nodes), [Said("system", system, "system")] if system else [])
 
 
-def _table(source: Source, chat: str) -> Iterator[tuple[str, Value]]:
+def _read_table(source: Source, chat: str) -> Iterator[tuple[str, Value]]:
     """The messages of a chat as newer versions keep them in a table of their own; ids there begin with the chat's."""
     for row in source.rows("select * from chat_message where chat_id = ? order by created_at, id", (chat,)):
         held = {
@@ -118,21 +118,21 @@ def _table(source: Source, chat: str) -> Iterator[tuple[str, Value]]:
         yield id, {**held, **named, "contextSummary": held.get("context_summary")}
 
 
-def _node(id: str, message: Value, messages: Mapping[str, Value], passed: Passed) -> Node:
+def _make_node(id: str, message: Value, messages: Mapping[str, Value], passed: Passed) -> Node:
     above = as_text(message.get("parentId"))
     node = Node(id, above, [], when(message.get("timestamp")))
     held = message.get("content")
-    told = held if isinstance(held, str) else text_of(held) if held else ""
+    told = held if isinstance(held, str) else extract_text(held) if held else ""
     for file in rows(message.get("files")):
         if file.get("type") != "image":
             passed.add("file without its content", file)
     if message.get("role") == "assistant":
         output = rows(message.get("output"))
-        blocks = [block for part in output for block in _output(part, passed)] if output else _old(told)
+        blocks = [block for part in output for block in _convert_output(part, passed)] if output else _split_details(told)
         used = mapping(message.get("usage")) or mapping(mapping(message.get("info")).get("usage"))
         request = {
             "model": as_text(message.get("model")),
-            "usage": _usage(used),
+            "usage": _convert_usage(used),
             "sent_at": when(mapping(messages.get(above)).get("timestamp")),
             "stop_reason": "error" if message.get("error") else "unfinished" if message.get("done") is False else None,
         }
@@ -149,7 +149,7 @@ def _node(id: str, message: Value, messages: Mapping[str, Value], passed: Passed
     return node
 
 
-def _kept(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
+def _select_stored(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
     """What is stored with a message beside its text; and for an answer in which more is read than that, all that it is."""
     kept: dict[str, JSON] = {key: mapping(message.get(key)) for key in ("usage", "info") if mapping(message.get(key))}
     kept |= {"files": rows(message.get("files"))} if rows(message.get("files")) else {}
@@ -159,12 +159,12 @@ def _kept(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
     if voice:
         kept |= {"meta": {"voice": {"model": as_text(voice.get("model")), "speech": speech}}, "model": message.get("model")}
     if message.get("role") == "assistant" and (message.get("output") or voice or [*blocks] != text(told)):
-        output = [_kept_item(part) for part in rows(message.get("output"))]
+        output = [_select_stored_item(part) for part in rows(message.get("output"))]
         kept |= {"role": "assistant", "content": told, **({"output": output} if output else {})}
     return kept
 
 
-def _beside(message: Value) -> Iterator[JSON]:
+def _iter_retrieved(message: Value) -> Iterator[JSON]:
     """What its retrieval put beside the question that a message answers: chunks of documents, results of a web search."""
     for one in rows(message.get("sources")):
         source, told = mapping(one.get("source")), rows(one.get("metadata"))
@@ -177,13 +177,13 @@ def _beside(message: Value) -> Iterator[JSON]:
                 yield {"kind": kind, "name": name, "text": chunk, "message": as_text(message.get("parentId"))}
 
 
-def _blocks(node: Node) -> list[JSON]:
+def _get_blocks(node: Node) -> list[JSON]:
     """All that is read in a message."""
     held = [said.content for said in node.said if said.role]
     return [block for content in held for block in (text(content) if isinstance(content, str) else content)]
 
 
-def _kept_item(part: Value) -> Value:
+def _select_stored_item(part: Value) -> Value:
     """An item of an answer's output whose parts are objects, and their texts texts."""
     lists = {key: part[key] for key in ("content", "summary", "output") if isinstance(part.get(key), list)}
     clean = {key: [{**one, "text": as_text(one.get("text"))} for one in rows(held)] for key, held in lists.items()}
@@ -197,7 +197,7 @@ def _kept_item(part: Value) -> Value:
     return {**part, **clean, **names}
 
 
-def _usage(used: Value) -> Any:
+def _convert_usage(used: Value) -> Any:
     whole = next((used[key] for key in PROMPT if used.get(key)), None)
     if whole is None and isinstance(used.get("prompt_n"), int):  # llama.cpp counts what it had cached apart
         whole = used["prompt_n"] + (used["cache_n"] if isinstance(used.get("cache_n"), int) else 0)
@@ -205,7 +205,7 @@ def _usage(used: Value) -> Any:
     return billed(whole, next((used[key] for key in OUTPUT if used.get(key)), 0), cached)
 
 
-def _output(part: Value, passed: Passed) -> list[JSON]:
+def _convert_output(part: Value, passed: Passed) -> list[JSON]:
     """An item of an answer's output."""
     if part.get("type") == "open_webui:code_interpreter":
         code, gave = as_text(part.get("code")), part.get("output")
@@ -216,7 +216,7 @@ def _output(part: Value, passed: Passed) -> list[JSON]:
     return blocks
 
 
-def _old(told: str) -> list[JSON]:
+def _split_details(told: str) -> list[JSON]:
     """An answer's text with thoughts and calls in it as HTML."""
     blocks: list[JSON] = []
     at = 0

@@ -16,7 +16,7 @@ from turnscope.reading.dialect import speaks
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.streams import completion_of, events
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import Session
 from turnscope.session.thread import Thread
 
@@ -33,7 +33,7 @@ def entries(source: Source) -> Iterator[Entry]:
 
 def read(source: Source, entry: Entry) -> Thread:
     if _is_history(source):
-        return Thread(_history(source.document, source.path.stem))
+        return Thread(_build_history(source.document, source.path.stem))
     return Thread(conversations(source, call_of).session(entry.id, NAME))
 
 
@@ -43,19 +43,21 @@ def _is_history(source: Source) -> bool:
     return isinstance(document, list) and bare_list(document) and any(m["role"] == "assistant" for m in document)
 
 
-def _history(messages: list[dict[str, Any]], stem: str) -> Session:
+def _build_history(messages: list[dict[str, Any]], stem: str) -> Session:
     """Each answer had a request of its own, with all that stands before it."""
     body = converted({"messages": messages})
-    prompts = [text_of(m["content"]) for m in body["messages"] if m["role"] == "user"]
+    prompts = [extract_text(m["content"]) for m in body["messages"] if m["role"] == "user"]
     builder = Builder(stem, NAME, " ".join(prompts[0].split())[:TITLE] if prompts else "")
     if "system" in body:
-        builder.message("system", body["system"], origin="system")
+        builder.add_message("system", body["system"], origin="system")
     for message in body["messages"]:
         extra = {key: value for key, value in message.items() if key not in ("role", "content")}
-        draft = builder.message(message["role"], message["content"], extra=extra, fence=message["role"] == "system")
+        draft = builder.add_message(message["role"], message["content"], extra=extra, fence=message["role"] == "system")
         if message["role"] == "assistant":
-            builder.request(draft)
-    builder.note("info", 0, "a list of messages without requests: each answer is taken to have seen all that stands before it")
+            builder.set_request(draft)
+    builder.add_note(
+        "info", 0, "a list of messages without requests: each answer is taken to have seen all that stands before it"
+    )
     return builder.build()
 
 

@@ -29,14 +29,14 @@ def sniff(source: Source) -> int:
     if source.kind != "file" or source.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
         return 0
     records = records_of(source) if source.document is not None else ((record, 0) for record in source.first)
-    return 85 if any(_sides(record) for record, _ in islice(records, 20)) else 0
+    return 85 if any(_find_sides(record) for record, _ in islice(records, 20)) else 0
 
 
-def _sides(record: Any) -> tuple[Value, Value] | None:
+def _find_sides(record: Any) -> tuple[Value, Value] | None:
     """The body and the response of a record; None where it holds no call of this API."""
     held = mapping(record)
     inner = next((body for key in REQUEST if _is_body(body := mapping(unwrapped(held.get(key))))), None)
-    answer = next((found for key in RESPONSE if (found := _response(held.get(key)))), {})
+    answer = next((found for key in RESPONSE if (found := _find_response(held.get(key)))), {})
     if inner is not None:
         return inner, answer
     if _is_response(held):
@@ -52,7 +52,7 @@ def _is_response(held: Value) -> bool:
     return held.get("object") == "response" and isinstance(held.get("output"), list)
 
 
-def _response(value: Any) -> Value:
+def _find_response(value: Any) -> Value:
     held = unwrapped(value)
     if isinstance(held, str) and "data:" in held:
         events = [mapping(parsed(line[5:].strip())) for line in held.splitlines() if line.startswith("data:")]
@@ -61,7 +61,7 @@ def _response(value: Any) -> Value:
     return mapping(held) if _is_response(mapping(held)) else {}
 
 
-def _messages(items: Any) -> list[JSON]:
+def _make_messages(items: Any) -> list[JSON]:
     """Items as messages: those that stand beside each other and have one role are one."""
     if isinstance(items, str):
         return [{"role": "user", "content": items}] if items else []
@@ -77,18 +77,18 @@ def _messages(items: Any) -> list[JSON]:
     return [{"role": one["role"], "content": one["content"]} for one in found]
 
 
-def _found(source: Source) -> Conversations:
+def _read_conversations(source: Source) -> Conversations:
     if "found" not in source.kept:
-        source.kept["found"] = gathered(_calls(source), source.path.stem)
+        source.kept["found"] = gathered(_iter_calls(source), source.path.stem)
     found: Conversations = source.kept["found"]
     return found
 
 
-def _calls(source: Source) -> Iterator[Call | Note]:
+def _iter_calls(source: Source) -> Iterator[Call | Note]:
     known: dict[str, list[JSON]] = {}  # what was said up to the end of a response
     passed = 0
     for record, line in records_of(source):
-        sides = None if isinstance(record, Note) else _sides(record)
+        sides = None if isinstance(record, Note) else _find_sides(record)
         if isinstance(record, Note):
             yield record
         if sides is None:
@@ -98,8 +98,8 @@ def _calls(source: Source) -> Iterator[Call | Note]:
         before = as_text(body.get("previous_response_id"))
         if before and before not in known:
             yield Note("warning", line, "a call goes on from a response that the log does not hold: its beginning is not known")
-        messages = [*known.get(before, ()), *_messages(body.get("input"))]
-        said = _messages(response.get("output"))
+        messages = [*known.get(before, ()), *_make_messages(body.get("input"))]
+        said = _make_messages(response.get("output"))
         if id := as_text(response.get("id")):
             known[id] = [*messages, *said]
         lead: list[JSON] = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
@@ -123,11 +123,11 @@ def _calls(source: Source) -> Iterator[Call | Note]:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return _found(source).entries()
+    return _read_conversations(source).entries()
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    return Thread(_found(source).session(entry.id, NAME))
+    return Thread(_read_conversations(source).session(entry.id, NAME))
 
 
 IMPORTER = Importer(

@@ -18,8 +18,8 @@ from turnscope.reading.calls import as_text, parsed, when
 from turnscope.reading.nodes import Cut, Node, Passed, Said, thread
 from turnscope.reading.parts import call, image, mapping, result, rows, text, thinking
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, dollars, stand_in, usage
-from turnscope.session.model import JSON, Edit, Observed, Session, Span
+from turnscope.session.builder import Builder, make_part, parse_usage, parse_usd
+from turnscope.session.model import JSON, Edit, ObservedEdit, Session, Span
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
@@ -35,7 +35,7 @@ def sniff(source: Source) -> int:
     if source.kind == "sqlite":
         return 90 if {"session", "message", "part"} <= source.tables() else 0
     if source.kind == "folder":
-        return 90 if _tree(source) else 0
+        return 90 if _find_tree(source) else 0
     document = source.document if source.kind == "file" else None
     if not isinstance(document, dict):
         return 0
@@ -59,11 +59,11 @@ def part_of(path: Path) -> Path:
     return next(iter(sorted(path.parent.parent.parent.glob(f"session/*/{path.parent.name}.json"))), path)
 
 
-def _tree(source: Source) -> list[Source]:
+def _find_tree(source: Source) -> list[Source]:
     return source.beside("session/*/ses_*.json") or source.beside("storage/session/*/ses_*.json")
 
 
-def _infos(source: Source) -> dict[str, tuple[Value, Source | None]]:
+def _list_infos(source: Source) -> dict[str, tuple[Value, Source | None]]:
     """Every session of a source by its id, with the file that holds it in a tree."""
     if "infos" not in source.kept:
         found: dict[str, tuple[Value, Source | None]] = {}
@@ -74,7 +74,7 @@ def _infos(source: Source) -> dict[str, tuple[Value, Source | None]]:
                 info = {**row, "parentID": row.get("parent_id"), "time": time, "revert": revert}
                 found[str(row.get("id"))] = info, None
         else:
-            files = _tree(source) if source.kind == "folder" else [source]
+            files = _find_tree(source) if source.kind == "folder" else [source]
             values = ((mapping(mapping(f.document).get("info") or f.document), f) for f in files)
             ordered = sorted(values, key=lambda v: -(when(mapping(v[0].get("time")).get("updated")) or 0))
             found = {as_text(info.get("id")): (info, file) for info, file in ordered}
@@ -84,7 +84,7 @@ def _infos(source: Source) -> dict[str, tuple[Value, Source | None]]:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    infos = _infos(source)
+    infos = _list_infos(source)
     for id, (info, file) in infos.items():
         if as_text(info.get("parentID")) not in infos:
             at = when(mapping(info.get("time")).get("updated"))
@@ -92,34 +92,36 @@ def entries(source: Source) -> Iterator[Entry]:
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    return Thread(_session(source, entry.id or next(iter(_infos(source))), set()))
+    return Thread(_build_session(source, entry.id or next(iter(_list_infos(source))), set()))
 
 
-def _session(source: Source, id: str, above: set[str]) -> Session:
+def _build_session(source: Source, id: str, above: set[str]) -> Session:
     """A session with those that its tasks started."""
-    info, file = _infos(source)[id]
+    info, file = _list_infos(source)[id]
     builder = Builder(id or source.path.stem, NAME, as_text(info.get("title")))
     builder.about |= {key: info[key] for key in ("directory", "version", "agent", "slug") if info.get(key)}
-    laid, passed, cleared = _Laid(), Passed(), dict[str, float]()
-    for message, parts in _messages(source, info, file):
+    laid, passed, cleared = _Layout(), Passed(), dict[str, float]()
+    for message, parts in _iter_messages(source, info, file):
         laid.take(message, parts, passed, cleared)
     passed.tell(builder)
     undone = as_text(mapping(info.get("revert")).get("messageID"))
     ids = [node.id for node in laid.nodes]
     current = ids[ids.index(undone) - 1] if undone in ids[1:] else ""
-    session = thread(builder, laid.nodes, current, laid.lead, [lambda path: _cleared(path, cleared)]).session
-    children = [k for k, (v, _) in _infos(source).items() if id and v.get("parentID") == id and k not in above]
-    found = [_session(source, child, {*above, id}) for child in children]
-    agents = [structs.replace(s, parent=session.id, at=_started(session, laid.tasks.get(s.id, ""))) for s in found if s.blocks]
+    session = thread(builder, laid.nodes, current, laid.lead, [lambda path: _observe_cleared(path, cleared)]).session
+    children = [k for k, (v, _) in _list_infos(source).items() if id and v.get("parentID") == id and k not in above]
+    found = [_build_session(source, child, {*above, id}) for child in children]
+    agents = [
+        structs.replace(s, parent=session.id, at=_find_start(session, laid.tasks.get(s.id, ""))) for s in found if s.blocks
+    ]
     return structs.replace(session, subagents=tuple(agents))
 
 
-def _started(session: Session, call_id: str) -> int:
+def _find_start(session: Session, call_id: str) -> int:
     uses = (b.at for b in session.blocks if call_id and b.kind == "tool_use" and mapping(b.raw).get("id") == call_id)
     return next(uses, -1)
 
 
-def _messages(source: Source, info: Value, file: Source | None) -> Iterator[tuple[Value, list[Value]]]:
+def _iter_messages(source: Source, info: Value, file: Source | None) -> Iterator[tuple[Value, list[Value]]]:
     """The messages of a session in order, each with its parts."""
     id = as_text(info.get("id"))
     if file is None:
@@ -134,17 +136,17 @@ def _messages(source: Source, info: Value, file: Source | None) -> Iterator[tupl
         for message in rows(file.document["messages"]):
             yield mapping(message.get("info")), rows(message.get("parts"))
     else:
-        found = [mapping(near.document) for near in _below(file, "message", id)]
+        found = [mapping(near.document) for near in _iter_subagents(file, "message", id)]
         for message in sorted(found, key=lambda m: (when(mapping(m.get("time")).get("created")) or 0, as_text(m.get("id")))):
-            yield message, [mapping(part.document) for part in _below(file, "part", as_text(message.get("id")))]
+            yield message, [mapping(part.document) for part in _iter_subagents(file, "part", as_text(message.get("id")))]
 
 
-def _below(file: Source, kind: str, id: str) -> list[Source]:
+def _iter_subagents(file: Source, kind: str, id: str) -> list[Source]:
     """The files of a tree's message or part folder. An id that is none leads nowhere."""
     return file.beside(f"../../{kind}/{id}/*.json") if id.replace("_", "").isalnum() else []
 
 
-class _Laid:
+class _Layout:
     """The nodes of a session while its messages are read."""
 
     def __init__(self) -> None:
@@ -162,10 +164,10 @@ class _Laid:
             if system and not self.nodes:
                 self.lead = [Said("system", system, "system")]
             mark = next((part for part in parts if part.get("type") == "compaction"), None)
-            node.said = [Said("user", text(QUESTION), "inferred")] if mark else _asked(parts, passed)
+            node.said = [Said("user", text(QUESTION), "inferred")] if mark else _make_prompt(parts, passed)
             self.asked = (id, as_text(mark.get("tail_start_id"))) if mark else None
         elif message.get("role") == "assistant":
-            node.said = list(self._answers(message, parts, time, passed, cleared))
+            node.said = list(self._make_answers(message, parts, time, passed, cleared))
             if message.get("summary") is True and self.asked and not message.get("error") and time.get("completed"):
                 ids = [known.id for known in self.nodes]
                 tail = ids[ids.index(self.asked[1]) : ids.index(self.asked[0])] if self.asked[1] in ids else []
@@ -174,7 +176,7 @@ class _Laid:
             passed.add(f"message of role {message.get('role')}", message)
         self.nodes.append(node)
 
-    def _answers(
+    def _make_answers(
         self, message: Value, parts: list[Value], time: Value, passed: Passed, cleared: dict[str, float]
     ) -> Iterator[Said]:
         """The requests of a message, each with the results of its calls."""
@@ -186,13 +188,13 @@ class _Laid:
         kind = "summary" if message.get("summary") is True else ""
         for number, step in enumerate(steps):
             finish = next((part for part in step if part.get("type") == "step-finish"), message)
-            blocks, answers = self._blocks(step, passed, cleared)
+            blocks, answers = self._convert_parts(step, passed, cleared)
             last = number == len(steps) - 1
             error = mapping(message.get("error"))
             request = {
                 "model": as_text(message.get("modelID")),
-                "usage": _usage(mapping(finish.get("tokens"))),
-                "logged_usd": dollars(finish.get("cost")),
+                "usage": _convert_usage(mapping(finish.get("tokens"))),
+                "logged_usd": parse_usd(finish.get("cost")),
                 "sent_at": when(time.get("created")) if not number else None,
                 "answered_at": when(time.get("completed")) if last else None,
                 "stop_reason": as_text(error.get("name")) or as_text(finish.get("reason") or message.get("finish")) or None,
@@ -202,7 +204,7 @@ class _Laid:
             if answers:
                 yield Said("user", answers, "tool", at=when(time.get("completed")))
 
-    def _blocks(self, step: list[Value], passed: Passed, cleared: dict[str, float]) -> tuple[list[JSON], list[JSON]]:
+    def _convert_parts(self, step: list[Value], passed: Passed, cleared: dict[str, float]) -> tuple[list[JSON], list[JSON]]:
         blocks: list[JSON] = []
         answers: list[JSON] = []
         for part in step:
@@ -214,7 +216,7 @@ class _Laid:
                 case "tool":
                     state, id = mapping(part.get("state")), as_text(part.get("callID"))
                     blocks.append(call(id, as_text(part.get("tool")), state.get("input")))
-                    answers.append(_output(id, state))
+                    answers.append(_make_output(id, state))
                     if (at := when(mapping(state.get("time")).get("compacted"))) is not None:
                         cleared[id] = at
                     if child := as_text(mapping(state.get("metadata")).get("sessionId")):
@@ -226,7 +228,7 @@ class _Laid:
         return blocks, answers
 
 
-def _asked(parts: list[Value], passed: Passed) -> list[Said]:
+def _make_prompt(parts: list[Value], passed: Passed) -> list[Said]:
     """A user's message. Text files stand in it as text that the tool made, beside the part that names them."""
     blocks: list[JSON] = []
     for part in parts:
@@ -245,7 +247,7 @@ def _asked(parts: list[Value], passed: Passed) -> list[Said]:
     return [Said("user", blocks, "meta" if made and blocks else "")] if blocks else []
 
 
-def _output(id: str, state: Value) -> JSON:
+def _make_output(id: str, state: Value) -> JSON:
     done = state.get("status") == "completed"
     told = as_text(state.get("output")) if done else as_text(state.get("error")) or INTERRUPTED
     media = [
@@ -254,13 +256,13 @@ def _output(id: str, state: Value) -> JSON:
     return result(id, [*text(told), *media] if media else told, not done)
 
 
-def _usage(tokens: Value) -> Any:
+def _convert_usage(tokens: Value) -> Any:
     """`output` holds the reasoning in versions that log no total; later the total tells."""
     cache = mapping(tokens.get("cache"))
     count = {key: value if isinstance(value, int) else 0 for key, value in {**tokens, **cache}.items()}
     whole = sum(count.get(key, 0) for key in ("input", "output", "read", "write"))
     apart = count.get("reasoning", 0) if count.get("total", 0) > whole else 0
-    told = usage(
+    told = parse_usage(
         {
             "input_tokens": count.get("input"),
             "output_tokens": count.get("output", 0) + apart,
@@ -271,15 +273,15 @@ def _usage(tokens: Value) -> Any:
     return told if told and (told.prompt_tokens or told.output_tokens) else None
 
 
-def _cleared(session: Session, cleared: Mapping[str, float]) -> Iterable[Observed]:
+def _observe_cleared(session: Session, cleared: Mapping[str, float]) -> Iterable[ObservedEdit]:
     """Outputs that were marked, cleared from the first request on that was sent after that."""
     for block in session.blocks if cleared else ():
         id = as_text(mapping(block.raw).get("tool_use_id")) if block.kind == "tool_result" else ""
         if id in cleared:
             later = (r.n for r in session.requests if r.cut > block.at and r.sent_at is not None and r.sent_at > cleared[id])
             if (n := next(later, None)) is not None:
-                body = (stand_in("user", {**block.raw, "content": CLEARED}),)
-                yield Observed(n, Edit("clear", "an old tool result was cleared", Span(block.at, block.at + 1), body))
+                body = (make_part("user", {**block.raw, "content": CLEARED}),)
+                yield ObservedEdit(n, Edit("clear", "an old tool result was cleared", Span(block.at, block.at + 1), body))
 
 
 IMPORTER = Importer(

@@ -21,7 +21,7 @@ from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
 from turnscope.reading.parts import call, image, joined, mapping, result, rows, text
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Part
 from turnscope.session.thread import Thread
@@ -52,7 +52,7 @@ def sniff(source: Source) -> int:
         return 90
     head = [first(source, "runs")] if document is not None else source.first
     runs = [run for run in head if isinstance(run, dict) and "instance_id" in run and isinstance(run.get("history"), list)]
-    return 90 if any(_is_event(next(iter(_flat(run["history"])), None)) for run in runs) else 0
+    return 90 if any(_is_event(next(iter(_flatten(run["history"])), None)) for run in runs) else 0
 
 
 def _is_event(event: Any) -> bool:
@@ -63,7 +63,7 @@ def _is_event(event: Any) -> bool:
     return acted or ("observation" in held and "content" in held and ("cause" in held or "extras" in held))
 
 
-def _flat(history: Any) -> list[Value]:
+def _flatten(history: Any) -> list[Value]:
     """The events of a history, which may be pairs of an action and its observation."""
     found: list[Value] = []
     for row in history if isinstance(history, list) else ():
@@ -90,19 +90,25 @@ def read(source: Source, entry: Entry) -> Thread:
     document = source.document
     inner = document.get("trajectory") if isinstance(document, dict) else document
     alone = bool(ONE.fullmatch(source.path.name))
-    events = _flat([file.document for file in _files(source)]) if alone else _flat(run.get("history")) if run else _flat(inner)
+    events = (
+        _flatten([file.document for file in _list_files(source)])
+        if alone
+        else _flatten(run.get("history"))
+        if run
+        else _flatten(inner)
+    )
     id = as_text(run.get("instance_id"))
     builder = Builder(f"{source.path.stem}/{id}" if id else source.path.stem, NAME, id)
     config = mapping(mapping(run.get("metadata")).get("llm_config")) or mapping(mapping(run.get("metadata")).get("llm"))
     metrics = mapping(run.get("metrics"))
     if alone:
-        config, metrics = _state(source)
+        config, metrics = _read_state(source)
         builder = Builder(source.path.parent.parent.name or source.path.stem, NAME)
     builder.about |= {key: run[key] for key in ("instance_id", "error") if run.get(key)}
-    if dollars(metrics.get("accumulated_cost")):
-        builder.note("info", 0, f"the log tells the run's cost: {metrics['accumulated_cost']} USD")
+    if parse_usd(metrics.get("accumulated_cost")):
+        builder.add_note("info", 0, f"the log tells the run's cost: {metrics['accumulated_cost']} USD")
     if run.get("error"):
-        builder.note("warning", 0, f"the run ended with an error: {str(run['error'])[:200]}")
+        builder.add_note("warning", 0, f"the run ended with an error: {str(run['error'])[:200]}")
     events_read = _Events(as_text(config.get("model")), metrics)
     for number, event in enumerate(events):
         events_read.take(event, number)
@@ -110,12 +116,12 @@ def read(source: Source, entry: Entry) -> Thread:
     return thread(builder, events_read.nodes, lead=events_read.lead)
 
 
-def _files(source: Source) -> list[Source]:
+def _list_files(source: Source) -> list[Source]:
     """The files of all events of a conversation, in their order."""
     return [file for file in source.beside("event-*.json") if ONE.fullmatch(file.path.name)]
 
 
-def _state(source: Source) -> tuple[Value, Value]:
+def _read_state(source: Source) -> tuple[Value, Value]:
     """The model's settings and what was used, as the conversation's state tells them."""
     found = source.near("../base_state.json") or source.near("base_state.json")
     held = mapping(found.document) if found else {}
@@ -124,7 +130,7 @@ def _state(source: Source) -> tuple[Value, Value]:
 
 
 def related(source: Source) -> list[Source]:
-    return [file for file in _files(source) if file.path != source.path] if ONE.fullmatch(source.path.name) else []
+    return [file for file in _list_files(source) if file.path != source.path] if ONE.fullmatch(source.path.name) else []
 
 
 def part_of(path: Path) -> Path:
@@ -139,7 +145,7 @@ class _Events:
         self.told = {as_text(row.get("response_id")): row for row in rows(metrics.get("token_usages"))}
         costs, self.spent = rows(metrics.get("costs")), 0.0
         same = len(costs) == len(self.told)
-        self.costs = dict(zip(self.told, (dollars(row.get("cost")) for row in costs), strict=False)) if same else {}
+        self.costs = dict(zip(self.told, (parse_usd(row.get("cost")) for row in costs), strict=False)) if same else {}
         self.nodes, self.lead, self.passed = list[Node](), list[Said](), Passed()
         self.answers: dict[str, Node] = {}  # by the id of the model's response
         self.calls: dict[str, str] = {}  # the id of the call that an action is, by the event's
@@ -153,24 +159,24 @@ class _Events:
         kind = as_text(event.get("kind")) or as_text(event.get("action")) or as_text(event.get("observation"))
         count = len(self.nodes)
         if kind in ("condensation", "Condensation"):
-            self._condensed(id, mapping(event.get("args")) or event, at)
-        elif not (self._new(event, id, at) if event.get("kind") else self._old(event, id, at)) and kind not in SILENT:
+            self._take_condensation(id, mapping(event.get("args")) or event, at)
+        elif not (self._take_new(event, id, at) if event.get("kind") else self._take_old(event, id, at)) and kind not in SILENT:
             self.passed.add(kind or "without a kind", event)
         if id in self.homes:
             self.view.append(id)
         self.before = at if len(self.nodes) > count or id in self.homes else self.before
 
-    def _old(self, event: Value, id: str, at: float | None) -> bool:
+    def _take_old(self, event: Value, id: str, at: float | None) -> bool:
         args, agent = mapping(event.get("args")), event.get("source") == "agent"
         action = as_text(event.get("action"))
         if action == "system":
-            return self._system(as_text(args.get("content")), args.get("tools"))
+            return self._take_system(as_text(args.get("content")), args.get("tools"))
         if action == "message" and not agent:
             addresses = args.get("image_urls")
             images = [image(one) for one in (addresses if isinstance(addresses, list) else ()) if isinstance(one, str)]
-            return self._add(id, Said("user", joined([*text(as_text(args.get("content"))), *images]), "prompt"), at)
+            return self._add_node(id, Said("user", joined([*text(as_text(args.get("content"))), *images]), "prompt"), at)
         if action and agent:
-            return self._acted(event, args, action, id, at)
+            return self._take_action(event, args, action, id, at)
         if not event.get("observation"):
             return False
         called = as_text(mapping(event.get("tool_call_metadata")).get("tool_call_id")) or self.calls.get(
@@ -178,15 +184,15 @@ class _Events:
         )
         if called:
             content, failed = event.get("content"), event.get("observation") == "error" or event.get("success") is False
-            return self._result(id, result(called, content, failed), at)
+            return self._take_result(id, result(called, content, failed), at)
         extras = mapping(event.get("extras"))
         known = [as_text(row.get("content")) for row in rows(extras.get("microagent_knowledge"))]
         known = [*(as_text(extras.get(key)) for key in ("repo_instructions", "additional_agent_instructions")), *known]
         told = "\n\n".join(filter(None, known)) if event.get("observation") == "recall" else as_text(event.get("content"))
         silent = event.get("observation") in SILENT and not told
-        return not silent and bool(told) and self._add(id, Said("user", told, "meta"), at)
+        return not silent and bool(told) and self._add_node(id, Said("user", told, "meta"), at)
 
-    def _acted(self, event: Value, args: Value, action: str, id: str, at: float | None) -> bool:
+    def _take_action(self, event: Value, args: Value, action: str, id: str, at: float | None) -> bool:
         """An action of the agent: its call in the model's answer, or the answer itself."""
         about = mapping(event.get("tool_call_metadata"))
         response = mapping(about.get("model_response"))
@@ -206,8 +212,8 @@ class _Events:
             thought = as_text(args.get("thought"))
             blocks = [*text(thought), call(self.calls[id], as_text(about.get("function_name")) or action, given)]
         spent = mapping(event.get("llm_metrics")).get("accumulated_cost")
-        cost = self.costs.get(answer, max(0.0, spent - self.spent) if dollars(spent) is not None and spent else None)
-        self.spent = dollars(spent) or self.spent
+        cost = self.costs.get(answer, max(0.0, spent - self.spent) if parse_usd(spent) is not None and spent else None)
+        self.spent = parse_usd(spent) or self.spent
         request = {
             "model": as_text(response.get("model")) or self.model,
             "usage": counted(response.get("usage") or self.told.get(answer)),
@@ -215,22 +221,22 @@ class _Events:
             "stop_reason": as_text(choice.get("finish_reason")) or None,
             "logged_usd": cost,
         }
-        return self._answer(answer, id, blocks, request, at)
+        return self._take_answer(answer, id, blocks, request, at)
 
-    def _new(self, event: Value, id: str, at: float | None) -> bool:
+    def _take_new(self, event: Value, id: str, at: float | None) -> bool:
         match as_text(event.get("kind")):
             case "SystemPromptEvent":
                 held = event.get("system_prompt")
                 more = event.get("dynamic_context")
                 told = "\n\n".join(filter(None, (as_text(mapping(one).get("text")) or as_text(one) for one in (held, more))))
-                return self._system(told, event.get("tools"))
+                return self._take_system(told, event.get("tools"))
             case "MessageEvent":
                 role, blocks = spoken(mapping(event.get("llm_message")))
                 more = blocks_of(event.get("extended_content")) if isinstance(event.get("extended_content"), list) else []
                 answer = as_text(event.get("llm_response_id")) or id
                 if role == "assistant":
-                    return self._answer(answer, id, blocks, self._asked(answer), at)
-                return bool(role) and self._add(id, Said("user", joined([*blocks, *more]), "prompt"), at)
+                    return self._take_answer(answer, id, blocks, self._make_request(answer), at)
+                return bool(role) and self._add_node(id, Said("user", joined([*blocks, *more]), "prompt"), at)
             case "ActionEvent":
                 answer, use = as_text(event.get("llm_response_id")) or id, mapping(event.get("tool_call"))
                 blocks = spoken({"role": "assistant", "tool_calls": [use]})[1]
@@ -241,52 +247,52 @@ class _Events:
                 }
                 signed = blocks_of(rows(event.get("thinking_blocks")))
                 said = spoken({**thoughts, **({"reasoning_content": None} if signed else {})})[1]
-                return self._answer(answer, id, [*signed, *said, *blocks], self._asked(answer), at)
+                return self._take_answer(answer, id, [*signed, *said, *blocks], self._make_request(answer), at)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" if as_text(event.get("tool_call_id")):
                 held = mapping(event.get("observation"))
                 content = next((held[key] for key in ("content", "output") if held.get(key)), None)
                 content = content or event.get("error") or event.get("rejection_reason") or (dumps(dict(held)) if held else "")
                 failed = held.get("is_error") is True or event["kind"] != "ObservationEvent"
-                return self._result(id, result(as_text(event["tool_call_id"]), content, failed), at)
+                return self._take_result(id, result(as_text(event["tool_call_id"]), content, failed), at)
         return False
 
-    def _asked(self, answer: str) -> dict[str, Any]:
+    def _make_request(self, answer: str) -> dict[str, Any]:
         usage = counted(self.told.get(answer))
         return {"model": self.model, "usage": usage, "id": answer, "logged_usd": self.costs.get(answer)}
 
-    def _system(self, told: str, tools: Any) -> bool:
+    def _take_system(self, told: str, tools: Any) -> bool:
         if told and not self.lead:
             self.lead = [Said("system", told, "system")]
             if rows(tools):
                 self.lead.insert(0, Said("tools", [tool_of(tool) for tool in rows(tools)], "system"))
         return True
 
-    def _answer(self, answer: str, id: str, blocks: list[JSON], request: dict[str, Any], at: float | None) -> bool:
+    def _take_answer(self, answer: str, id: str, blocks: list[JSON], request: dict[str, Any], at: float | None) -> bool:
         if answer in self.answers:
             node = self.answers[answer]
             node.said[0].content = [*node.said[0].content, *blocks]
             self.homes[id] = node.id
             return True
         fields = {**request, "sent_at": self.before}
-        self._add(id, Said("assistant" if blocks else "", blocks, request=fields), at)
+        self._add_node(id, Said("assistant" if blocks else "", blocks, request=fields), at)
         self.answers[answer] = self.nodes[-1]
         return True
 
-    def _result(self, id: str, block: JSON, at: float | None) -> bool:
+    def _take_result(self, id: str, block: JSON, at: float | None) -> bool:
         last = self.nodes[-1].said if self.nodes else []
         if last and last[0].origin == "tool":
             last[0].content = [*last[0].content, block]
             self.homes[id] = self.nodes[-1].id
             return True
-        return self._add(id, Said("user", [block], "tool"), at)
+        return self._add_node(id, Said("user", [block], "tool"), at)
 
-    def _add(self, id: str, said: Said, at: float | None) -> bool:
+    def _add_node(self, id: str, said: Said, at: float | None) -> bool:
         node = Node(f"{id}.{len(self.nodes)}", None, [said], at)
         self.nodes.append(node)
         self.homes[id] = node.id
         return True
 
-    def _condensed(self, id: str, args: Value, at: float | None) -> None:
+    def _take_condensation(self, id: str, args: Value, at: float | None) -> None:
         """What a condensation leaves of the view. An answer goes when all its events went."""
         listed_ = args.get("forgotten_event_ids")
         start, stop = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")

@@ -16,21 +16,21 @@ from turnscope.reading.nodes import Passed, thread
 from turnscope.reading.parts import billed, mapping, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.thread import Thread
 
 NAME = "openrouter"
 Value = Mapping[str, Any]
 
 
-def _state(source: Source) -> Value:
+def _read_state(source: Source) -> Value:
     document = mapping(source.document)
     return mapping(document.get("state")) or document
 
 
-def _chats(source: Source) -> list[Value]:
+def _list_chats(source: Source) -> list[Value]:
     """The conversations of a store, the current one first."""
-    state = _state(source)
+    state = _read_state(source)
     held = next((state[key] for key in ("conversations", "chats", "sessions") if key in state), None)
     chats = rows(list(held.values())) if isinstance(held, Mapping) else rows(held)
     found = chats or ([state] if isinstance(state.get("messages"), list) else [])
@@ -41,18 +41,18 @@ def _chats(source: Source) -> list[Value]:
 def sniff(source: Source) -> int:
     if source.kind != "file" or not isinstance(source.document, dict):
         return 0
-    told = [message for chat in _chats(source)[:20] for message in rows(chat.get("messages"))[:20]]
+    told = [message for chat in _list_chats(source)[:20] for message in rows(chat.get("messages"))[:20]]
     return 70 if any("total_tokens" in message and "role" in message for message in told) else 0
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    for number, chat in enumerate(_chats(source)):
+    for number, chat in enumerate(_list_chats(source)):
         at = when(chat.get("updatedAt") or chat.get("updated_at") or chat.get("lastMessageTimestamp"))
         yield Entry(str(number), as_text(chat.get("title")), at)
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    chat, state = _chats(source)[int(entry.id)], _state(source)
+    chat, state = _list_chats(source)[int(entry.id)], _read_state(source)
     builder, passed = Builder(as_text(chat.get("id")) or f"{source.path.stem}.{entry.id}", NAME, entry.title), Passed()
     model = chat.get("model") or state.get("model") or state.get("selectedModel")
     named = as_text(mapping(model).get("id")) or as_text(model)
@@ -69,7 +69,7 @@ def read(source: Source, entry: Entry) -> Thread:
         own = lengths.get(as_text(message.get("model")))
         id = as_text(message.get("completion_id"))
         about = {"model": as_text(message.get("model")) or named, "usage": told, "window": max(0, own or 0), "id": id}
-        return {**about, "logged_usd": dollars(message.get("cost")), "answered_at": when(message.get("timestamp"))}
+        return {**about, "logged_usd": parse_usd(message.get("cost")), "answered_at": when(message.get("timestamp"))}
 
     nodes = list(nodes_of(stored, request, passed))
     passed.tell(builder)

@@ -21,7 +21,7 @@ from turnscope.reading.parts import mapping, result, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.spans import Span, is_span, spans
 from turnscope.reading.usage import counted
-from turnscope.session.builder import applied, dollars
+from turnscope.session.builder import parse_applied_edits, parse_usd
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Note, Usage
 from turnscope.session.thread import Thread
@@ -69,7 +69,7 @@ def sniff(source: Source) -> int:
     return 0
 
 
-def _found(source: Source) -> dict[str, tuple[Conversations, str]]:
+def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]:
     """The conversations of each group of calls, by the ids of their entries, those with the most calls first."""
     if "found" not in source.kept:
         notes: list[Note] = []
@@ -78,7 +78,7 @@ def _found(source: Source) -> dict[str, tuple[Conversations, str]]:
             (notes if isinstance(span, Note) else held).append(span)  # type: ignore[arg-type]
         groups: dict[str, list[Call]] = {}
         passed = len(held)
-        for group, calls in _calls(held):
+        for group, calls in _iter_calls(held):
             groups.setdefault(group, []).extend(calls)
             passed -= len(calls)
         if passed:
@@ -97,14 +97,14 @@ def _found(source: Source) -> dict[str, tuple[Conversations, str]]:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    for id, (one, inner) in _found(source).items():
+    for id, (one, inner) in _group_conversations(source).items():
         yield structs.replace(next(entry for entry in one.entries() if entry.id == inner), id=id)
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    one, inner = _found(source)[entry.id]
+    one, inner = _group_conversations(source)[entry.id]
     session = one.session(inner, NAME)
-    number = list(_found(source)).index(entry.id)
+    number = list(_group_conversations(source)).index(entry.id)
     called = f"{source.path.stem}~{number}" if number else source.path.stem
     named = source.kept["named"].get(id(one))
     return Thread(structs.replace(session, id=called, about={**session.about, **({"conversation": named} if named else {})}))
@@ -127,10 +127,10 @@ def _is_call(span: Span) -> bool:
     return operation in CALLS or inner.rpartition(".")[2].startswith("do") or asked is not None
 
 
-def _calls(held: Sequence[Span]) -> Iterator[tuple[str, list[Call]]]:
+def _iter_calls(held: Sequence[Span]) -> Iterator[tuple[str, list[Call]]]:
     """The calls of the spans, by what they belong to, in order. A call that several spans tell of is one."""
     by_id = {(span.trace, span.id): span for span in held}
-    told = {id(span): _prompt(span) for span in held if _is_call(span)}
+    told = {id(span): _find_prompt(span) for span in held if _is_call(span)}
     doubled: set[int] = set()
     for span in held:
         if id(span) not in told:
@@ -151,10 +151,10 @@ def _calls(held: Sequence[Span]) -> Iterator[tuple[str, list[Call]]]:
         calls = [span for span in trace if id(span) in told and id(span) not in doubled]
         whole = all(told[id(span)] for span in calls[1:])
         group = alone.get(trace[0].trace, "" if whole else trace[0].trace)
-        yield group, [_whole(span, told[id(span)]) for span in calls] if whole else list(_pieced(calls, trace, told))
+        yield group, [_is_whole(span, told[id(span)]) for span in calls] if whole else list(_join_calls(calls, trace, told))
 
 
-def _pieced(calls: Sequence[Span], trace: Sequence[Span], told: Mapping[int, list[JSON]]) -> Iterator[Call]:
+def _join_calls(calls: Sequence[Span], trace: Sequence[Span], told: Mapping[int, list[JSON]]) -> Iterator[Call]:
     """Calls of a trace that does not hold every prompt."""
     root = mapping(next((span.first("langfuse.input", "input.value") for span in trace if not _is_call(span)), None))
     said: list[JSON] = [{"role": "system", "content": root["system"]}] if root.get("system") else []
@@ -163,15 +163,15 @@ def _pieced(calls: Sequence[Span], trace: Sequence[Span], told: Mapping[int, lis
     for span in calls:
         known = [dumps(message) for message in said]
         for tool in [tool for tool in tools if (tool.ended or tool.started or 0) <= (span.started or 0)]:
-            use = next((use for use in open_ if _answers(tool, use)), None)
+            use = next((use for use in open_ if _find_answers(tool, use)), None)
             if use is not None:
                 tools.remove(tool)
                 open_.remove(use)
-                said.append({"role": "user", "content": [result(use["id"], _output(tool), bool(tool.error))]})
+                said.append({"role": "user", "content": [result(use["id"], _find_output(tool), bool(tool.error))]})
         said += [message for message in told[id(span)] if dumps(message) not in known]
         if not any(mapping(message).get("role") == "user" for message in said) and root.get("prompt"):
             said.append({"role": "user", "content": root["prompt"]})
-        found = _whole(span, said)
+        found = _is_whole(span, said)
         yield found
         content = (found.answer or {}).get("content") or []
         said.append({"role": "assistant", "content": content})
@@ -184,132 +184,134 @@ def _is_tool(span: Span) -> bool:
     return kind == "TOOL" or span.attributes.get("gen_ai.operation.name") == "execute_tool"
 
 
-def _answers(tool: Span, use: Mapping[str, Any]) -> bool:
+def _find_answers(tool: Span, use: Mapping[str, Any]) -> bool:
     """Whether a tool's span is the run of a call."""
-    if id := _run_of(tool):
+    if id := _find_run(tool):
         return bool(id == use["id"])
-    given = _parsed(tool, "gen_ai.tool.call.arguments", "langfuse.input", "input.value")
+    given = _get_value(tool, "gen_ai.tool.call.arguments", "langfuse.input", "input.value")
     given = mapping(given).get("input", given)
     named = as_text(tool.first("gen_ai.tool.name", "tool.name")) or tool.name.removeprefix("execute_tool ")
     return named == use["name"] and given in (use["input"], None)
 
 
-def _run_of(tool: Span) -> str:
+def _find_run(tool: Span) -> str:
     """The id of the call that a tool's span is the run of."""
     return as_text(tool.first("gen_ai.tool.call.id", "tool_call.id", "ai.toolCall.id"))
 
 
-def _parsed(span: Span, *keys: str) -> Any:
+def _get_value(span: Span, *keys: str) -> Any:
     """The first of some attributes, as a value."""
     held = span.first(*keys)
     return parsed(held) if isinstance(held, str) else held
 
 
-def _output(tool: Span) -> Any:
-    held = _parsed(tool, "gen_ai.tool.call.result", "langfuse.output", "output.value", "ai.toolCall.result")
+def _find_output(tool: Span) -> Any:
+    held = _get_value(tool, "gen_ai.tool.call.result", "langfuse.output", "output.value", "ai.toolCall.result")
     return mapping(held).get("content", held)
 
 
-def _whole(span: Span, messages: Sequence[JSON]) -> Call:
+def _is_whole(span: Span, messages: Sequence[JSON]) -> Call:
     """A call with the prompt that it was sent with."""
     about: dict[str, Any] = {
         "model": as_text(span.first(*MODEL)),
         "sent_at": None if UNTIMED in span.attributes else span.started,
         "answered_at": None if UNTIMED in span.attributes else span.ended,
         "id": as_text(span.first("gen_ai.response.id", "ai.response.id")) or span.id,
-        "usage": counted(span.attributes.get("langfuse.usageDetails") or span.attributes.get("langfuse.usage") or _usage(span)),
-        "logged_usd": next((found for key in COST if (found := dollars(span.attributes.get(key))) is not None), None),
+        "usage": counted(
+            span.attributes.get("langfuse.usageDetails") or span.attributes.get("langfuse.usage") or _convert_usage(span)
+        ),
+        "logged_usd": next((found for key in COST if (found := parse_usd(span.attributes.get(key))) is not None), None),
     }
     reason = span.first(*REASONS)
     reason = parsed(reason) if isinstance(reason, str) and reason[:1] == "[" else reason
     about["stop_reason"] = as_text(reason[0] if isinstance(reason, list) and reason else reason) or None
     if found := about["usage"]:
-        about["usage"] = structs.replace(found, iterations=_passes(span))
-    response = _parsed(span, "response_data", "gen_ai.response.body", "langfuse.output", "output.value")
-    about["applied"] = applied(mapping(response).get("context_management"))
-    body = body_of(messages, _tools(span))
-    answers = [spoken(message) for message in _answer(span)]
+        about["usage"] = structs.replace(found, iterations=_make_passes(span))
+    response = _get_value(span, "response_data", "gen_ai.response.body", "langfuse.output", "output.value")
+    about["applied"] = parse_applied_edits(mapping(response).get("context_management"))
+    body = body_of(messages, _find_tools(span))
+    answers = [spoken(message) for message in _make_answer(span)]
     content = [block for _, blocks in answers for block in blocks]
     answer = {"content": content} if content or about["usage"] else None
     return Call(body, answer, about, span.error if answer is None else "", span.line)
 
 
-def _usage(span: Span) -> dict[str, Any]:
+def _convert_usage(span: Span) -> dict[str, Any]:
     found = {name: span.first(*keys.split()) for name, keys in USAGE.items()}
     texts = {name: value for name, value in found.items() if isinstance(value, str) and len(value) < 25 and value.isdecimal()}
     return {**found, **{name: int(value) for name, value in texts.items()}}
 
 
-def _passes(span: Span) -> tuple[Usage, ...]:
+def _make_passes(span: Span) -> tuple[Usage, ...]:
     """What the provider's compactions were billed, all of them together: the request's own tokens leave them out."""
     read, written = (span.first(f"anthropic.usage.compaction.{side}_tokens") for side in ("input", "output"))
     made = [value if isinstance(value, int) else 0 for value in (read, written)]
     return (Usage(made[0], output_tokens=made[1], kind="compaction"),) if any(made) else ()
 
 
-def _tools(span: Span) -> Sequence[JSON]:
+def _find_tools(span: Span) -> Sequence[JSON]:
     keys = ("gen_ai.tool.definitions", "llm.tools", "llm.request.functions", "gen_ai.request.tools", "ai.prompt.tools")
     for key in keys:
         held = span.under(key)
         if isinstance(held, list) and held:
             return [mapping(row).get("tool", row) for row in (parsed(one) if isinstance(one, str) else one for one in held)]
-    listed = mapping(_body(span)).get("tools")
+    listed = mapping(_make_body(span)).get("tools")
     return listed if isinstance(listed, list) else ()
 
 
-def _body(span: Span) -> JSON:
+def _make_body(span: Span) -> JSON:
     """A request body that was recorded as it was sent."""
-    return _parsed(span, "langfuse.input", "input.value", "request_data", "gen_ai.request.body", "gen_ai.prompt")
+    return _get_value(span, "langfuse.input", "input.value", "request_data", "gen_ai.request.body", "gen_ai.prompt")
 
 
-def _prompt(span: Span) -> list[JSON]:
+def _find_prompt(span: Span) -> list[JSON]:
     """The messages of a call's prompt, the system's first; none where they were not recorded."""
     lead = prompt_of(span.under("gen_ai.system_instructions"))
     for key in ("gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "ai.prompt.messages", "llm.prompts"):
         if found := messages_in(span.under(key)):
             return [*lead, *found]
     told: list[JSON] = []
-    for name, held in _events(span):
+    for name, held in _find_events(span):
         if name in EVENTS:
-            told.append(_event(name, held))
+            told.append(_convert_event(name, held))
         elif found := messages_in(held.get("gen_ai.input.messages") or held.get("gen_ai.prompt")):
             return [*(prompt_of(held.get("gen_ai.system_instructions")) or lead), *found]
-    body = _body(span)
+    body = _make_body(span)
     found = told or messages_in(body) or ([{"role": "user", "content": body}] if isinstance(body, str) and body else [])
     return [*lead, *found] if found else []
 
 
-def _events(span: Span) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _find_events(span: Span) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The events of a span, those that stand in an attribute as well."""
     yield from span.events
-    for row in rows(_parsed(span, "events")):
+    for row in rows(_get_value(span, "events")):
         yield as_text(row.get("event.name")), row
 
 
-def _event(name: str, held: Mapping[str, Any]) -> dict[str, JSON]:
+def _convert_event(name: str, held: Mapping[str, Any]) -> dict[str, JSON]:
     body = mapping(parsed(as_text(held.get("event_body"))) or held.get("event_body")) or held
     role = as_text(body.get("role")) or name.split(".")[1]
     calls = body.get("tool_calls")
     return {**body, "role": role, "tool_calls": parsed(calls) if isinstance(calls, str) else calls}
 
 
-def _answer(span: Span) -> list[Any]:
+def _make_answer(span: Span) -> list[Any]:
     """The messages of a call's answer."""
     for key in ("gen_ai.output.messages", "llm.output_messages", "gen_ai.completion", "llm.completions"):
         if found := answers_in(span.under(key)):
             return found
-    words, calls = span.first("ai.response.text"), _parsed(span, "ai.response.toolCalls")
+    words, calls = span.first("ai.response.text"), _get_value(span, "ai.response.toolCalls")
     if words or calls:
         return [{"role": "assistant", "content": words, "tool_calls": calls}]
     told: list[Any] = []
-    for name, held in _events(span):
+    for name, held in _find_events(span):
         body = mapping(parsed(as_text(held.get("event_body"))) or held.get("event_body")) or held
         if name == "gen_ai.choice":
             inner = body.get("message", body)
             told += answers_in(inner if isinstance(inner, (Mapping, list)) else parsed(as_text(inner)))
         elif given := held.get("gen_ai.output.messages") or held.get("gen_ai.completion"):
             told += answers_in(given)
-    return told or answers_in(_parsed(span, "langfuse.output", "output.value", "response_data", "gen_ai.response.body"))
+    return told or answers_in(_get_value(span, "langfuse.output", "output.value", "response_data", "gen_ai.response.body"))
 
 
 IMPORTER = Importer(

@@ -14,8 +14,8 @@ from turnscope.reading.calls import as_text, when
 from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, thread
 from turnscope.reading.parts import call, mapping, result, thinking
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, dollars, drop, usage
-from turnscope.session.model import JSON, Observed, Session
+from turnscope.session.builder import Builder, observe_drop, parse_usage, parse_usd
+from turnscope.session.model import JSON, ObservedEdit, Session
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
@@ -60,28 +60,30 @@ def read(source: Source, _entry: Entry) -> Thread:
             builder.title = as_text(record.get("name"))
         above[id] = as_text(record.get("parentId")) if named else before
         model = as_text(record.get("modelId")) if kind == "model_change" else model
-        node = Node(id, above[id], _said(record, kind, model), when(record.get("timestamp")))
+        node = Node(id, above[id], _make_messages(record, kind, model), when(record.get("timestamp")))
         if kind == "compaction":
-            node.cut = _cut(record, id, above, [row[0] or f"#{n}" for n, row in enumerate(rows)])
+            node.cut = _make_cut(record, id, above, [row[0] or f"#{n}" for n, row in enumerate(rows)])
         elif not node.said and kind not in ("session", "session_info", "model_change", "thinking_level_change", "label"):
             passed.add(kind if kind != "message" else "message without a role that is known", record, line)
         nodes.append(node)
         before = id
     passed.tell(builder)
-    return thread(builder, nodes, looks=[_cut_off])
+    return thread(builder, nodes, looks=[_is_cut_off])
 
 
-def _cut_off(session: Session) -> Iterator[Observed]:
+def _is_cut_off(session: Session) -> Iterator[ObservedEdit]:
     """Calls of an answer that was aborted have no result; pi leaves them out of the next request, which would be refused."""
     for request in session.requests:
         if request.stop_reason in ("aborted", "error"):
             later = next((r.n for r in session.requests[request.n + 1 :] if r.usage), None)
             for block in session.blocks[request.cut : request.stop] if later is not None else ():
                 if block.kind == "tool_use" and block.pair < 0:
-                    yield drop(later or 0, block.at, block.at + 1, "a call without a result, of an answer that was aborted")
+                    yield observe_drop(
+                        later or 0, block.at, block.at + 1, "a call without a result, of an answer that was aborted"
+                    )
 
 
-def _cut(record: Record, id: str, above: Mapping[str, str], ids: list[str]) -> Cut:
+def _make_cut(record: Record, id: str, above: Mapping[str, str], ids: list[str]) -> Cut:
     """The summary stands before the entries from the first one that was kept on."""
     at, first = record.get("firstKeptEntryIndex"), as_text(record.get("firstKeptEntryId"))
     if isinstance(at, int) and not isinstance(at, bool) and 0 <= at < len(ids):
@@ -99,20 +101,22 @@ def _cut(record: Record, id: str, above: Mapping[str, str], ids: list[str]) -> C
     return Cut("compacted into a summary", [summary, *kept], facts=facts)
 
 
-def _said(record: Record, kind: Any, model: str) -> list[Said]:
+def _make_messages(record: Record, kind: Any, model: str) -> list[Said]:
     message = record.get("message") if kind == "message" else record
     if not isinstance(message, Mapping):
         return []
     role = {"custom_message": "custom", "branch_summary": "branchSummary"}.get(str(kind), as_text(message.get("role")))
     at, content = when(message.get("timestamp")), message.get("content")
-    blocks = [_block(part) for part in content] if isinstance(content, list) else content if isinstance(content, str) else []
+    blocks = (
+        [_convert_block(part) for part in content] if isinstance(content, list) else content if isinstance(content, str) else []
+    )
     match role:
         case "user":
             return [Said("user", blocks, at=at)]
         case "assistant":
             held = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
             ended = when(record.get("timestamp"))
-            return [Said("assistant" if held else "", held, request=_request(message, model, at, ended))]
+            return [Said("assistant" if held else "", held, request=_make_request(message, model, at, ended))]
         case "toolResult":
             failed = message.get("isError") is True
             return [Said("user", [result(as_text(message.get("toolCallId")), blocks, failed)], "tool", at=at)]
@@ -126,21 +130,21 @@ def _said(record: Record, kind: Any, model: str) -> list[Said]:
     return []
 
 
-def _request(message: Record, model: str, at: float | None, ended: float | None) -> dict[str, Any]:
+def _make_request(message: Record, model: str, at: float | None, ended: float | None) -> dict[str, Any]:
     held = mapping(message.get("usage"))
-    told = usage({name: held.get(key) for key, name in USAGE.items()})
+    told = parse_usage({name: held.get(key) for key, name in USAGE.items()})
     cost = held.get("cost")
     return {
         "model": as_text(message.get("model")) or model,
         "usage": told if told and (told.prompt_tokens or told.output_tokens) else None,
-        "logged_usd": dollars(cost.get("total")) if isinstance(cost, Mapping) else None,
+        "logged_usd": parse_usd(cost.get("total")) if isinstance(cost, Mapping) else None,
         "stop_reason": as_text(message.get("stopReason")) or None,
         "sent_at": at,
         "answered_at": ended,
     }
 
 
-def _block(part: Any) -> JSON:
+def _convert_block(part: Any) -> JSON:
     if not isinstance(part, Mapping):
         return {"type": "unknown", "value": part}
     match part.get("type"):

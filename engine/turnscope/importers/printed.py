@@ -14,7 +14,7 @@ from turnscope.reading.calls import as_text, when
 from turnscope.reading.nodes import Passed, objects, title_of
 from turnscope.reading.parts import billed, call, mapping, result, text
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, dollars, usage
+from turnscope.session.builder import Builder, parse_usage, parse_usd
 from turnscope.session.thread import Thread
 
 NAME = "printed"
@@ -41,11 +41,11 @@ def read(source: Source, _entry: Entry) -> Thread:
         if kind == "init" or (kind == "system" and event.get("subtype") == "init"):
             about = {key: event[key] for key in ("session_id", "model", "cwd", "permissionMode", "tools") if event.get(key)}
         elif kind in ("user", "assistant") and isinstance(event.get("message"), dict) and not event.get("parent_tool_use_id"):
-            _claude(builder, kind, event["message"], f"line {line}")
+            _read_claude(builder, kind, event["message"], f"line {line}")
         elif kind in ("message", "tool_use", "tool_result"):
-            _gemini(builder, event, as_text(about.get("model")), before, at)
+            _read_gemini(builder, event, as_text(about.get("model")), before, at)
         elif kind == "result":
-            _ended(builder, event, line)
+            _add_run_usage(builder, event, line)
         else:
             passed.add("message of a subagent" if event.get("parent_tool_use_id") else kind, event, line)
         before = at or before
@@ -56,53 +56,57 @@ def read(source: Source, _entry: Entry) -> Thread:
     return Thread(builder.build())
 
 
-def _claude(builder: Builder, role: str, message: Event, line: str) -> None:
+def _read_claude(builder: Builder, role: str, message: Event, line: str) -> None:
     content = message.get("content")
     held = content if isinstance(content, (str, list)) else ""
     if role == "user":
-        builder.message("user", held)
+        builder.add_message("user", held)
         return
     id = as_text(message.get("id")) or line
-    draft = builder.message("assistant", held, id=id)
+    draft = builder.add_message("assistant", held, id=id)
     stop = as_text(message.get("stop_reason")) or None
-    builder.request(draft, id=id, model=as_text(message.get("model")), usage=usage(message.get("usage")), stop_reason=stop)
+    builder.set_request(
+        draft, id=id, model=as_text(message.get("model")), usage=parse_usage(message.get("usage")), stop_reason=stop
+    )
 
 
-def _gemini(builder: Builder, event: Event, model: str, before: float | None, at: float | None) -> None:
+def _read_gemini(builder: Builder, event: Event, model: str, before: float | None, at: float | None) -> None:
     """A piece of a text, a call or a result. Pieces and calls without a result between them are one answer."""
     id, last = as_text(event.get("tool_id")), builder.drafts[-1] if builder.drafts else None
     if event["type"] == "tool_result":
         failed = event.get("status") == "error"
         given = event.get("output") or mapping(event.get("error")).get("message")
-        builder.message("user", [result(id, given, failed)], origin="tool", sent_at=at)
+        builder.add_message("user", [result(id, given, failed)], origin="tool", sent_at=at)
     elif event["type"] == "message" and event.get("role") != "assistant":
-        builder.message("user", as_text(event.get("content")), sent_at=at)
+        builder.add_message("user", as_text(event.get("content")), sent_at=at)
     else:
         use = event["type"] == "tool_use"
         told = as_text(event.get("content"))
         if last is None or last.role != "assistant":
-            last = builder.message("assistant", [], id=f"answer {len(builder.drafts)}", sent_at=at)
-            builder.request(last, model=model, sent_at=before, answered_at=at)
+            last = builder.add_message("assistant", [], id=f"answer {len(builder.drafts)}", sent_at=at)
+            builder.set_request(last, model=model, sent_at=before, answered_at=at)
         elif not use and last.parts and mapping(last.parts[-1][0]).get("type") == "text":
             told = mapping(last.parts.pop()[0])["text"] + told
         blocks = [call(id, as_text(event.get("tool_name")), event.get("parameters"))] if use else text(told)
-        builder.message("assistant", blocks, id=last.id)
+        builder.add_message("assistant", blocks, id=last.id)
 
 
-def _ended(builder: Builder, event: Event, line: int) -> None:
+def _add_run_usage(builder: Builder, event: Event, line: int) -> None:
     """What the whole run took: its one request's usage, or told in a note."""
     stats, requests = mapping(event.get("stats")), [draft.request for draft in builder.drafts if draft.request]
-    if cost := dollars(event.get("total_cost_usd")):
+    if cost := parse_usd(event.get("total_cost_usd")):
         builder.about["run_usd"] = cost
     took = billed(stats.get("input_tokens"), stats.get("output_tokens"), stats.get("cached"))
     if took and len(requests) == 1 and not requests[0].usage:
         draft = next(draft for draft in builder.drafts if draft.request)
-        builder.request(draft, model=requests[0].model, usage=took, sent_at=requests[0].sent_at)
+        builder.set_request(draft, model=requests[0].model, usage=took, sent_at=requests[0].sent_at)
     elif took:
         tokens = f"{took.prompt_tokens:,} tokens of prompts and {took.output_tokens:,} of answers"
-        builder.note("info", line, f"the run took {tokens}")
+        builder.add_note("info", line, f"the run took {tokens}")
     if event.get("is_error") is True or event.get("status") == "error":
-        builder.note("warning", line, f"the run failed: {as_text(event.get('result')) or as_text(event.get('subtype'))}"[:300])
+        builder.add_note(
+            "warning", line, f"the run failed: {as_text(event.get('result')) or as_text(event.get('subtype'))}"[:300]
+        )
 
 
 IMPORTER = Importer(

@@ -18,11 +18,11 @@ from turnscope.reading.messages import nodes_of
 from turnscope.reading.nodes import Passed, parts_of, thread
 from turnscope.reading.parts import mapping, rows
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, dollars
-from turnscope.session.content import dumps, text_of
-from turnscope.session.model import Edit, Observed, Session, Span
+from turnscope.session.builder import Builder, parse_usd
+from turnscope.session.content import dumps, extract_text
+from turnscope.session.model import Edit, ObservedEdit, Session, Span
 from turnscope.session.thread import Thread
-from turnscope.session.timeline import STATIC
+from turnscope.session.timeline import STATIC_ROLES
 
 NAME = "swe-agent"
 ABOUT = ("exit_status", "swe_agent_version", "model_stats", "early_exit")
@@ -45,41 +45,45 @@ def read(source: Source, _entry: Entry) -> Thread:
     name = as_text(document.get("environment"))
     about = {key: info[key] for key in ABOUT if info.get(key)}
     builder, passed = Builder(source.path.name.removesuffix(".traj"), NAME, config=config.get("name"), **about), Passed()
-    history = rows(document.get("history")) or _steps(rows(document.get("trajectory")))
+    history = rows(document.get("history")) or _list_steps(rows(document.get("trajectory")))
     answers = sum(message.get("role") == "assistant" and not message.get("is_demo") for message in history)
     stats = mapping(info.get("model_stats"))
     if stats:
-        builder.about |= {"run_usd": paid} if (paid := dollars(stats.get("instance_cost"))) else {}
+        builder.about |= {"run_usd": paid} if (paid := parse_usd(stats.get("instance_cost"))) else {}
         cost = f", {stats['instance_cost']} USD" if isinstance(stats.get("instance_cost"), (int, float)) else ""
         sizes = f"{stats.get('tokens_sent', 0)} tokens sent, {stats.get('tokens_received', 0)} received"
-        builder.note("info", 0, f"the log tells the run's totals alone: {stats.get('api_calls', answers)} calls, {sizes}{cost}")
+        builder.add_note(
+            "info", 0, f"the log tells the run's totals alone: {stats.get('api_calls', answers)} calls, {sizes}{cost}"
+        )
     marked = [{**message, "origin": "meta"} if message.get("is_demo") else message for message in history]
-    messages = [_message(message) for message in with_commands(marked, _command, "command")]
+    messages = [_convert_message(message) for message in with_commands(marked, _find_command, "command")]
     nodes = list(nodes_of(messages, lambda message: None if message.get("is_demo") else {"model": model}, passed))
     builder.about |= {"environment": name} if name and name != "main" else {}
     passed.tell(builder)
     queries = [rows(step.get("query")) for step in rows(document.get("trajectory"))]
-    return thread(builder, nodes, looks=[lambda session: _elided(session, queries)] if any(queries) else ())
+    return thread(builder, nodes, looks=[lambda session: _observe_elided(session, queries)] if any(queries) else ())
 
 
-def _elided(session: Session, queries: list[list[Mapping[str, Any]]]) -> Iterator[Observed]:
+def _observe_elided(session: Session, queries: list[list[Mapping[str, Any]]]) -> Iterator[ObservedEdit]:
     """What queries hold in place of messages; only where they hold a message for each that was said before the request."""
     shown: dict[int, str] = {}
     for request, query in zip(session.requests, queries, strict=False):
         before = [message for message in session.messages if message.stop <= request.cut]
         for message, sent in zip(before, query if len(query) == len(before) else (), strict=False):
-            if sent.get("role") == "assistant" or message.role in ("assistant", *STATIC):
+            if sent.get("role") == "assistant" or message.role in ("assistant", *STATIC_ROLES):
                 continue
-            blocks, told = session.blocks[message.start : message.stop], text_of(sent.get("content"))
+            blocks, told = session.blocks[message.start : message.stop], extract_text(sent.get("content"))
             if shown.setdefault(message.start, told) == told or not told:  # as it was sent first, it stands in the history
                 continue
             shown[message.start], raw = told, blocks[0].raw
             body = {**raw, "content": told} if isinstance(raw, dict) and raw.get("type") == "tool_result" else told
             span = Span(message.start, message.stop)
-            yield Observed(request.n, Edit("clear", "the query held something else here", span, parts_of(message.role, [body])))
+            yield ObservedEdit(
+                request.n, Edit("clear", "the query held something else here", span, parts_of(message.role, [body]))
+            )
 
 
-def _message(message: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message of the history; the model's thoughts and its command repeat the content."""
     held = {key: value for key, value in message.items() if key not in ("thought", "action", "agent", "message_type")}
     blocks = rows(message.get("thinking_blocks"))
@@ -89,9 +93,9 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     return held
 
 
-def _command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
+def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
     """Where the command that was run stands in an answer: in a fence, in `<command>`, or bare at its end."""
-    action, told = as_text(message.get("action")).strip(), text_of(message.get("content"))
+    action, told = as_text(message.get("action")).strip(), extract_text(message.get("content"))
     start = told.rfind(action) if action else -1
     if start < 0:
         return None
@@ -101,7 +105,7 @@ def _command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
     return (before.start(), stop + after.end(), action) if before and after else (start, stop, action)
 
 
-def _steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _list_steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The chat as the steps tell it, where the file has no other."""
     first = next((step.get("query") or step.get("messages") for step in steps), None)
     said = list(rows(first))

@@ -16,7 +16,7 @@ from turnscope.reading.nodes import Passed, thread
 from turnscope.reading.parts import mapping
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.thread import Thread
 
 NAME = "tau-bench"
@@ -35,10 +35,10 @@ def sniff(source: Source) -> int:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return listed(source, _entry, "simulations")
+    return listed(source, _make_entry, "simulations")
 
 
-def _entry(run: Mapping[str, Any]) -> Entry:
+def _make_entry(run: Mapping[str, Any]) -> Entry:
     trial = f".{run['trial']}" if isinstance(run.get("trial"), int) else ""
     reward = run.get("reward", mapping(run.get("reward_info")).get("reward"))
     return Entry(f"{run.get('task_id')}{trial}", f"task {run.get('task_id')}{trial}: reward {reward}")
@@ -48,20 +48,20 @@ def read(source: Source, entry: Entry) -> Thread:
     run = conversation(source, entry, "simulations")
     about = {key: run[key] for key in ABOUT if run.get(key) is not None}
     builder, passed = (
-        Builder(f"{source.path.stem}/{entry.id}" if entry.id else source.path.stem, NAME, _entry(run).title),
+        Builder(f"{source.path.stem}/{entry.id}" if entry.id else source.path.stem, NAME, _make_entry(run).title),
         Passed(),
     )
     builder.about |= about  # a reward of 0 is one
-    cost = dollars(run.get("agent_cost")) or dollars(mapping(run.get("info")).get("total_cost"))
+    cost = parse_usd(run.get("agent_cost")) or parse_usd(mapping(run.get("info")).get("total_cost"))
     if cost:
         builder.about["run_usd"] = cost
-        builder.note("info", 0, f"the log tells the run's cost: {cost} USD")
+        builder.add_note("info", 0, f"the log tells the run's cost: {cost} USD")
     agent = mapping(mapping(mapping(source.document).get("info")).get("agent_info"))
     model = as_text(agent.get("llm"))
 
     def request(message: Mapping[str, Any]) -> dict[str, Any]:
         used = counted(message.get("usage"))
-        return {"model": as_text(message.get("model")) or model, "usage": used, "logged_usd": dollars(message.get("cost"))}
+        return {"model": as_text(message.get("model")) or model, "usage": used, "logged_usd": parse_usd(message.get("cost"))}
 
     messages = run.get("traj") or run.get("messages")
     nodes = list(nodes_of(messages if isinstance(messages, list) else [], request, passed))

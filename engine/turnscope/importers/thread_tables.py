@@ -18,7 +18,7 @@ from turnscope.reading.nodes import Passed, thread
 from turnscope.reading.parts import mapping, rows
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import counted
-from turnscope.session.builder import Builder, dollars
+from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import Note
 from turnscope.session.thread import Thread
 
@@ -47,7 +47,7 @@ def sniff(source: Source) -> int:
     return 85 if isinstance(first, dict) and first.keys() >= COLUMNS and first.keys() & {"created_at", "metadata"} else 0
 
 
-def _stored(source: Source) -> Iterator[Any]:
+def _iter_stored(source: Source) -> Iterator[Any]:
     """The rows of messages in a file."""
     document = source.document
     if isinstance(document, dict) and "conversation_messages" in document:
@@ -60,24 +60,24 @@ def _stored(source: Source) -> Iterator[Any]:
             yield from value if isinstance(value, list) else [value]
 
 
-def _threads(source: Source) -> dict[str, list[Row]]:
+def _group_threads(source: Source) -> dict[str, list[Row]]:
     """The rows of each thread of a file, in order."""
     if "threads" not in source.kept:
         found: dict[str, list[Row]] = {}
         try:
-            for row in _stored(source):
+            for row in _iter_stored(source):
                 if isinstance(row, Mapping):
                     found.setdefault(str(row.get("thread_id")), []).append(row)
         except csv.Error as error:
             source.kept["note"] = Note("error", 0, f"the rest is not readable as CSV: {error}")
         for held in found.values():
-            held.sort(key=_order)
+            held.sort(key=_make_sort_key)
         source.kept["threads"] = found
     kept: dict[str, list[Row]] = source.kept["threads"]
     return kept
 
 
-def _order(row: Row) -> tuple[float, int]:
+def _make_sort_key(row: Row) -> tuple[float, int]:
     id = str(row.get("id"))
     return when(row.get("created_at")) or 0.0, int(id) if id.isdecimal() and len(id) < 20 else 0
 
@@ -87,7 +87,7 @@ def entries(source: Source) -> Iterator[Entry]:
         for row in source.rows(LISTED):
             yield Entry(str(row["thread_id"]), "", when(row["at"]), requests=int(row["n"] or 0))
         return
-    for id, held in _threads(source).items():
+    for id, held in _group_threads(source).items():
         yield Entry(id, "", when(held[-1].get("created_at")), requests=sum(row.get("role") == "assistant" for row in held))
 
 
@@ -96,32 +96,32 @@ def read(source: Source, entry: Entry) -> Thread:
         sql = "select * from conversation_messages where cast(thread_id as text) = ? order by created_at, rowid"
         held: list[Row] = list(source.rows(sql, (entry.id,)))
     else:
-        held = _threads(source)[entry.id]
+        held = _group_threads(source)[entry.id]
     builder, passed = Builder(entry.id, NAME), Passed()
     if "note" in source.kept:
         builder.notes.append(source.kept["note"])
-    messages = [{**row, "metadata": _metadata(row), "content": _content(row)} for row in held]
-    nodes = list(nodes_of(messages, _request, passed, "created_at"))
+    messages = [{**row, "metadata": _parse_metadata(row), "content": _convert_content(row)} for row in held]
+    nodes = list(nodes_of(messages, _make_request, passed, "created_at"))
     cut = sum(row["metadata"].get("status") == "interrupted" for row in messages)
     if cut:
-        builder.note("info", 0, f"{cut} answers were interrupted: what the client had got is kept")
+        builder.add_note("info", 0, f"{cut} answers were interrupted: what the client had got is kept")
     passed.tell(builder)
     return thread(builder, nodes)
 
 
-def _metadata(row: Row) -> Row:
+def _parse_metadata(row: Row) -> Row:
     held = row.get("metadata")
     return mapping(parsed(held) if isinstance(held, str) else held)
 
 
-def _content(row: Row) -> Any:
+def _convert_content(row: Row) -> Any:
     """The content; blocks may stand in the column as JSON text."""
     held = row.get("content")
     inner = parsed(held) if isinstance(held, str) and held[:2] == "[{" else held
     return inner if isinstance(inner, list) and all("type" in mapping(part) for part in inner) else held
 
 
-def _request(row: Row) -> dict[str, Any]:
+def _make_request(row: Row) -> dict[str, Any]:
     about = mapping(row.get("metadata"))
     stopped = as_text(about.get("status")) or as_text(about.get("stop_reason"))
     used = mapping(about.get("usage")) or about
@@ -129,7 +129,7 @@ def _request(row: Row) -> dict[str, Any]:
         "model": as_text(about.get("model")),
         "usage": counted(used),
         "stop_reason": stopped or None,
-        "logged_usd": dollars(about.get("cost")),
+        "logged_usd": parse_usd(about.get("cost")),
     }
 
 

@@ -9,12 +9,12 @@ from turnscope.session.thread import Thread
 
 
 def sniff(source: Source) -> int:
-    return 100 if portable.is_portable(source.document) or portable.are_lines(next(iter(source.first), None)) else 0
+    return 100 if portable.is_portable(source.document) or portable.is_portable_lines(next(iter(source.first), None)) else 0
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    lines = portable.are_lines(next(iter(source.first), None))
-    value = portable.of_lines(value for value, _ in source.records()) if lines else source.document
+    lines = portable.is_portable_lines(next(iter(source.first), None))
+    value = portable.join_lines(value for value, _ in source.records()) if lines else source.document
     return Thread(portable.loads(value, source.path.name))
 
 

@@ -18,145 +18,145 @@ import anthropic
 from msgspec import Struct
 
 from turnscope.errors import ProviderError, TurnscopeError
-from turnscope.live import carried, saying_why, wire
-from turnscope.live.betas import betas
-from turnscope.live.events import Text, Thinking
-from turnscope.live.lines import Lines
-from turnscope.live.secrets import hush, know, scrubbed
-from turnscope.live.wire import Heard
-from turnscope.session.model import JSON, Applied, Usage
-from turnscope.session.place import Place, origin
+from turnscope.live import provider_errors, request_headers, stream_assembler
+from turnscope.live.betas import list_betas
+from turnscope.live.events import TextDelta, ThinkingDelta
+from turnscope.live.http_connections import HttpConnections
+from turnscope.live.secrets import register_key, scrub, scrub_logs
+from turnscope.live.stream_assembler import StreamAssembler
+from turnscope.session.destination import Destination, parse_origin
+from turnscope.session.model import JSON, AppliedEdit, Usage
 
-ANTHROPIC = "https://api.anthropic.com"
-_COUNTED = ("messages", "system", "tools", "thinking", "model", "context_management")  # what of a body counts
-_HEADERS = re.compile(
+ANTHROPIC_URL = "https://api.anthropic.com"
+_COUNT_FIELDS = ("messages", "system", "tools", "thinking", "model", "context_management")  # what of a body counts
+_ALLOWED_HEADERS = re.compile(
     "host|accept|accept-encoding|connection|content-type|content-length|transfer-encoding|user-agent|authorization"
     "|anthropic-(?:version|beta)|x-stainless-.*|idempotency-key",
     re.IGNORECASE,
 )
 
 
-class Said(Struct, frozen=True):
+class ProviderAnswer(Struct, frozen=True):
     """A whole answer: its content blocks as they are sent back, why it ended, and what was billed."""
 
     content: tuple[JSON, ...] = ()
     stop_reason: str = ""
     usage: Usage | None = None
     id: str = ""
-    applied: tuple[Applied, ...] = ()  # context edits that the provider made in the prompt
+    applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider made in the prompt
 
 
-class Begun(Struct, frozen=True):
+class AnswerStart(Struct, frozen=True):
     """An answer has begun: the usage told so far is billed whether or not it comes to an end."""
 
     id: str = ""
     usage: Usage | None = None
 
 
-Piece = Begun | Text | Thinking | Said
+StreamChunk = AnswerStart | TextDelta | ThinkingDelta | ProviderAnswer
 """What a stream consists of; the last one is the whole answer."""
 
 
 class Provider(Protocol):
-    """Where requests go. Its methods raise whatever they raise; `explain` says what that means."""
+    """Where requests go. Its methods raise whatever they raise; `explain_error` says what that means."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Destination:
         """Where that is; its model counts for nothing. Asked only for a chat that says where it goes."""
 
-    def stream(self, body: Mapping[str, JSON]) -> AbstractContextManager[Iterator[Piece]]:
+    def stream(self, body: Mapping[str, JSON]) -> AbstractContextManager[Iterator[StreamChunk]]:
         """Send a request. Entered once it was accepted; then the answer as it comes, with the whole of it at the end."""
 
-    def say(self, body: Mapping[str, JSON]) -> Said:
+    def complete(self, body: Mapping[str, JSON]) -> ProviderAnswer:
         """Send a request and wait for its whole answer."""
 
-    def count(self, body: Mapping[str, JSON]) -> int | None:
+    def count_tokens(self, body: Mapping[str, JSON]) -> int | None:
         """Prompt tokens of a request that is not sent; None where this provider does not count."""
 
-    def explain(self, error: Exception) -> ProviderError:
+    def explain_error(self, error: Exception) -> ProviderError:
         """What these methods raised, with what to do about it. Never holds a key."""
 
 
 @runtime_checkable
-class Carries(Protocol):
+class SupportsHeaders(Protocol):
     """A provider whose requests can carry further headers."""
 
-    def under(self, headers: Mapping[str, str]) -> Provider:
+    def with_headers(self, headers: Mapping[str, str]) -> Provider:
         """The same provider, each of whose requests carries them."""
 
 
 @contextmanager
-def explained(provider: Provider) -> Iterator[None]:
+def translate_errors(provider: Provider) -> Iterator[None]:
     """Whatever a provider raises inside is a ProviderError outside."""
     try:
         yield
     except ProviderError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is
-        why = provider.explain(error)
-        error.args = scrubbed(error.args)
+        why = provider.explain_error(error)
+        error.args = scrub(error.args)
         raise why from None  # the error itself holds the provider's answer as it came
 
 
 @contextmanager
-def sent(provider: Provider, body: Mapping[str, JSON]) -> Iterator[Iterator[Piece]]:
+def stream_answer(provider: Provider, body: Mapping[str, JSON]) -> Iterator[Iterator[StreamChunk]]:
     """A request that is sent: its answer as it comes, to the whole of it. ProviderError on entering: it was not accepted;
     from the iterator: the answer broke off.
     """
     with ExitStack() as stack:
-        with explained(provider):
-            pieces = stack.enter_context(provider.stream(body))
-        yield _whole(provider, pieces)
+        with translate_errors(provider):
+            chunks = stack.enter_context(provider.stream(body))
+        yield _read_to_end(provider, chunks)
 
 
-def _whole(provider: Provider, pieces: Iterator[Piece]) -> Iterator[Piece]:
-    with explained(provider):
-        for piece in pieces:
-            yield piece
-            if isinstance(piece, Said):
+def _read_to_end(provider: Provider, chunks: Iterator[StreamChunk]) -> Iterator[StreamChunk]:
+    with translate_errors(provider):
+        for chunk in chunks:
+            yield chunk
+            if isinstance(chunk, ProviderAnswer):
                 return
     raise ProviderError("no answer: the stream ended before the answer did", hint="Nothing was lost; send again.")
 
 
 @dataclass(frozen=True, slots=True)
-class Anthropic:
+class AnthropicProvider:
     """A server of the Messages API, through the SDK, at `place`. Whatever it says is scrubbed of every key that is known."""
 
     client: anthropic.Anthropic
-    place: Place = Place("anthropic")  # noqa: RUF009 - a frozen value
-    lines: Lines = field(default_factory=Lines)
+    place: Destination = Destination("anthropic")  # noqa: RUF009 - a frozen value
+    connections: HttpConnections = field(default_factory=HttpConnections)
     headers: Mapping[str, str] = field(default_factory=dict)  # further ones of each request
 
-    def under(self, headers: Mapping[str, str]) -> Anthropic:
-        """See `Carries`."""
+    def with_headers(self, headers: Mapping[str, str]) -> AnthropicProvider:
+        """See `SupportsHeaders`."""
         return replace(self, headers=headers)
 
     @contextmanager
-    def stream(self, body: Mapping[str, JSON]) -> Iterator[Iterator[Piece]]:
+    def stream(self, body: Mapping[str, JSON]) -> Iterator[Iterator[StreamChunk]]:
         """See `Provider`. Events are read as they come, whatever is wrong with them (`wire`): the SDK stops at the first."""
         with ExitStack() as stack:
             create = self.client.messages.with_streaming_response.create
-            self.lines.begin()
+            self.connections.start_call()
             try:
-                answer = stack.enter_context(create(**self._arguments(body), stream=True))
+                answer = stack.enter_context(create(**self._build_arguments(body), stream=True))
             except UnicodeEncodeError:  # half a character, from a session that was imported
-                answer = stack.enter_context(create(**self._arguments(wire.whole(body)), stream=True))
-            yield _pieces(answer.http_response, _most(body))
+                answer = stack.enter_context(create(**self._build_arguments(stream_assembler.repair_text(body)), stream=True))
+            yield _read_chunks(answer.http_response, _get_max_tokens(body))
 
-    def say(self, body: Mapping[str, JSON]) -> Said:
+    def complete(self, body: Mapping[str, JSON]) -> ProviderAnswer:
         """See `Provider`."""
         create = self.client.messages.with_raw_response.create
-        self.lines.begin()
+        self.connections.start_call()
         try:
-            answer = create(**self._arguments(body))
+            answer = create(**self._build_arguments(body))
         except UnicodeEncodeError:
-            answer = create(**self._arguments(wire.whole(body)))
-        return _in_one_piece(answer.http_response.text, _most(body))
+            answer = create(**self._build_arguments(stream_assembler.repair_text(body)))
+        return _parse_answer(answer.http_response.text, _get_max_tokens(body))
 
-    def count(self, body: Mapping[str, JSON]) -> int | None:
+    def count_tokens(self, body: Mapping[str, JSON]) -> int | None:
         """See `Provider`."""
-        asked = self._arguments(wire.whole({key: body[key] for key in _COUNTED if key in body}))
-        self.lines.begin()
+        asked = self._build_arguments(stream_assembler.repair_text({key: body[key] for key in _COUNT_FIELDS if key in body}))
+        self.connections.start_call()
         try:
             told = json.loads(self.client.messages.with_raw_response.count_tokens(**asked).http_response.text)
         except anthropic.APIStatusError as error:
@@ -166,44 +166,46 @@ class Anthropic:
         tokens = told.get("input_tokens") if isinstance(told, Mapping) else None
         return tokens if isinstance(tokens, int) and tokens > 0 else None
 
-    def _arguments(self, body: Mapping[str, JSON]) -> dict[str, Any]:
+    def _build_arguments(self, body: Mapping[str, JSON]) -> dict[str, Any]:
         """A body as the SDK takes it: what it does not know by name goes along as it is, under the headers that it needs."""
-        given = {name: value for name, value in body.items() if name in _known()}
+        given = {name: value for name, value in body.items() if name in _list_sdk_parameters()}
         more = {name: value for name, value in body.items() if name not in given}
-        head = ",".join(betas(body))
+        head = ",".join(list_betas(body))
         headers = {**self.headers, **({"anthropic-beta": head} if head else {})}
         return given | ({"extra_body": more} if more else {}) | ({"extra_headers": headers} if headers else {})
 
-    def leave(self) -> None:
-        """See `Leaves`."""
-        self.lines.leave()
+    def cancel(self) -> None:
+        """See `SupportsCancel`."""
+        self.connections.cancel()
 
-    def explain(self, error: Exception) -> ProviderError:
+    def explain_error(self, error: Exception) -> ProviderError:
         """See `Provider`. The SDK also lets through what its HTTP client raises amid a stream."""
         if isinstance(error, ProviderError):
             return error
         if isinstance(error, anthropic.APIStatusError):
             text = error.body if isinstance(error.body, str) else json.dumps(error.body) if error.body else str(error)
-            return saying_why.refused(error.status_code, text, error.response.headers.get("location", ""))
+            return provider_errors.explain_refusal(error.status_code, text, error.response.headers.get("location", ""))
         waited = self.client.timeout
         seconds = waited if isinstance(waited, int | float) else getattr(waited, "read", None) or 0.0
-        return saying_why.unreachable(error, seconds, origin(str(self.client.base_url)) or "the server")
+        return provider_errors.explain_failure(error, seconds, parse_origin(str(self.client.base_url)) or "the server")
 
 
-def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kind: str = "server") -> Anthropic:
+def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kind: str = "server") -> AnthropicProvider:
     """A server of the Messages API at an address. `key` "" = what the environment holds; seconds. TurnscopeError: no key.
 
     Redirects are not followed. What the environment says (proxies, further headers, other credentials) goes to the Anthropic
     API alone: an address that somebody typed receives the key that was typed for it, and nothing else.
     """
     hint = "Type one in the settings; it is kept in memory only."
-    ours = origin(url) == origin(ANTHROPIC)
+    ours = parse_origin(url) == parse_origin(ANTHROPIC_URL)
     if not key and not ours:
         raise TurnscopeError("there is no API key", hint=hint)
-    know(key)
+    register_key(key)
     base = url.rstrip("/").removesuffix("/v1")  # as OpenAI's clients write it: the SDK adds that itself
-    lines = Lines()
-    hooks: dict[str, list[Callable[..., Any]]] = {"request": [lines.request, *(() if ours else (partial(_bare, key),))]}
+    connections = HttpConnections()
+    hooks: dict[str, list[Callable[..., Any]]] = {
+        "request": [connections.watch_request, *(() if ours else (partial(_strip_headers, key),))]
+    }
     direct = {} if ours else dict.fromkeys(("all://", "http://", "https://"))  # the SDK looks for proxies by itself
     http = anthropic.DefaultHttpxClient(follow_redirects=False, trust_env=ours, event_hooks=hooks, mounts=direct)
     try:
@@ -215,57 +217,57 @@ def connected(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, k
     if not (made.api_key or made.auth_token or made.credentials):
         raise TurnscopeError("there is no API key", hint=hint)
     for secret in (made.api_key, made.auth_token):
-        know(secret or "")
-    hush()
-    return Anthropic(made, Place(kind, url.rstrip("/") if kind == "server" else ""), lines)
+        register_key(secret or "")
+    scrub_logs()
+    return AnthropicProvider(made, Destination(kind, url.rstrip("/") if kind == "server" else ""), connections)
 
 
-def _bare(key: str, request: Any) -> None:
+def _strip_headers(key: str, request: Any) -> None:
     """A request to an address that somebody typed, with the headers of the Messages API and the conversation's alone."""
-    ours = {name.lower() for name in carried.names()}
-    for name in [name for name in request.headers if not _HEADERS.fullmatch(name) and name.lower() not in ours]:
+    ours = {name.lower() for name in request_headers.list_header_names()}
+    for name in [name for name in request.headers if not _ALLOWED_HEADERS.fullmatch(name) and name.lower() not in ours]:
         del request.headers[name]
     request.headers["authorization"] = f"Bearer {key}"
 
 
 @cache
-def _known() -> frozenset[str]:
+def _list_sdk_parameters() -> frozenset[str]:
     return frozenset(signature(anthropic.resources.Messages.create).parameters)
 
 
-def _most(body: Mapping[str, JSON]) -> int:
+def _get_max_tokens(body: Mapping[str, JSON]) -> int:
     most = body.get("max_tokens")
     return most if isinstance(most, int) else 0
 
 
-def _pieces(answer: Any, most: int) -> Iterator[Piece]:
+def _read_chunks(answer: Any, most: int) -> Iterator[StreamChunk]:
     if any(kind in answer.headers.get("content-type", "") for kind in ("json", "html")):  # whatever else it says is tried
-        said = _in_one_piece(answer.read().decode("utf-8", "replace"), most)
-        yield from (Text(block["text"], n) for n, block in enumerate(said.content) if block.get("type") == "text")
+        said = _parse_answer(answer.read().decode("utf-8", "replace"), most)
+        yield from (TextDelta(block["text"], n) for n, block in enumerate(said.content) if block.get("type") == "text")
         yield said
         return
-    heard, failed, told = Heard(), None, False
+    heard, failed, told = StreamAssembler(), None, False
     try:
         for sse in anthropic.Stream.raw_events(answer):
-            yield from heard.take(_event(sse))
-            if heard.usage and not told:
+            yield from heard.add_event(_parse_event(sse))
+            if heard.raw_usage and not told:
                 told = True
-                yield Begun(heard.id, heard.billed)
-            if heard.over:
+                yield AnswerStart(heard.id, heard.usage)
+            if heard.is_complete:
                 break
     except Exception as error:  # noqa: BLE001 - whatever it is: first what was held back of the text, then the error
         failed = error
-    yield from heard.rest()
-    if heard.over or heard.reason:
+    yield from heard.flush()
+    if heard.is_complete or heard.stop_reason:
         stands = heard.content
         calls = any(block.get("type") == "tool_use" for block in stands)
-        reason = wire.ended(heard, most) or ("tool_use" if calls else "end_turn")
-        yield Said(stands, reason, heard.billed, heard.id, heard.applied)
+        reason = stream_assembler.find_stop_reason(heard, most) or ("tool_use" if calls else "end_turn")
+        yield ProviderAnswer(stands, reason, heard.usage, heard.id, heard.applied)
     elif failed:
         raise failed
 
 
-def _event(sse: Any) -> JSON:
+def _parse_event(sse: Any) -> JSON:
     """The value of an event. ProviderError where it is an error, or none can be read from it."""
     text = sse.data.strip()
     if not text or text == "[DONE]":
@@ -274,22 +276,24 @@ def _event(sse: Any) -> JSON:
         event = json.loads(text)
     except (ValueError, RecursionError):
         if sse.event == "error":
-            raise saying_why.refused(200, text) from None
+            raise provider_errors.explain_refusal(200, text) from None
         raise ProviderError(
             "no answer: an event amid the answer cannot be read", hint="Nothing was lost; send again."
         ) from None
     if sse.event == "error" or (isinstance(event, Mapping) and event.get("type") == "error"):
-        raise saying_why.refused(200, text)
+        raise provider_errors.explain_refusal(200, text)
     return event
 
 
-def _in_one_piece(text: str, most: int) -> Said:
+def _parse_answer(text: str, most: int) -> ProviderAnswer:
     """An answer that came whole. ProviderError where it is none."""
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
-        raise saying_why.refused(200, text) from None
+        raise provider_errors.explain_refusal(200, text) from None
     if not isinstance(raw, Mapping) or "content" not in raw or raw.get("type") == "error":
-        raise saying_why.refused(200, text)
-    heard = wire.message(raw)
-    return Said(heard.content, wire.ended(heard, most) or "end_turn", heard.billed, heard.id, heard.applied)
+        raise provider_errors.explain_refusal(200, text)
+    heard = stream_assembler.assemble_message(raw)
+    return ProviderAnswer(
+        heard.content, stream_assembler.find_stop_reason(heard, most) or "end_turn", heard.usage, heard.id, heard.applied
+    )

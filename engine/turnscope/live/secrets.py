@@ -13,26 +13,26 @@ from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
-from turnscope.session.place import origin
+from turnscope.session.destination import parse_origin
 
 MASK = "[a key was here]"
-SHORTEST = 8  # characters; scrubbing shorter ones would tear words out of answers
+MIN_KEY_CHARS = 8  # characters; scrubbing shorter ones would tear words out of answers
 LOGGERS = ("anthropic", "httpx2", "httpcore2", "httpx", "httpcore")
 
 _known: set[str] = set()
 _lock = Lock()
 
 
-def know(key: str) -> None:
+def register_key(key: str) -> None:
     """From now on this key, and what it looks like inside an address or a header, is scrubbed wherever it is met."""
-    if len(key) < SHORTEST:
+    if len(key) < MIN_KEY_CHARS:
         return
     coded = base64.b64encode(key.encode("utf-8", "replace")).decode().rstrip("=")
     with _lock:
         _known.update({key, quote(key, safe=""), coded, key[::-1]})
 
 
-def scrubbed(value: Any) -> Any:
+def scrub(value: Any) -> Any:
     """A value of JSON with every known key replaced, in the keys of its objects, too."""
     if isinstance(value, str):
         for secret in sorted(_known, key=len, reverse=True):
@@ -40,13 +40,13 @@ def scrubbed(value: Any) -> Any:
                 value = value.replace(secret, MASK)
         return value
     if isinstance(value, Mapping):
-        return {scrubbed(name): scrubbed(held) for name, held in value.items()}
+        return {scrub(name): scrub(held) for name, held in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map(scrubbed, value))
+        return type(value)(map(scrub, value))
     return value
 
 
-class Scrub:
+class StreamScrubber:
     """Scrubs a text that comes in pieces: what may be the beginning of a key is held back until it is known not to be one."""
 
     def __init__(self) -> None:
@@ -54,35 +54,35 @@ class Scrub:
 
     def __call__(self, piece: str) -> str:
         """What of the text so far can go on."""
-        text = scrubbed(self._held + piece)
-        keep = max((_overlap(text, secret) for secret in list(_known)), default=0)
+        text = scrub(self._held + piece)
+        keep = max((_find_overlap(text, secret) for secret in list(_known)), default=0)
         self._held = text[len(text) - keep :]
         return str(text[: len(text) - keep])
 
-    def rest(self) -> str:
+    def flush(self) -> str:
         """What was held back, at the end; not what is most of a key."""
         text, self._held = self._held, ""
-        return text if len(text) < SHORTEST else MASK
+        return text if len(text) < MIN_KEY_CHARS else MASK
 
 
-def _overlap(text: str, secret: str) -> int:
+def _find_overlap(text: str, secret: str) -> int:
     """The longest end of `text` that a key begins with."""
     most = min(len(text), len(secret) - 1)
     return next((size for size in range(most, 0, -1) if text.endswith(secret[:size])), 0)
 
 
-class _Quiet(logging.Filter):
+class _ScrubFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = scrubbed(record.getMessage()), ()
+        record.msg, record.args = scrub(record.getMessage()), ()
         if record.exc_info:  # its text, and that of what it came from, would be written as it is
             record.exc_info, record.exc_text = None, None
         return True
 
 
-_quiet = _Quiet()
+_quiet = _ScrubFilter()
 
 
-def hush() -> None:
+def scrub_logs() -> None:
     """Scrub what the SDK and its HTTP client log: at their lowest level they write the headers of every answer."""
     for name in list(logging.root.manager.loggerDict):
         if name.partition(".")[0] in LOGGERS:
@@ -90,20 +90,20 @@ def hush() -> None:
 
 
 @dataclass(slots=True)
-class Keys:
+class KeyRing:
     """Keys that somebody typed, each for one origin (scheme, host and port). A key never goes to another one."""
 
     _by: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def put(self, url: str, key: str) -> None:
+    def set_key(self, url: str, key: str) -> None:
         """Keep a key for the origin of an address; "" forgets it."""
-        at = origin(url)
+        at = parse_origin(url)
         if at and key:
-            know(key)
+            register_key(key)
             self._by[at] = key
         else:
             self._by.pop(at, None)
 
-    def of(self, url: str) -> str:
+    def get_key(self, url: str) -> str:
         """The key that was typed for the origin of an address; "" where none was."""
-        return self._by.get(origin(url), "")
+        return self._by.get(parse_origin(url), "")

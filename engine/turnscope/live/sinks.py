@@ -8,7 +8,7 @@ from typing import Protocol
 
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.request_outcome import RequestEnded, Status
-from turnscope.live.keeping import Begins
+from turnscope.live.write_retry import DraftSink
 from turnscope.session.model import JSON, Fact, Message, Request
 
 _log = logging.getLogger(__name__)
@@ -17,13 +17,13 @@ _log = logging.getLogger(__name__)
 class Sink(Protocol):
     """Where a chat is kept, traced or watched. Each call is done when it returns."""
 
-    def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
+    def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
         """A message was said (prompt, tool results, system, tools)."""
 
-    def ended(self, ended: RequestEnded) -> None:
+    def record_request(self, ended: RequestEnded) -> None:
         """A request ended; with its answer's message, if there is one, in the same write."""
 
-    def fact(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         """Something was recorded: an ask answered, a prompt counted, an edit wished for, a summary rated."""
 
 
@@ -38,29 +38,29 @@ class Sinks:
         self.first = first
         self.others = others
 
-    def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
+    def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
         """See `Sink`."""
-        self._tell(lambda sink: sink.message(message, blocks, status))
+        self._forward(lambda sink: sink.record_message(message, blocks, status))
 
-    def ended(self, ended: RequestEnded) -> None:
+    def record_request(self, ended: RequestEnded) -> None:
         """See `Sink`."""
-        self._tell(lambda sink: sink.ended(ended))
+        self._forward(lambda sink: sink.record_request(ended))
 
-    def fact(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         """See `Sink`."""
-        self._tell(lambda sink: sink.fact(fact))
+        self._forward(lambda sink: sink.record_fact(fact))
 
-    def began(self, request: Request, plan: Plan) -> None:
+    def record_start(self, request: Request, plan: Plan) -> None:
         """A request is about to be sent: the store alone hears of it, the others once it has ended."""
-        if isinstance(self.first, Begins):
-            self.first.began(request, plan)
+        if isinstance(self.first, DraftSink):
+            self.first.record_start(request, plan)
 
-    def draft(self, texts: Sequence[str]) -> None:
+    def record_draft(self, texts: Sequence[str]) -> None:
         """What was shown so far of its answer."""
-        if isinstance(self.first, Begins):
-            self.first.draft(texts)
+        if isinstance(self.first, DraftSink):
+            self.first.record_draft(texts)
 
-    def _tell(self, what: Callable[[Sink], None]) -> None:
+    def _forward(self, what: Callable[[Sink], None]) -> None:
         what(self.first)
         for sink in self.others:
             try:
@@ -69,14 +69,14 @@ class Sinks:
                 _log.exception("conversation %s is kept, but %s did not take it", self.conversation, type(sink).__name__)
 
 
-class Unkept:
+class NullSink:
     """A sink that keeps nothing: for a chat that is only weighed, never sent."""
 
-    def message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
+    def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
         """Nothing is kept."""
 
-    def ended(self, ended: RequestEnded) -> None:
+    def record_request(self, ended: RequestEnded) -> None:
         """Nothing is kept."""
 
-    def fact(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         """Nothing is kept."""

@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from turnscope.session.model import JSON
 
-MOST_READ = 200_000  # bytes of one file
-MOST_LISTED = 400  # names of one folder
-MOST_HITS = 100  # lines of one search
-MOST_FILES = 5_000  # files that one search looks into
-MOST_DIGITS = 300  # of a number in the calculator
-LONGEST = 1_000  # characters of an expression
+MAX_FILE_BYTES = 200_000  # bytes of one file
+MAX_NAMES = 400  # names of one folder
+MAX_HITS = 100  # lines of one search
+MAX_FILES = 5_000  # files that one search looks into
+MAX_DIGITS = 300  # of a number in the calculator
+MAX_EXPRESSION = 1_000  # characters of an expression
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
@@ -37,21 +37,21 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
 }
 
 
-def _tool(name: str, description: str, argument: str, what: str) -> dict[str, Any]:
+def _define_tool(name: str, description: str, argument: str, what: str) -> dict[str, Any]:
     schema = {"type": "object", "properties": {argument: {"type": "string", "description": what}}, "required": [argument]}
     return {"name": name, "description": description, "input_schema": schema}
 
 
 DEFINITIONS: Sequence[dict[str, Any]] = (
-    _tool("read_file", "Read a text file of the folder.", "path", "path below the folder"),
-    _tool("list_files", "List a folder.", "path", "path below the folder; . is the folder itself"),
-    _tool(
+    _define_tool("read_file", "Read a text file of the folder.", "path", "path below the folder"),
+    _define_tool("list_files", "List a folder.", "path", "path below the folder; . is the folder itself"),
+    _define_tool(
         "search_files",
         "Find lines that hold a text, in all files of the folder.",
         "query",
         "text to find, upper and lower case alike",
     ),
-    _tool("calculate", "Work out an arithmetic expression.", "expression", "numbers with + - * / // % ** and brackets"),
+    _define_tool("calculate", "Work out an arithmetic expression.", "expression", "numbers with + - * / // % ** and brackets"),
 )
 
 
@@ -62,11 +62,11 @@ class Tools(Protocol):
     def definitions(self) -> Sequence[JSON]:
         """Tool definitions as the Messages API takes them."""
 
-    def run(self, name: str, given: Mapping[str, JSON]) -> tuple[str, bool]:
+    def run(self, name: str, arguments: Mapping[str, JSON]) -> tuple[str, bool]:
         """The result's text, and whether it is an error."""
 
 
-class Refused(Exception):
+class ToolRefusal(Exception):
     """A tool will not do what was asked; its text is the result."""
 
 
@@ -82,114 +82,114 @@ class Toolbox:
         """Tool definitions as the Messages API takes them."""
         return [tool for tool in DEFINITIONS if tool["name"] in self.names]
 
-    def run(self, name: str, given: Mapping[str, Any]) -> tuple[str, bool]:
+    def run(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
         """The result's text, and whether it is an error."""
         tools = {"read_file": self._read, "list_files": self._list, "search_files": self._search, "calculate": calculate}
         if name not in self.names or name not in tools:
             return f"there is no tool {name!r}", True
         (wanted,) = next(tool for tool in DEFINITIONS if tool["name"] == name)["input_schema"]["required"]
-        argument = given.get(wanted)
+        argument = arguments.get(wanted)
         if isinstance(argument, int | float) and not isinstance(argument, bool):
             argument = str(argument)
         if not isinstance(argument, str):
             return f"{name} needs {wanted!r}, a text", True
         try:
             return tools[name](argument), False
-        except Refused as error:
+        except ToolRefusal as error:
             return str(error), True
         except OSError as error:
             return f"not possible: {error.strerror or type(error).__name__}", True
 
-    def _inside(self, path: str) -> Path:
+    def _resolve_path(self, path: str) -> Path:
         if "\x00" in path:
-            raise Refused("a path cannot hold a NUL character")
+            raise ToolRefusal("a path cannot hold a NUL character")
         root = self.folder.resolve()
         found = (root / path).resolve()
         if found != root and root not in found.parents:
-            raise Refused("that path leads out of the folder")
+            raise ToolRefusal("that path leads out of the folder")
         return found
 
     def _read(self, path: str) -> str:
-        found = self._inside(path)
+        found = self._resolve_path(path)
         if not found.exists():
-            raise Refused(f"there is no {path}")
-        data, size = _bytes(found)
+            raise ToolRefusal(f"there is no {path}")
+        data, size = _read_bytes(found)
         text = data.decode("utf-8", "replace")
         if "\x00" in text[:4096]:
-            raise Refused("that is not a text file")
-        return text if size <= MOST_READ else f"{text}\n[cut: the first {MOST_READ:,} of {size:,} bytes]"
+            raise ToolRefusal("that is not a text file")
+        return text if size <= MAX_FILE_BYTES else f"{text}\n[cut: the first {MAX_FILE_BYTES:,} of {size:,} bytes]"
 
     def _list(self, path: str) -> str:
-        found = self._inside(path or ".")
+        found = self._resolve_path(path or ".")
         if not found.is_dir():
-            raise Refused(f"{path} is not a folder")
+            raise ToolRefusal(f"{path} is not a folder")
         names = sorted(p.name + ("/" if p.is_dir() else "") for p in found.iterdir())
-        more = f"\n[{len(names) - MOST_LISTED} more]" if len(names) > MOST_LISTED else ""
-        return "\n".join(names[:MOST_LISTED]) + more or "(empty)"
+        more = f"\n[{len(names) - MAX_NAMES} more]" if len(names) > MAX_NAMES else ""
+        return "\n".join(names[:MAX_NAMES]) + more or "(empty)"
 
     def _search(self, query: str) -> str:
         if not query.strip():
-            raise Refused("say what to search for")
+            raise ToolRefusal("say what to search for")
         hits: list[str] = []
-        for file in self._files():
+        for file in self._walk_files():
             try:
-                data, _ = _bytes(file)
-            except (OSError, Refused):
+                data, _ = _read_bytes(file)
+            except (OSError, ToolRefusal):
                 continue
             if b"\x00" in data[:4096]:
                 continue
             for n, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
                 if query.lower() in line.lower():
                     hits.append(f"{file.relative_to(self.folder.resolve())}:{n}: {line.strip()[:200]}")
-                    if len(hits) >= MOST_HITS:
+                    if len(hits) >= MAX_HITS:
                         return "\n".join((*hits, "[more]"))
         return "\n".join(hits) or "(nothing found)"
 
-    def _files(self) -> Iterator[Path]:
+    def _walk_files(self) -> Iterator[Path]:
         seen = 0
         for folder, folders, files in os.walk(self.folder.resolve(), followlinks=False):
             folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "node_modules")
             for name in sorted(files):
                 seen += 1
-                if seen > MOST_FILES:
+                if seen > MAX_FILES:
                     return
                 file = Path(folder, name)
                 if not file.is_symlink():
                     yield file
 
 
-def _bytes(file: Path) -> tuple[bytes, int]:
+def _read_bytes(file: Path) -> tuple[bytes, int]:
     """The first bytes of a regular file and its size. A pipe or device is refused without waiting for it."""
     handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(handle, "rb") as opened:
         status = os.fstat(opened.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise Refused("that is not a regular file")
-        return opened.read(MOST_READ), status.st_size
+            raise ToolRefusal("that is not a regular file")
+        return opened.read(MAX_FILE_BYTES), status.st_size
 
 
 def calculate(expression: str) -> str:
     """The value of an arithmetic expression. Raises Refused for anything else."""
     try:
-        if len(expression.strip()) > LONGEST:
-            raise Refused(f"the expression is longer than {LONGEST:,} characters; nothing was worked out")
-        value = _value(ast.parse(expression.strip(), mode="eval").body)
+        if len(expression.strip()) > MAX_EXPRESSION:
+            raise ToolRefusal(f"the expression is longer than {MAX_EXPRESSION:,} characters; nothing was worked out")
+        value = _evaluate(ast.parse(expression.strip(), mode="eval").body)
         return str(value)
     except (SyntaxError, ValueError, ZeroDivisionError, OverflowError, MemoryError, RecursionError, TypeError) as error:
-        raise Refused(f"not an expression that can be worked out: {error}") from error
+        raise ToolRefusal(f"not an expression that can be worked out: {error}") from error
 
 
-def _value(node: ast.AST) -> Any:
+def _evaluate(node: ast.AST) -> Any:
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
         return node.value
     if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_value(node.operand))
+        return _OPERATORS[type(node.op)](_evaluate(node.operand))
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        left, right = _value(node.left), _value(node.right)
-        if isinstance(node.op, ast.Pow) and (abs(right) > MOST_DIGITS or abs(left) > 10**MOST_DIGITS):
+        left, right = _evaluate(node.left), _evaluate(node.right)
+        if isinstance(node.op, ast.Pow) and (abs(right) > MAX_DIGITS or abs(left) > 10**MAX_DIGITS):
             raise ValueError("the power is too large")
         value = _OPERATORS[type(node.op)](left, right)
-        if isinstance(value, int) and abs(value) > 10 ** (MOST_DIGITS * 10):
+        if isinstance(value, int) and abs(value) > 10 ** (MAX_DIGITS * 10):
             raise ValueError("the number is too large")
         return value
     raise ValueError("only numbers, + - * / // % ** and brackets")

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import structs
 
 from turnscope.envelope.plan import Plan
-from turnscope.live import gateway
-from turnscope.live.growing import Growing
+from turnscope.live import request_checks
+from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
 from turnscope.live.tools import DEFINITIONS
 from turnscope.planning.answers import OFFLINE, answerer
@@ -25,140 +25,150 @@ from turnscope.planning.assemble import settle
 from turnscope.planning.bodies import Bodies
 from turnscope.planning.policy import Policy, names, sendable
 from turnscope.pricing.prices import PRICES, Prices
+from turnscope.session.destination import Destination
 from turnscope.session.model import JSON, Session
-from turnscope.session.place import Place
 
 MODEL, WINDOW, ANSWER = "offline-16k", 16_000, 1_024  # tokens
 TURNS = 24
 THINKING: dict[str, JSON] = {"type": "adaptive"}
-WORDS = "Whoever carries the message further remembers everything that somebody mentioned about the weather. "
-FEW = 2  # turns that may end unanswered before a policy makes room
+FILLER = "Whoever carries the message further remembers everything that somebody mentioned about the weather. "
+MAX_UNANSWERED = 2  # turns that may end unanswered before a policy makes room
 # Sentences of a prompt, and lines of code in a result: one of them fills the window of whoever counts less than the provider.
 COURSES = (0, 50), (3, 150)
-ON_SERVERS = ("compact_on_demand",)  # rules that ask the provider for something beside those that say what they send
-SERVER = "It asks the provider's server to cut, which Anthropic's API alone does. Another server ignores that, or refuses."
-KEPT = Path(__file__).with_name("trials.json")
+SERVER_RULES = ("compact_on_demand",)  # rules that ask the provider for something beside those that say what they send
+SERVER_DOUBT = (
+    "It asks the provider's server to cut, which Anthropic's API alone does. Another server ignores that, or refuses."
+)
+TRIALS_FILE = Path(__file__).with_name("trials.json")
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What a trial came to, in turns. `since`: of the refused ones, those at the end, behind which none was answered.
+    """The outcome of a trial, counted in turns. The names in `trials.json` are older: `first`, `since`, `summed`.
 
-    `summed`: whether a model was asked to sum up. `rejected`: what would be rejected of a request that fitted; "" = nothing.
+    `refused_at_end`: refused turns after the last answered one. `asked_for_summary`: whether a model was asked for a summary.
+    `rejected`: why the provider would reject a request that fits; "" = it would not.
     """
 
     turns: int = 0
     refused: int = 0
-    first: int = -1  # of the turns, from 0
-    since: int = 0
-    summed: bool = False
+    first_refused: int = msgspec.field(default=-1, name="first")  # of the turns, from 0
+    refused_at_end: int = msgspec.field(default=0, name="since")
+    asked_for_summary: bool = msgspec.field(default=False, name="summed")
     rejected: str = ""
 
     @property
-    def ends(self) -> bool:
+    def runs_full(self) -> bool:
         """Whether nothing makes room any more, once the window is full."""
-        return self.since > FEW
+        return self.refused_at_end > MAX_UNANSWERED
 
     @property
-    def right(self) -> bool:
+    def is_usable(self) -> bool:
         """Whether messages were answered, all but a few before it made room."""
-        return not (self.ends or self.rejected)
+        return not (self.runs_full or self.rejected)
 
 
-def tried(policy: Policy, summaries: bool = True) -> Trial:
+def run_trial(policy: Policy, summaries: bool = True) -> Trial:
     """Try a policy, with a fixed budget as if it were nine tenths of the window. `summaries`: whether a model may sum up."""
     if policy.budget.formula == "fixed":
         policy = replace(policy, budget=replace(policy.budget, tokens=9 * WINDOW // 10))
     chosen = sendable(policy)
     return max(
-        (_tried(chosen, summaries, *course) for course in COURSES), key=lambda trial: (bool(trial.rejected), trial.since)
+        (_run_course(chosen, summaries, *course) for course in COURSES),
+        key=lambda trial: (bool(trial.rejected), trial.refused_at_end),
     )
 
 
-def _tried(chosen: Policy, summaries: bool, words: int, lines: int) -> Trial:
+def _run_course(chosen: Policy, summaries: bool, words: int, lines: int) -> Trial:
     """One of the courses."""
-    growing, bodies = Growing(Session("trial", source="trial"), COUNTER), Bodies()
-    growing.message("tools", DEFINITIONS, origin="system")
-    growing.message("system", "You are brief.", origin="system")
-    answers = answerer(growing.recorded.answers.get, OFFLINE if summaries else {})
+    growing, bodies = LiveSession(Session("trial", source="trial"), COUNTER), Bodies()
+    growing.append_message("tools", DEFINITIONS, origin="system")
+    growing.append_message("system", "You are brief.", origin="system")
+    answers = answerer(growing.facts.answers.get, OFFLINE if summaries else {})
     plan: Plan | None = None
     found = Trial(TURNS)
     for turn in range(TURNS):
-        growing.message("user", f"What of file {turn % 4}? {turn} {WORDS * words}", origin="prompt")
-        for content in _said(turn):
+        growing.append_message("user", f"What of file {turn % 4}? {turn} {FILLER * words}", origin="prompt")
+        for content in _write_answers(turn):
             settings = {"max_tokens": ANSWER, "thinking": THINKING}
-            asked = growing.request(model=MODEL, window=WINDOW, settings=settings)
-            plan = gateway.stepped(plan, growing, asked, chosen, answers)
+            asked = growing.build_request(model=MODEL, window=WINDOW, settings=settings)
+            plan = request_checks.plan_request(plan, growing, asked, chosen, answers)
             if any(ask.kind in ("summary", "compact") for ask, _ in plan.asks):
-                found = structs.replace(found, summed=True)
-            refused = gateway.refusal(plan, growing.session, growing.ledger)
+                found = structs.replace(found, asked_for_summary=True)
+            refused = request_checks.check_window(plan, growing.session, growing.ledger)
             if refused:
-                first = turn if found.first < 0 else found.first
-                found = structs.replace(found, refused=found.refused + 1, first=first, since=found.since + 1)
-            elif wrong := gateway.unsendable(bodies.body(plan, growing.session), MODEL, growing.prices, bodies, None):
+                first = turn if found.first_refused < 0 else found.first_refused
+                found = structs.replace(
+                    found, refused=found.refused + 1, first_refused=first, refused_at_end=found.refused_at_end + 1
+                )
+            elif wrong := request_checks.check_body(bodies.body(plan, growing.session), MODEL, growing.prices, bodies, None):
                 return structs.replace(found, rejected=wrong.wrong)
             else:
-                found = structs.replace(found, since=0)
-                growing.message("assistant", content, origin="answer")
-            plan = settle(structs.replace(plan, request=growing.answered(asked)))
+                found = structs.replace(found, refused_at_end=0)
+                growing.append_message("assistant", content, origin="answer")
+            plan = settle(structs.replace(plan, request=growing.append_request(asked)))
             if refused:
                 break
             if calls := [block["id"] for block in content if block["type"] == "tool_use"]:
                 result = "".join(f"def function_{turn}_{i}(value): return value + {i}\n" for i in range(lines))
-                growing.message("user", [{"type": "tool_result", "tool_use_id": calls[0], "content": result}], origin="tool")
+                growing.append_message(
+                    "user", [{"type": "tool_result", "tool_use_id": calls[0], "content": result}], origin="tool"
+                )
     return found
 
 
-def _said(turn: int) -> Iterator[list[JSON]]:
+def _write_answers(turn: int) -> Iterator[list[JSON]]:
     """The answers of a turn: one that reads a file, one that says what stands there."""
-    thought = {"type": "thinking", "thinking": f"{turn}: {WORDS * 3}", "signature": f"s{turn}"}
+    thought = {"type": "thinking", "thinking": f"{turn}: {FILLER * 3}", "signature": f"s{turn}"}
     call = {"type": "tool_use", "id": f"c{turn}", "name": "read_file", "input": {"path": f"file{turn % 4}.py"}}
     yield [thought, call]
-    yield [{**thought, "signature": f"t{turn}"}, {"type": "text", "text": f"Answer {turn}. {WORDS * 4}"}]
+    yield [{**thought, "signature": f"t{turn}"}, {"type": "text", "text": f"Answer {turn}. {FILLER * 4}"}]
 
 
 @cache
-def kept() -> Mapping[str, Trial]:
+def load_trials() -> Mapping[str, Trial]:
     """What the shipped policies came to, those alone that left a message without an answer."""
-    return msgspec.json.decode(KEPT.read_bytes(), type=dict[str, Trial])
+    return msgspec.json.decode(TRIALS_FILE.read_bytes(), type=dict[str, Trial])
 
 
-def known(policy: Policy, summaries: bool = True, shipped: bool = True) -> Trial:
+def get_trial(policy: Policy, summaries: bool = True, shipped: bool = True) -> Trial:
     """What is kept of a policy that is as it was shipped, else a trial of it."""
     if summaries and shipped and policy.name in names():
-        return kept().get(policy.name, Trial(TURNS))
-    return tried(policy, summaries)
+        return load_trials().get(policy.name, Trial(TURNS))
+    return run_trial(policy, summaries)
 
 
-def on_server(policy: Policy) -> bool:
+def edits_on_server(policy: Policy) -> bool:
     """Whether it is the provider's server that cuts."""
-    return any(part.rule.sends is not None or part.rule.name in ON_SERVERS for part in policy.rules)
+    return any(part.rule.sends is not None or part.rule.name in SERVER_RULES for part in policy.rules)
 
 
-def brief(policy: Policy, to: Place) -> str:
+def summarize_doubts(policy: Policy, to: Destination) -> str:
     """Why a policy, as shipped, is not for chats at a place, in a few words for a list; "" where nothing speaks against it."""
-    if on_server(policy):
+    if edits_on_server(policy):
         return "needs Anthropic's API" if to.kind == "server" else ""
-    trial = kept().get(policy.name, Trial())
+    trial = load_trials().get(policy.name, Trial())
     if trial.rejected:
         return "the provider rejects it"
-    return "ends when the window is full" if trial.ends else ""
+    return "ends when the window is full" if trial.runs_full else ""
 
 
-def doubts(policy: Policy, to: Place, trial: Trial, summaries: bool, prices: Prices = PRICES) -> tuple[str, ...]:
+def list_doubts(policy: Policy, to: Destination, trial: Trial, summaries: bool, prices: Prices = PRICES) -> tuple[str, ...]:
     """Why a policy must not send a chat to a place: sentences for people, none where nothing speaks against it.
 
     `trial`: of this policy as it is; `summaries`: whether a model may sum up.
     """
-    if on_server(policy):  # what the server cuts cannot be tried here
-        return (SERVER,) if to.kind == "server" else ()
-    found, window = [], to.window or prices.facts(to.model).window or 0
+    if edits_on_server(policy):  # what the server cuts cannot be tried here
+        return (SERVER_DOUBT,) if to.kind == "server" else ()
+    found, window = [], to.window or prices.find_facts(to.model).window or 0
     if policy.budget.formula == "fixed" and 0 < window < policy.budget.tokens:
         found.append(f"It begins to cut at {policy.budget.tokens:,} tokens; this model's window of {window:,} is full before.")
-    if trial.summed and not trial.right and not summaries:
+    if trial.asked_for_summary and not trial.is_usable and not summaries:
         found.append("It lets a model sum up what it cuts, and that is switched off here.")
     if trial.rejected:
         found.append(f"The provider would reject its requests: {trial.rejected}.")
-    if trial.ends:
+    if trial.runs_full:
         told = f"Tried on {trial.turns} turns with tools in a window of {WINDOW:,} tokens, it left {trial.refused} unanswered"
-        found.append(f"{told}, the first at turn {trial.first + 1}: it does not make room in time, and then nothing is sent.")
+        found.append(
+            f"{told}, the first at turn {trial.first_refused + 1}: it does not make room in time, and then nothing is sent."
+        )
     return (*found,)

@@ -1,7 +1,7 @@
 """Who answers what rules ask, by kind of ask: one registry, for replays and for live chats.
 
 What is recorded comes first. A replay has an offline extract for summaries and nobody for the rest; a live chat brings who asks
-its model and its provider (`live.answering`). Another kind is one more entry. No I/O but what an entry does.
+its model and its provider (`live.rule_queries`). Another kind is one more entry. No I/O but what an entry does.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ from turnscope.planning.provider_edits import ASKING, Seen, asking, seen_under, 
 from turnscope.planning.render import render
 from turnscope.planning.repeated import laid, shared, wanted
 from turnscope.pricing.prices import PRICES, Prices
-from turnscope.session.facts import count_of
+from turnscope.session.facts import find_count
 from turnscope.session.index import Index
-from turnscope.session.model import BEGUN, CHAT, Answer, Ask, Counted, Edit, Request, Session
+from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, Answer, Ask, CountFact, Edit, Request, Session
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
@@ -50,7 +50,7 @@ class Basis:
     @staticmethod
     def of(session: Session, ledger: Ledger, own: Ledger | None = None, prices: Prices = PRICES) -> Basis:
         """Index a session and pair it with its ledgers and prices."""
-        return Basis(ledger, own or ledger, Index.of(session), prices)
+        return Basis(ledger, own or ledger, Index.build(session), prices)
 
 
 def step(
@@ -63,21 +63,21 @@ def step(
     counted may be what a provider claimed in a refusal, and the next usage that is billed knows better. RuleError: a rule's
     mistake.
     """
-    calibration = previous.calibration if previous else Calibration.start(session.about.get(BEGUN) is True)
+    calibration = previous.calibration if previous else Calibration.start(session.about.get(BEGINS_MID_CONVERSATION) is True)
     if policy.name != AS_RECORDED:
-        calibration = calibration.elsewhere()
+        calibration = calibration.adapt_to_policy()
     onward = calibration
     if policy.name == AS_RECORDED:  # all that was counted before the request went as it did
         for count in session.recorded.counts.get(request.n, ()):
             calibration = calibration.learn(count.seen, count.tokens, count.model)
         plan = _Planner(previous, session, request, policy, basis, calibration, answers).plan()
         return structs.replace(plan, onward=onward) if onward is not calibration else plan
-    first = structs.replace(request, model=request.asked) if request.asked else request
-    asked = asking(in_force(policy, first.model, basis.prices.facts(first.model).name)[0].rules, first)
+    first = structs.replace(request, model=request.requested_model) if request.requested_model else request
+    asked = asking(in_force(policy, first.model, basis.prices.find_facts(first.model).name)[0].rules, first)
     plan = _Planner(previous, session, asked, policy, basis, calibration, answers).plan()
-    learned: Counted | None = None
+    learned: CountFact | None = None
     for _ in range(COUNTS):
-        told = count_of(session.recorded, request.n, plan.seen.tokens)
+        told = find_count(session.recorded, request.n, plan.seen.tokens)
         if told is None or told is learned:
             break
         learned = told
@@ -105,8 +105,10 @@ def settle(plan: Plan) -> Plan:
     What was only counted for the request (see `step`) is forgotten with it.
     """
     usage, calibration = plan.request.usage, plan.onward or plan.calibration
-    if usage is not None and usage.carried and not usage.iterations:  # the last of several passes says nothing of the prompt
-        calibration = calibration.learn(plan.seen.tokens, usage.carried, plan.request.model)
+    if (
+        usage is not None and usage.answered_prompt_tokens and not usage.iterations
+    ):  # the last of several passes says nothing of the prompt
+        calibration = calibration.learn(plan.seen.tokens, usage.answered_prompt_tokens, plan.request.model)
     elif plan.onward is None:
         return plan
     return structs.replace(plan, calibration=calibration, onward=None)
@@ -211,12 +213,14 @@ class _Planner:
             self.leave_out_foreign_summaries(again=True)  # a rule that knows what it wants sent may have restored one
         again = self.keep_repeated()
         if self.recorded and self.condensed_unseen():
-            self.calibration = self.calibration.compaction()
+            self.calibration = self.calibration.expect_compaction()
         seen = self.follow_provider()
         prompt = max(self.calibration.predict(seen.envelope.tokens), count_read_tokens(seen.decisions))
         moved = self.model != self.request.model
         return Plan(
-            request=structs.replace(self.request, model=self.model, asked=self.request.model) if moved else self.request,
+            request=structs.replace(self.request, model=self.model, requested_model=self.request.model)
+            if moved
+            else self.request,
             before=self.before,
             decisions=tuple(self.decisions),
             after=self.after,
@@ -236,14 +240,14 @@ class _Planner:
 
     def find_terms(self, model: str) -> tuple[Policy, str]:
         """The policy as it is for a model, and the name of the table that makes it so ("" = none)."""
-        return in_force(self.whole, model, self.basis.prices.facts(model).name)
+        return in_force(self.whole, model, self.basis.prices.find_facts(model).name)
 
     def find_window(self) -> int | None:
         """The context window in tokens: as requested, else of the session, else of the price list; None where none knows it."""
         request = self.request
-        requested = request.window if request.model == (request.asked or request.model) else 0
+        requested = request.window if request.model == (request.requested_model or request.model) else 0
         window = self.session.window
-        return requested or (self.basis.prices.facts(request.model).window if window is None else window)
+        return requested or (self.basis.prices.find_facts(request.model).window if window is None else window)
 
     def make_context(self, request: Request) -> Ctx:
         """What rules may read of a request. They see the decisions so far where these alone lead here from the plan before."""
@@ -296,7 +300,7 @@ class _Planner:
         self.model, self.next_model = model, ""
         self.policy, self.table = self.find_terms(model)
         self.note_table()
-        self.budget = compute_budget(self.policy.budget, self.basis.prices.facts(model).window)
+        self.budget = compute_budget(self.policy.budget, self.basis.prices.find_facts(model).window)
         self.ctx = self.make_context(structs.replace(self.request, model=model))
 
     def note_table(self) -> None:
@@ -402,9 +406,9 @@ def _context(
 def _reported(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:
     """Prompt + answer of the previous request: as billed where that very envelope was sent, else by count."""
     request, usage = previous.request, previous.request.usage
-    if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.carried:
-        return usage.carried + usage.output_tokens
-    answer = usage.output_tokens if usage else round(calibration.scale * ledger.tokens(request.cut, request.stop))
+    if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.answered_prompt_tokens:
+        return usage.answered_prompt_tokens + usage.output_tokens
+    answer = usage.output_tokens if usage else round(calibration.scale * ledger.count_tokens(request.cut, request.stop))
     return calibration.predict(previous.seen.tokens) + answer
 
 

@@ -17,7 +17,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx
 from turnscope.planning.policy import Policy
 from turnscope.ports.messages_api.edits import COMPACT
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
 LEFT_OUT = "leave_out_summary"  # the name under which these decisions stand, as a rule's would
@@ -69,7 +69,7 @@ def servers_summaries(envelope: Envelope, ctx: Ctx, policy: Policy) -> Iterator[
     if any(part.rule.name in (FOLLOWS, COMPACT) for part in policy.rules):
         return
     compactions = ctx.index.compactions
-    for at in compactions[: upto(compactions, ctx.request.cut)]:
+    for at in compactions[: count_before(compactions, ctx.request.cut)]:
         if envelope.at(at).body is None:
             why = "the provider's own summary: what it stood for is sent here"
             yield Edit("drop", why, Span(at, at + 1))

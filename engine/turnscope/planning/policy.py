@@ -106,9 +106,9 @@ class Policy:
     def _repr_html_(self) -> str:
         """What it is and where it comes from, and its rules with their parameters."""
         rows = ((part.rule.name, part.rule.doc, _told(part.params)) for part in self.rules)
-        parts = [notebook.line(self.doc), notebook.table(("rule", "what it does", "parameters"), rows)]
+        parts = [notebook.render_line(self.doc), notebook.render_table(("rule", "what it does", "parameters"), rows)]
         note = " · ".join(text for text in (self.name, self.source, self.version, self.fidelity) if text)
-        return notebook.card(self.title or self.name, *parts, note=note)
+        return notebook.render_card(self.title or self.name, *parts, note=note)
 
 
 @cache

@@ -16,12 +16,12 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from turnscope.counting.ledger import Ledger
-from turnscope.counting.reconcile import Terms
+from turnscope.counting.reconciliation import Terms
 from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import Trace
-from turnscope.pricing.caches import CacheRules, rules_of
+from turnscope.pricing.caches import CacheRules, find_rules
 from turnscope.pricing.prices import ModelFacts
 from turnscope.session.model import Bucket, Request, Session
 
@@ -89,8 +89,8 @@ def walked(trace: Trace, sizes: Sequence[int] | None = None) -> tuple[Kept, ...]
     for n, (plan, life) in enumerate(zip(trace.plans, _asked(session), strict=False)):
         size = trace.tokens(n) if sizes is None else sizes[n]
         if plan.model not in facts:
-            model = trace.prices.facts(plan.model)
-            facts[plan.model] = model, rules_of(model)
+            model = trace.prices.find_facts(plan.model)
+            facts[plan.model] = model, find_rules(model)
         model, rules = facts[plan.model]
         if plan.verdict == "refuse":
             found.append(Kept(sent=False))
@@ -99,7 +99,7 @@ def walked(trace: Trace, sizes: Sequence[int] | None = None) -> tuple[Kept, ...]
             found.append(Kept(plain=size))
             continue
         line, lives = lines.get(plan.model), rules.lives.get(life, next(iter(rules.lives.values())))
-        step = _Step(trace, plan, trace.fit(n), size, rules, rules.shortest(model), lives)
+        step = _Step(trace, plan, trace.fit(n), size, rules, rules.find_shortest_prefix(model), lives)
         kept, lines[plan.model] = step.marked(line) if rules.how == "marked" else step.prefix(line)
         found.append(kept._replace(hour=rules.how == "marked" and lives > MINUTES))
     return tuple(found)
@@ -248,7 +248,7 @@ def behind(envelope: Envelope, at: int, ledger: Ledger) -> int:
             if piece.start >= at:
                 tokens += sum(piece.counts[2:])
             elif piece.body is None:
-                tokens += sum(ledger.span(at, piece.stop)[2:])
+                tokens += sum(ledger.count_by_bucket(at, piece.stop)[2:])
             else:
                 tokens += sum(piece.counts[2:])
     return tokens

@@ -22,8 +22,8 @@ from turnscope.envelope.rule import Ctx, Edits
 from turnscope.planning.answers import Answers
 from turnscope.planning.policy import Step
 from turnscope.ports.messages_api import edits as api
-from turnscope.session.index import before, runs
-from turnscope.session.model import JSON, Answer, Applied, Ask, Edit, Request, Session
+from turnscope.session.index import find_at_or_before, group_runs
+from turnscope.session.model import JSON, Answer, AppliedEdit, Ask, Edit, Request, Session
 
 ASKING = "context_management"  # key of a request's settings: what the server is asked to edit
 COMPACTION = "compaction"  # key of one that asks for a summary and nothing else
@@ -31,23 +31,27 @@ COMPACTION = "compaction"  # key of one that asks for a summary and nothing else
 
 def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
     """Anthropic's server ignores every message before the newest `compaction` block (Messages API, compact_20260112)."""
-    newest = api.begin(seen, ctx)
+    newest = api.find_begin(seen, ctx)
     if carried and newest < carried.request.cut:
         return
-    for span in ctx.index.talk(0, newest):
+    for span in ctx.index.find_conversation_spans(0, newest):
         yield Edit("condense", "the server goes on from its own summary and ignores what stands before it", span)
 
 
 def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
     """Claude models before Opus 4.5 drop the thinking of past turns from the prompt (`Prices.facts`), unless told otherwise."""
-    told = api.THINKING in api.edits_of(ctx.request.settings)
-    if told or ctx.prices.facts(ctx.request.model).keeps_thinking or (carried and carried.request.turn == ctx.request.turn):
+    told = api.THINKING in api.get_edits(ctx.request.settings)
+    if (
+        told
+        or ctx.prices.find_facts(ctx.request.model).keeps_thinking
+        or (carried and carried.request.turn == ctx.request.turn)
+    ):
         return
     turns, thinking, cut = ctx.index.turns, find_signed_thinking(ctx), ctx.request.cut
-    start = (before(turns, carried.request.cut - 1) if carried else 0) or 0
-    stop = before(turns, cut - 1) or 0
+    start = (find_at_or_before(turns, carried.request.cut - 1) if carried else 0) or 0
+    stop = find_at_or_before(turns, cut - 1) or 0
     old = thinking[bisect_left(thinking, start) : bisect_left(thinking, stop)]
-    for span in runs(at for at in old if seen.at(at).body is None):
+    for span in group_runs(at for at in old if seen.at(at).body is None):
         yield Edit("strip", "the model's server drops thinking of past turns", span)
 
 
@@ -55,23 +59,27 @@ def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
     """What the provider says that it did to a request that was really sent: its `applied_edits`, and a compaction block in the
     answer. It tells counts alone; which blocks they are is inferred, and said so.
     """
-    asked = api.edits_of(ctx.request.settings)
+    asked = api.get_edits(ctx.request.settings)
     for made in ctx.request.applied:
         done = _of(carried.request.applied, made.edit).cleared if carried else 0
         facts = {"inferred": True, "cleared": made.cleared, "cleared_input_tokens": made.tokens}
         told = f"the provider says that it cleared {{}} ({made.tokens:,} tokens); which ones is inferred: the oldest"
         if made.edit == api.TOOL_USES:
-            edit, uses = asked.get(api.TOOL_USES, {}), api.uses(seen, ctx)
+            edit, uses = asked.get(api.TOOL_USES, {}), api.list_tool_uses(seen, ctx)
             start = uses[done] if done < len(uses) else ctx.request.cut
-            found = api.clearable(seen, ctx, start if done else 0, ctx.request.cut, edit.get("exclude_tools") or ())
+            found = api.iter_clearable(seen, ctx, start if done else 0, ctx.request.cut, edit.get("exclude_tools") or ())
             inputs, because = edit.get("clear_tool_inputs") or False, told.format(f"{made.cleared:,} tool uses")
-            yield from clear_results(seen, ctx, api.oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs)
+            yield from clear_results(
+                seen, ctx, api.take_oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs
+            )
         elif made.edit == api.THINKING:
             because = told.format(f"the thinking of {made.cleared:,} turns")
-            yield from api.clear_thinking(seen, ctx, 0, api.cleared_to(seen, ctx, made.cleared), because, facts)
+            yield from api.clear_thinking(seen, ctx, 0, api.find_cleared_end(seen, ctx, made.cleared), because, facts)
     if summary := _summary(ctx.session, ctx.request):
         because = "the server summed up all that it had been sent, and answered from its summary"
-        yield from api.summed(ctx, api.begin(seen, ctx), ctx.request.cut, summary, because, _read(ctx.request))
+        yield from api.build_summary_edits(
+            ctx, api.find_begin(seen, ctx), ctx.request.cut, summary, because, _read(ctx.request)
+        )
 
 
 GOES_ON = compaction_replaces_what_precedes.__name__  # each request from then on shows it again
@@ -158,7 +166,7 @@ def _quiet(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
         return False
     if recorded and any(block.kind == COMPACTION for block in blocks[now.cut : now.stop]):
         return False
-    return carried.request.turn == now.turn or ctx.prices.facts(now.model).keeps_thinking
+    return carried.request.turn == now.turn or ctx.prices.find_facts(now.model).keeps_thinking
 
 
 def _behind(previous: Plan, decisions: Sequence[Decision]) -> bool:
@@ -196,8 +204,8 @@ def _grew(before: Request, now: Request) -> bool:
     return all(_of(now.applied, made.edit).cleared >= made.cleared for made in before.applied)
 
 
-def _of(applied: Sequence[Applied], edit: str) -> Applied:
-    return next((made for made in applied if made.edit == edit), Applied(edit))
+def _of(applied: Sequence[AppliedEdit], edit: str) -> AppliedEdit:
+    return next((made for made in applied if made.edit == edit), AppliedEdit(edit))
 
 
 def _summary(session: Session, request: Request) -> str:

@@ -36,7 +36,7 @@ _RULES = {"OpenAI": re.compile("|".join(_OPENAI)), "Google": re.compile("|".join
 
 def judge(model: str, prices: Prices) -> str:
     """By whose rules the requests to a model are judged; "" where none are known."""
-    return _NAMES.get(prices.facts(model).provider, UNKNOWN)
+    return _NAMES.get(prices.find_facts(model).provider, UNKNOWN)
 
 
 def refused(found: Sequence[Problem], rules: str) -> tuple[Problem, ...]:

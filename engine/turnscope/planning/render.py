@@ -318,9 +318,9 @@ def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> flo
             whole = bisect_right(ledger.total, left + base + apart, start, stop) - 1
         else:
             whole = bisect_right(range(start, stop), left + base, key=lambda at: _rest(ledger, at)) + start - 1
-        taken = ledger.span(start, whole)
+        taken = ledger.count_by_bucket(start, whole)
         part = left - (_rest(ledger, whole) - base)
-        block = ledger.span(whole, whole + 1)
+        block = ledger.count_by_bucket(whole, whole + 1)
         for bucket in (2, 3, 4):
             counts[bucket] += part if block[bucket] else 0.0
     for bucket in (2, 3, 4):

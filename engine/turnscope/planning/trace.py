@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from turnscope import notebook
 from turnscope.counting.ledger import Ledger, build_ledger
-from turnscope.counting.reconcile import Fit, Ints, Terms, fitted
-from turnscope.counting.tokens import named
+from turnscope.counting.reconciliation import Fit, Ints, Terms, fit_requests
+from turnscope.counting.tokens import get_counter
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision, Splice
 from turnscope.envelope.plan import Plan
@@ -24,8 +24,8 @@ from turnscope.planning import policy as policies
 from turnscope.planning.assemble import AS_RECORDED, beside_the_record
 from turnscope.planning.policy import Policy
 from turnscope.pricing.prices import PRICES, Prices
-from turnscope.session.fork import forked
-from turnscope.session.model import BEGUN, Answer, Ask, Bucket, Request, Session, Span
+from turnscope.session.fork import fork_session
+from turnscope.session.model import BEGINS_MID_CONVERSATION, Answer, Ask, Bucket, Request, Session, Span
 
 State = Literal["here", "replaced", "absent", "unseen", "later"]
 
@@ -117,22 +117,23 @@ class Trace:
         """
         fit = self._stretch(request)
         if self.policy.name != AS_RECORDED:
-            return fit.elsewhere
+            return fit.policy_terms
         plan = self.plans[request]
-        return fit.recorded(plan.seen.tokens, prompt_of(plan.request))
+        return fit.compute_terms(plan.seen.tokens, prompt_of(plan.request))
 
     def tokens(self, request: int) -> int:
         """Provider tokens of a request as it is sent here: the recorded number where the policy is the record and the log has
         one, else the fit's estimate. The one number for every page; `fit(request).error` says what an estimate may be off by.
         """
-        return self.fit(request).expected(self.plans[request].seen.tokens)
+        return self.fit(request).predict(self.plans[request].seen.tokens)
 
     @property
     def whole(self) -> int:
         """Provider tokens of all requests, had everything been kept. For display."""
         kept = ((n, plan, self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
         return sum(
-            self.tokens(n) if plan.seen.tokens == size else self._stretch(n).elsewhere.expected(size) for n, plan, size in kept
+            self.tokens(n) if plan.seen.tokens == size else self._stretch(n).policy_terms.predict(size)
+            for n, plan, size in kept
         )
 
     def _stretch(self, request: int) -> Fit:
@@ -149,13 +150,15 @@ class Trace:
         ]
         facts += [f"{sent:,} tokens sent in all, {sent / whole:.0%} of {whole:,} with everything kept"] if whole else []
         facts += [f"largest: request {top.request.n}, {sizes[top.request.n]:,} of {top.budget.window:,} tokens"] if top else []
-        parts = [*map(notebook.line, facts), *([notebook.bar(top.seen.buckets)] if top else [])]
+        parts = [*map(notebook.render_line, facts), *([notebook.render_bar(top.seen.buckets)] if top else [])]
         rows = [(rule, action, times, first, out) for (rule, action), (times, first, out) in self._effects().items()]
         parts += (
-            [notebook.table(("rule", "did", "times", "first at request", "counted tokens taken out"), rows)] if rows else []
+            [notebook.render_table(("rule", "did", "times", "first at request", "counted tokens taken out"), rows)]
+            if rows
+            else []
         )
         name = self.session.title or self.session.id
-        return notebook.card(f"{self.policy.title or self.policy.name} · {name}", *parts, note=self.policy.name)
+        return notebook.render_card(f"{self.policy.title or self.policy.name} · {name}", *parts, note=self.policy.name)
 
     def _effects(self) -> dict[tuple[str, str], tuple[int, int, int]]:
         """By rule and action: how often it changed something, first at which request, and counted tokens taken out."""
@@ -250,7 +253,7 @@ class Trace:
 
     def fork(self, request: int) -> Session:
         """The session up to and without request `request`, ready to be gone on from. IndexError where there is none."""
-        return forked(self.session, request)
+        return fork_session(self.session, request)
 
 
 def _state(plan: Plan, at: int) -> State:
@@ -303,7 +306,7 @@ def trace(
 ) -> Trace:
     """Replay a session under a policy, given by value or by name. `record`: the session as it was sent, if that is at hand."""
     chosen = policies.load(policy) if isinstance(policy, str) else policy
-    prices = prices.proved(session)
+    prices = prices.add_proofs(session)
     sent = record.plans if record else ()
     pairs = tuple(beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices, sent=sent))
     fits = record.fits if record else fits_of(session, session.requests, [sent.seen.tokens for _, sent in pairs])
@@ -317,15 +320,15 @@ def fits_of(session: Session, requests: Sequence[Request], sizes: Sequence[int])
     billed = ((request, prompt_of(request)) for request in requests)  # a pass of its own had another prompt before
     recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
     models = [request.model for request in requests]
-    begun = session.about.get(BEGUN) is True
-    return fitted(np.array(sizes, dtype=np.int64), recorded, models, bool(held), compactions, begun, Bucket.TOOLS in held)
+    begun = session.about.get(BEGINS_MID_CONVERSATION) is True
+    return fit_requests(np.array(sizes, dtype=np.int64), recorded, models, bool(held), compactions, begun, Bucket.TOOLS in held)
 
 
 def prompt_of(request: Request) -> int:
     """Recorded prompt tokens of a request; -1 where the log has none: zeros say that nothing was recorded."""
-    return request.usage.carried or -1 if request.usage else -1
+    return request.usage.answered_prompt_tokens or -1 if request.usage else -1
 
 
 def own_counts(session: Session, policy: Policy) -> Ledger | None:
     """A session as the policy itself counts it; None where it names no counter."""
-    return build_ledger(session, named(policy.counter), per_message=policy.per_message) if policy.counter else None
+    return build_ledger(session, get_counter(policy.counter), per_message=policy.per_message) if policy.counter else None

@@ -15,7 +15,7 @@ import msgspec
 
 from turnscope.pricing.prices import ModelFacts
 
-USUAL = 1_024  # tokens of the shortest prefix that is kept, where the model's own is not known
+USUAL_MINIMUM = 1_024  # tokens of the shortest prefix that is kept, where the model's own is not known
 
 
 class CacheRules(msgspec.Struct, frozen=True):
@@ -35,9 +35,9 @@ class CacheRules(msgspec.Struct, frozen=True):
     maker: str = ""
     model: str = ""
 
-    def shortest(self, model: ModelFacts) -> int:
+    def find_shortest_prefix(self, model: ModelFacts) -> int:
         """Tokens of the shortest prefix that is kept of a model's prompts."""
-        return self.minimum if self.minimum is not None else model.min_cache_prefix or USUAL
+        return self.minimum if self.minimum is not None else model.min_cache_prefix or USUAL_MINIMUM
 
 
 class _File(msgspec.Struct):
@@ -46,13 +46,13 @@ class _File(msgspec.Struct):
 
 
 @cache
-def all_rules() -> tuple[CacheRules, ...]:
+def load_rules() -> tuple[CacheRules, ...]:
     """Every row, in the order in which they are asked."""
     return msgspec.json.decode(Path(__file__).with_name("caches.json").read_bytes(), type=_File).rules
 
 
-def rules_of(model: ModelFacts) -> CacheRules:
+def find_rules(model: ModelFacts) -> CacheRules:
     """The rules that hold for a model; the last row holds for any."""
     return next(
-        row for row in all_rules() if re.search(row.maker, model.provider.lower()) and re.search(row.model, model.name.lower())
+        row for row in load_rules() if re.search(row.maker, model.provider.lower()) and re.search(row.model, model.name.lower())
     )

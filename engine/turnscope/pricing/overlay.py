@@ -82,7 +82,7 @@ def _parse(path: Path) -> Overlay:
             f"{path.name} is not JSON: {error}", hint="Correct the file at the place named, or move it away."
         ) from error
     try:
-        rows = {str(name).lower(): _row(name, row) for name, row in data.get("models", {}).items()}
+        rows = {str(name).lower(): _read_row(name, row) for name, row in data.get("models", {}).items()}
         families = tuple(
             (re.compile(f["match"]), str(f["family"]), str(f.get("source", path.name))) for f in data.get("families", ())
         )
@@ -93,7 +93,7 @@ def _parse(path: Path) -> Overlay:
         raise BrokenFile(f"{path.name} is not an overlay: {error}", hint=hint) from error
 
 
-def _row(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _read_row(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """The row with its price tables read; raises ValueError or TypeError with the model and the key."""
     if not isinstance(row, dict):
         raise TypeError(f"{name} is not an object")
@@ -106,18 +106,18 @@ def _row(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("provider", "family", "source", "date"):
         if not isinstance(row.get(key, ""), str):
             raise TypeError(f"{name}: {key} must be text")
-    read = {key: _table(f"{name}: {key}", value) if key in TABLES else value for key, value in row.items()}
-    return read | {"long": _long(f"{name}: long", row["long"])} if "long" in row else read
+    read = {key: _read_table(f"{name}: {key}", value) if key in TABLES else value for key, value in row.items()}
+    return read | {"long": _read_long_tier(f"{name}: long", row["long"])} if "long" in row else read
 
 
-def _long(where: str, tier: Any) -> tuple[int, Decimal, Decimal]:
+def _read_long_tier(where: str, tier: Any) -> tuple[int, Decimal, Decimal]:
     """Where a tier begins, and what the rates of prompt and answer are multiplied with."""
     if not isinstance(tier, dict) or tier.keys() != {"over", "input", "output"}:
         raise TypeError(f"{where} needs over, input and output")
-    return int(tier["over"]), _usd(where, tier["input"]), _usd(where, tier["output"])
+    return int(tier["over"]), _parse_usd(where, tier["input"]), _parse_usd(where, tier["output"])
 
 
-def _table(where: str, table: Any) -> ModelPrice:
+def _read_table(where: str, table: Any) -> ModelPrice:
     """A price table of an overlay in the package's form, so that both are read the same way."""
     if not isinstance(table, dict):
         raise TypeError(f"{where} is not an object")
@@ -127,8 +127,8 @@ def _table(where: str, table: Any) -> ModelPrice:
     prices: dict[str, Decimal | TieredPrices] = {}
     for rate, keys in RATE_KEYS.items():
         if rate in table:
-            steps = [Tier(int(t["over"]), _usd(where, t[rate])) for t in tiers if rate in t]
-            base = _usd(where, table[rate])
+            steps = [Tier(int(t["over"]), _parse_usd(where, t[rate])) for t in tiers if rate in t]
+            base = _parse_usd(where, table[rate])
             # a 5 min write is stored as "write", so that a table without a 1 h rate bills those writes at least as that
             key = "cache_write_mtok" if rate == "cache_write_5m" else keys[0]
             prices[key] = TieredPrices(base, steps) if steps else base
@@ -137,7 +137,7 @@ def _table(where: str, table: Any) -> ModelPrice:
     return ModelPrice(**prices)
 
 
-def _usd(where: str, value: Any) -> Decimal:
+def _parse_usd(where: str, value: Any) -> Decimal:
     try:
         amount = Decimal(str(value))
     except InvalidOperation:

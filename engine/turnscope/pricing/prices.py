@@ -28,7 +28,7 @@ from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, StartDateConstraint, Tier, TieredPrices, TimeOfDateConstraint
 
 from turnscope.pricing.overlay import BUILT_IN, RATE_KEYS, TABLES, Overlay
-from turnscope.pricing.windows import Proof, proofs
+from turnscope.pricing.windows import WindowProof, find_proofs
 from turnscope.session.model import Session, Usage
 
 _PACKAGE = f"genai-prices {genai_prices.__version__}"
@@ -39,7 +39,7 @@ _NEWEST = datetime(9999, 12, 31, 12, tzinfo=UTC)  # after every start date; noon
 _WIDE = re.compile(r"\[1m\]$")
 _PATH = re.compile(r"^(?:arn:aws:bedrock:[^/]*/|bedrock/(?:converse/|invoke/)?|.*\bmodels/)")
 _BEDROCK = re.compile(r"^((?:us|us-gov|eu|apac|au|jp|ca|in|sa|global)\.)?[a-z0-9]+\.([a-z].*?)(-v\d+(?::\d+)*)?$")
-_OTHERWISE = re.compile(
+_NOT_TEXT = re.compile(
     r"audio|realtime|transcribe|tts|image|vision|search|live|instruct|deep-research"
 )  # no texts, or for a task
 _DATE = re.compile(r"(?:@.*|-\d{8}|-\d{4}-\d{2}-\d{2}|-latest)$")
@@ -96,7 +96,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Found:
+class _Match:
     """Where the facts of one model name are: in the package, in the overlay, in both or in neither."""
 
     facts: ModelFacts
@@ -124,19 +124,19 @@ def _read_name(model: str, provider: str) -> tuple[str, str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _find(model: str, provider: str, overlay: Overlay) -> _Found:
+def _find(model: str, provider: str, overlay: Overlay) -> _Match:
     text, wide = _WIDE.subn("", model.strip().lower())
     host, ref, name = _read_name(text, provider.lower())
-    local = _anybodys(ref, host, overlay)
-    info, _ = (None, "") if local else _package(ref, host)
-    home, maker = (None, "") if local and "claude" not in name else _package(name, "")
+    local = _is_served_by_anybody(ref, host, overlay)
+    info, _ = (None, "") if local else _find_package_entry(ref, host)
+    home, maker = (None, "") if local and "claude" not in name else _find_package_entry(name, "")
     plain = _DATE.sub("", name)
     maker = "anthropic" if "claude" in name else maker or ("" if local else host)
     key = next((k for k in (text, name, plain, home.id if home else "") if k in overlay.models), "")
     row = overlay.models.get(key, {})
     if key != text and host not in ("", maker):  # a row of the maker's does not say what somebody else bills
         row = {k: v for k, v in row.items() if k not in TABLES}
-    family, family_source = _family(plain, row, overlay)
+    family, family_source = _find_family(plain, row, overlay)
     window = 1_000_000 if wide else row.get("window") or (info and info.context_window) or (home and home.context_window)
     facts = ModelFacts(
         name=home.id if home else plain,
@@ -150,10 +150,10 @@ def _find(model: str, provider: str, overlay: Overlay) -> _Found:
     )
     owner = find_provider_by_id(get_snapshot().providers, host or maker)
     own = info is not None and owner is not None and any(info is m for m in owner.models)
-    return _Found(facts, row, info, own, _grain(info))
+    return _Match(facts, row, info, own, _find_grain(info))
 
 
-def _anybodys(ref: str, host: str, overlay: Overlay) -> bool:
+def _is_served_by_anybody(ref: str, host: str, overlay: Overlay) -> bool:
     """True for names that anybody may serve: an unknown host, open weights, `name:tag` as local servers write it."""
     if host:
         unknown = find_provider_by_id(get_snapshot().providers, host) is None
@@ -161,7 +161,7 @@ def _anybodys(ref: str, host: str, overlay: Overlay) -> bool:
     return (":" in ref and not ref.startswith("ft:")) or any(p.search(ref) for p in overlay.unpriced)
 
 
-def _package(ref: str, host: str) -> tuple[ModelInfo | None, str]:
+def _find_package_entry(ref: str, host: str) -> tuple[ModelInfo | None, str]:
     """The package's entry for exactly this model and the provider it stands under."""
     try:
         owner, info = get_snapshot().find_provider_model(ref, None, host or None, None)
@@ -172,13 +172,13 @@ def _package(ref: str, host: str) -> tuple[ModelInfo | None, str]:
     return (None, "") if cut else (info, owner.id)
 
 
-def _family(name: str, row: Mapping[str, Any], overlay: Overlay) -> tuple[str, str]:
+def _find_family(name: str, row: Mapping[str, Any], overlay: Overlay) -> tuple[str, str]:
     if row.get("family"):
         return row["family"], ""
     return next(((family, source) for pattern, family, source in overlay.families if pattern.search(name)), ("", ""))
 
 
-def _grain(info: ModelInfo | None) -> int:
+def _find_grain(info: ModelInfo | None) -> int:
     if info is None:
         return 0
     prices = [] if isinstance(info.prices, ModelPrice) else info.prices
@@ -187,9 +187,9 @@ def _grain(info: ModelInfo | None) -> int:
 
 
 @lru_cache(maxsize=8192)
-def _schedule(found: _Found, moment: float | None, speed: str) -> tuple[tuple[int, Rates], ...]:
+def _list_rates(found: _Match, moment: float | None, speed: str) -> tuple[tuple[int, Rates], ...]:
     """The rates by prompt size, longest first: each holds for prompts of more tokens than its number."""
-    price, source, date = _in_force(found, moment, speed)
+    price, source, date = _find_price(found, moment, speed)
     if price is None or price.input_mtok is None or price.output_mtok is None:
         return ()
     values = {rate: next(v for k in keys if (v := getattr(price, k)) is not None) for rate, keys in RATE_KEYS.items()}
@@ -201,7 +201,7 @@ def _schedule(found: _Found, moment: float | None, speed: str) -> tuple[tuple[in
         (
             start,
             Rates(
-                **{k: _at(v, start) for k, v in values.items()},
+                **{k: _select_price(v, start) for k, v in values.items()},
                 tier=f"over {start:,}" if start >= 0 else "",
                 source=source,
                 date=date,
@@ -211,13 +211,13 @@ def _schedule(found: _Found, moment: float | None, speed: str) -> tuple[tuple[in
     )
 
 
-def _at(value: Decimal | TieredPrices, start: int) -> Decimal:
+def _select_price(value: Decimal | TieredPrices, start: int) -> Decimal:
     if isinstance(value, Decimal):
         return value
     return next((tier.price for tier in reversed(value.tiers) if start >= tier.start), value.base)
 
 
-def _in_force(found: _Found, moment: float | None, speed: str) -> tuple[ModelPrice | None, str, str]:
+def _find_price(found: _Match, moment: float | None, speed: str) -> tuple[ModelPrice | None, str, str]:
     """The price table, where it is from, and since when it holds."""
     if "prices" in found.row:
         table = found.row.get(speed) if speed in TABLES else None
@@ -236,9 +236,9 @@ class Prices:
     """What models are and cost: the package's data under an overlay. A value, so that two replays can differ in it."""
 
     overlay: Overlay = BUILT_IN
-    proofs: tuple[Proof, ...] = ()
+    proofs: tuple[WindowProof, ...] = ()
 
-    def facts(self, model: str, *, provider: str = "") -> ModelFacts:
+    def find_facts(self, model: str, *, provider: str = "") -> ModelFacts:
         """What is known of `model`, under whatever name a log or a cloud gives it; unknown fields are None or ''. Never raises.
 
         `[1m]` at the end of the name means a window of 1,000,000 tokens for that session, and so does a proof.
@@ -247,12 +247,12 @@ class Prices:
         proof = next((proof for proof in self.proofs if proof.model == model), None)
         return replace(known, window=proof.window, source=f"{known.source}; {proof.sentence}") if proof else known
 
-    def proved(self, session: Session) -> Prices:
+    def add_proofs(self, session: Session) -> Prices:
         """The same prices, knowing what windows a session's answered requests prove; those hold from its start."""
-        found = proofs(session, lambda model: _find(model, "", self.overlay).facts.window)
+        found = find_proofs(session, lambda model: _find(model, "", self.overlay).facts.window)
         return replace(self, proofs=found) if found or self.proofs else self
 
-    def rates(
+    def find_rates(
         self, model: str, prompt_tokens: int, when: float | None = None, *, speed: str = "", provider: str = ""
     ) -> Rates | None:
         """The rates of a request with a prompt of `prompt_tokens` (cached ones included); None = no known price.
@@ -265,12 +265,12 @@ class Prices:
         moment = None
         if when is not None and found.grain:
             moment = min(max(0.0, when), 253_000_000_000.0) // found.grain * found.grain
-        for start, found_rates in _schedule(found, moment, "" if speed == "standard" else speed):
+        for start, found_rates in _list_rates(found, moment, "" if speed == "standard" else speed):
             if prompt_tokens > start:
                 return found_rates
         return None
 
-    def cost(
+    def compute_cost(
         self,
         usage: Usage,
         model: str,
@@ -285,10 +285,10 @@ class Prices:
         `output_tokens` replaces a recorded value that cannot be true. Further passes are priced each as a request of its own.
         Costs may be added up; usage may not, since long prompts have a higher rate.
         """
-        rate = self.rates(model, usage.prompt_tokens, when, speed=speed, provider=provider)
+        rate = self.find_rates(model, usage.prompt_tokens, when, speed=speed, provider=provider)
         if rate is None:
             return None
-        passes = [self.cost(u, u.model or model, when, speed=speed, provider=provider) for u in usage.iterations]
+        passes = [self.compute_cost(u, u.model or model, when, speed=speed, provider=provider) for u in usage.iterations]
         hour = min(usage.cache_creation_1h_input_tokens, usage.cache_creation_input_tokens)
         return Cost(
             cache_read=rate.cache_read * usage.cache_read_input_tokens / _MILLION,
@@ -305,10 +305,10 @@ PRICES = Prices()  # as shipped; what a user keeps beside it, `library.opening` 
 
 
 @lru_cache(maxsize=1)
-def offered() -> tuple[str, ...]:
+def list_models() -> tuple[str, ...]:
     """Names of models that write texts and whose window and price are known, by who makes them: what one may choose from."""
     makers = {"anthropic": ("claude",), "openai": ("gpt", "o"), "google": ("gemini",)}
     owners = {provider.id: provider for provider in get_snapshot().providers}
     names = (model.id for id, begins in makers.items() for model in owners[id].models if model.id.startswith(begins))
-    plain = (name for name in names if not _OTHERWISE.search(name))
-    return tuple(name for name in plain if PRICES.facts(name).window and PRICES.rates(name, 1_000))
+    plain = (name for name in names if not _NOT_TEXT.search(name))
+    return tuple(name for name in plain if PRICES.find_facts(name).window and PRICES.find_rates(name, 1_000))

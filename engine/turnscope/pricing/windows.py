@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from turnscope.session.model import Bucket, Request, Session
 
-TIERS = (1_000_000, 2_000_000)  # the larger windows that providers sell
-LEAST = 100_000  # tokens of a window that is sold in a larger size, too; smaller ones are those of small models
+LARGER_WINDOWS = (1_000_000, 2_000_000)  # the larger windows that providers sell
+LEAST_WINDOW = 100_000  # tokens of a window that is sold in a larger size, too; smaller ones are those of small models
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class WindowProof:
     """A request that was answered although its prompt, of `tokens`, was longer than the window of the `table`."""
 
     model: str
@@ -33,24 +33,24 @@ class Proof:
         )
 
 
-def proofs(session: Session, table: Callable[[str], int | None]) -> tuple[Proof, ...]:
+def find_proofs(session: Session, table: Callable[[str], int | None]) -> tuple[WindowProof, ...]:
     """The windows that a session proves, by model: the next tier that exists. `table`: the window of a model as it is known.
 
     Where tools of the provider's ran inside the answer, its prompt tokens are a sum over several prompts and prove nothing. A
     window that the log itself states stands.
     """
-    found: dict[str, Proof] = {}
+    found: dict[str, WindowProof] = {}
     for request in () if session.window else session.requests:
         size = request.usage.prompt_tokens if request.usage else 0
-        known = table(request.model) if size > LEAST else None
-        tier = next((tier for tier in TIERS if tier >= size), None)
+        known = table(request.model) if size > LEAST_WINDOW else None
+        tier = next((tier for tier in LARGER_WINDOWS if tier >= size), None)
         before = found.get(request.model)
-        larger = known and LEAST <= known < size and (before is None or before.tokens < size)
-        if known and tier and larger and request.stop > request.cut and one_prompt(session, request):
-            found[request.model] = Proof(request.model, tier, known, request.n, size)
+        larger = known and LEAST_WINDOW <= known < size and (before is None or before.tokens < size)
+        if known and tier and larger and request.stop > request.cut and is_one_prompt(session, request):
+            found[request.model] = WindowProof(request.model, tier, known, request.n, size)
     return tuple(found.values())
 
 
-def one_prompt(session: Session, request: Request) -> bool:
+def is_one_prompt(session: Session, request: Request) -> bool:
     """Whether a request's prompt tokens are those of one prompt: no tool of the provider's ran inside the answer."""
     return all(block.bucket is not Bucket.TOOL_RESULTS for block in session.blocks[request.cut : request.stop])

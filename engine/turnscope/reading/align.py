@@ -7,7 +7,7 @@ Holds the edits that follow from a match; `matching` finds it, `body` takes bodi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -15,9 +15,9 @@ from msgspec import structs
 
 from turnscope.reading.body import Msg, RecordedBody
 from turnscope.reading.matching import Cell, Past, match
-from turnscope.reading.standins import Bodies, altered, change, whole
+from turnscope.reading.standins import Bodies, Label, altered, change, whole
 from turnscope.session.builder import Builder, Draft
-from turnscope.session.model import JSON, SHAPE, Action, Edit, Observed, Session, Span
+from turnscope.session.model import JSON, SHAPE, Action, Edit, ObservedEdit, Session, Span
 
 SLOT = "recorded"  # slot of messages that a body holds between messages that were there before
 
@@ -31,11 +31,16 @@ class Place(NamedTuple):
     last: int
 
 
+def _unlabelled(_message: Msg) -> Label:
+    return Label()
+
+
 @dataclass(slots=True)
 class Alignment:
     """One conversation: its drafts, how each stands in the newest body, and what was observed on the way."""
 
     builder: Builder
+    label: Callable[[Msg], Label] = _unlabelled
     cells: list[Cell] = field(default_factory=list)
     originals: list[Msg | None] = field(default_factory=list)
     where: dict[Hashable, list[int]] = field(default_factory=dict)
@@ -44,27 +49,28 @@ class Alignment:
     requests: int = 0
     joinable: int = 0  # edits from here on may be joined: no insert stands between them and the next
 
-    def request(self, body: RecordedBody, answer: Msg | None, **about: Any) -> None:
+    def request(self, body: RecordedBody, answer: Msg | None, *, compacted: bool = False, **about: Any) -> None:
         """Take in one recorded call: its body, and the message that came back (None: there is none).
 
+        `compacted`: the log says that the tool compacted before it, so what is not there verbatim was replaced as a whole.
         `about`: fields of `model.Request`, and `answered_at`.
         """
         for name in ("tools", "system"):
             self.static.setdefault(name, _Static(name)).update(self, getattr(body, name))
-        self._messages(body.messages)
-        settings = {**body.settings, **_shape(self, body)}
+        self._match_messages(body.messages, compacted=compacted)
+        settings = {**body.settings, **_describe_shape(self, body)}
         fields = {**about, "settings": settings}
         if answer is None:
-            self.builder.unanswered(**fields)
+            self.builder.add_unanswered(**fields)
         else:
             draft = self.append(answer, about.get("answered_at"))
             draft.id = about.get("id", "")
-            self.builder.request(draft, **fields)
+            self.builder.set_request(draft, **fields)
         self.requests += 1
 
     def build(self) -> Session:
         """The session, with every difference between two bodies as an observed edit."""
-        return self.builder.build([self._observed])
+        return self.builder.build([self._iter_observed])
 
     def append(self, message: Msg, at: float | None = None) -> Draft:
         """A message that was not there before."""
@@ -73,7 +79,13 @@ class Alignment:
         self.where.setdefault(message.key, []).append(number)
         self.cells.append(Cell(number, number + 1, [message]))
         system = message.role == "system"  # a system message among messages is no system prompt: it stays where it is
-        return self.builder.message(message.role, message.parts, sent_at=at, fence=system, extra=message.extra)
+        origin, kinds = self.label(message)
+        draft = self.builder.add_message(
+            message.role, message.parts, origin=origin, sent_at=at, fence=system, extra=message.extra
+        )
+        if any(kinds):
+            draft.parts = list(zip(message.parts, kinds, strict=True))
+        return draft
 
     def edit(self, place: Place, action: Action, because: str, body: Bodies = (), **more: Any) -> None:
         """Record what the request at hand shows. What happens to neighbours for one reason is one edit."""
@@ -85,17 +97,17 @@ class Alignment:
                 return
         self.seen.append((self.requests, place, Edit(action, because, None, body or (), body is None, **more)))
 
-    def _observed(self, session: Session) -> Iterator[Observed]:
+    def _iter_observed(self, session: Session) -> Iterator[ObservedEdit]:
         drafts, end = self.builder.drafts, len(session.blocks)
         for request, place, edit in self.seen:
             start = (drafts[place.lo].start if place.lo < len(drafts) else end) + place.first
             stop = (drafts[place.hi].start if place.hi < len(drafts) else end) + place.last
             body = tuple(p if p.ref is None else structs.replace(p, ref=p.ref + start) for p in edit.body or ())
-            yield Observed(request, structs.replace(edit, span=Span(start, stop), body=body))
+            yield ObservedEdit(request, structs.replace(edit, span=Span(start, stop), body=body))
 
-    def _messages(self, messages: Sequence[Msg]) -> None:
+    def _match_messages(self, messages: Sequence[Msg], *, compacted: bool) -> None:
         """Match a body's messages with what stands, and change what stands to be this body."""
-        found = match(self.cells, Past(self.originals, self.where), messages)
+        found = match(self.cells, Past(self.originals, self.where), messages, altered=not compacted)
         for cell in found.cleared:
             if cell.lo == cell.hi:
                 self.become(cell, [])
@@ -119,7 +131,7 @@ class Alignment:
         original = self.originals[cell.lo] if cell.hi - cell.lo == 1 else None
         if cell.lo == cell.hi:
             because = "stands between earlier messages" if messages else "no longer stands between earlier messages"
-            self.edit(place, "insert" if messages else "drop", because, whole(messages), slot=SLOT)
+            self.edit(place, "insert" if messages else "drop", because, whole(messages, self.label), slot=SLOT)
             cell.state = "body"
         elif not messages:
             self.edit(place, "drop", "left out of the request that was recorded")
@@ -132,7 +144,7 @@ class Alignment:
         else:
             many = cell.hi - cell.lo
             because = f"{many} messages were replaced by {len(messages)}" if many > 1 else "the message was replaced"
-            self.edit(place, "condense", because, whole(messages))
+            self.edit(place, "condense", because, whole(messages, self.label))
             cell.state = "body"
         cell.shown = messages
 
@@ -180,26 +192,26 @@ class _Static:
         wanted = self.versions.get(keys)
         number = len(to.originals)
         if wanted is None and now:
-            wanted = self._kept(keys)
+            wanted = self._find_kept(keys)
             taken = len(wanted)
             if taken < len(keys):
                 to.originals.append(None)
                 to.cells.append(Cell(number, number + 1, [], "static"))
-                to.builder.message(self.name, now.parts[taken:], origin="system")
+                to.builder.add_message(self.name, now.parts[taken:], origin="system")
                 wanted = [*wanted, *((number, i) for i in range(len(keys) - taken))]
         wanted = wanted or []
         held, left = set(self.standing), set(wanted)
         because = "superseded by another version of it" if keys else "left out of the request that was recorded"
-        for draft, start, stop in _runs(sorted(held - left)):
+        for draft, start, stop in _group_runs(sorted(held - left)):
             to.edit(
                 Place(draft, start, draft, stop), "drop", f"{self.name}: {because}", facts={"superseded": True} if keys else {}
             )
-        for draft, start, stop in _runs(sorted(block for block in left - held if block[0] < number)):
+        for draft, start, stop in _group_runs(sorted(block for block in left - held if block[0] < number)):
             to.edit(Place(draft, start, draft, stop), "restore", f"{self.name}: an earlier version is in force again", None)
         self.standing, self.keys = wanted, keys
         self.versions[keys] = wanted
 
-    def _kept(self, keys: tuple[bytes, ...]) -> list[tuple[int, int]]:
+    def _find_kept(self, keys: tuple[bytes, ...]) -> list[tuple[int, int]]:
         """The blocks that stay: as long as the new version goes on like the one in force, gaps allowed."""
         kept: list[tuple[int, int]] = []
         at = 0
@@ -212,7 +224,7 @@ class _Static:
         return kept
 
 
-def _runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+def _group_runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """Neighbouring blocks of one draft as (draft, start, stop)."""
     held: tuple[int, int, int] | None = None
     for draft, at in blocks:
@@ -226,7 +238,7 @@ def _runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
         yield held
 
 
-def _shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
+def _describe_shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
     """How this body writes what rendering would write otherwise; also fences messages that a body keeps apart."""
     bare: list[Any] = []
     lists: list[Any] = []
@@ -235,7 +247,7 @@ def _shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
     for cell in of.cells:
         for stands in cell.shown:
             message = body.messages[number]
-            written, keys, own = _written(of, cell, stands)
+            written, keys, own = _describe_writing(of, cell, stands)
             if written != message.bare:
                 (bare if message.bare else lists).append(number)
             if keys != message.extra:
@@ -253,7 +265,7 @@ def _shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
     return {SHAPE: shape} if shape else {}
 
 
-def _written(of: Alignment, cell: Cell, message: Msg) -> tuple[bool, dict[str, JSON], bool]:
+def _describe_writing(of: Alignment, cell: Cell, message: Msg) -> tuple[bool, dict[str, JSON], bool]:
     """How rendering writes a message: as one string? with which further keys? and does it stand in its own place?"""
     original = of.originals[cell.lo] if cell.state in ("own", "blocks") else None
     if original is None:

@@ -62,19 +62,19 @@ def take_apart(body: Mapping[str, JSON]) -> RecordedBody:
         value = body.get(name)
         listed = isinstance(value, list) and value and all(isinstance(block, dict) for block in value)
         if listed or (name == "system" and isinstance(value, str) and value):
-            held[name] = _message(name, value, [name], marks)
+            held[name] = _make_message(name, value, [name], marks)
         elif name in body:
             settings[name] = value
-    messages = [_any(number, message, marks, odd) for number, message in enumerate(body["messages"])]
+    messages = [_parse_message(number, message, marks, odd) for number, message in enumerate(body["messages"])]
     return RecordedBody(messages, held["system"], held["tools"], settings, marks, odd)
 
 
-def _any(number: int, message: Any, marks: list[list[Any]], odd: list[list[Any]]) -> Msg:
+def _parse_message(number: int, message: Any, marks: list[list[Any]], odd: list[list[Any]]) -> Msg:
     if isinstance(message, dict) and isinstance(message.get("role"), str) and message["role"] != "tools":
         content = message.get("content")
         extra = {key: value for key, value in message.items() if key not in ("role", "content")}
         if isinstance(content, str) or (isinstance(content, list) and all(isinstance(block, dict) for block in content)):
-            return _message(message["role"], content, ["messages", number, "content"], marks, extra)
+            return _make_message(message["role"], content, ["messages", number, "content"], marks, extra)
     odd.append([["messages", number], message])
     role = message.get("role") if isinstance(message, dict) else None
     content = message.get("content") if isinstance(message, dict) else message
@@ -82,17 +82,19 @@ def _any(number: int, message: Any, marks: list[list[Any]], odd: list[list[Any]]
     known = [
         {"type": "text", "text": part} if isinstance(part, str) else part for part in parts if isinstance(part, (str, dict))
     ]
-    return _message(role if isinstance(role, str) and role != "tools" else "user", known, [], [])
+    return _make_message(role if isinstance(role, str) and role != "tools" else "user", known, [], [])
 
 
-def _message(role: str, content: Any, path: list[Any], marks: list[list[Any]], extra: dict[str, JSON] | None = None) -> Msg:
+def _make_message(
+    role: str, content: Any, path: list[Any], marks: list[list[Any]], extra: dict[str, JSON] | None = None
+) -> Msg:
     if isinstance(content, str):
-        return Msg(role, [content], (_digest({"type": "text", "text": content}),), extra or {})
-    parts = [_unmarked(block, [*path, number], marks) for number, block in enumerate(content)]
-    return Msg(role, parts, tuple(map(_digest, parts)), extra or {})
+        return Msg(role, [content], (_compute_digest({"type": "text", "text": content}),), extra or {})
+    parts = [_strip_cache_marks(block, [*path, number], marks) for number, block in enumerate(content)]
+    return Msg(role, parts, tuple(map(_compute_digest, parts)), extra or {})
 
 
-def _unmarked(block: dict[str, JSON], path: list[Any], marks: list[list[Any]]) -> dict[str, JSON]:
+def _strip_cache_marks(block: dict[str, JSON], path: list[Any], marks: list[list[Any]]) -> dict[str, JSON]:
     """A block without its cache marks, which move from request to request."""
     if "cache_control" in block:
         marks.append([path, block["cache_control"]])
@@ -100,12 +102,12 @@ def _unmarked(block: dict[str, JSON], path: list[Any], marks: list[list[Any]]) -
     inner = block.get("content")
     if isinstance(inner, list) and any(isinstance(part, dict) and "cache_control" in part for part in inner):
         numbered = enumerate(inner)
-        clean = [_unmarked(p, [*path, "content", n], marks) if isinstance(p, dict) else p for n, p in numbered]
+        clean = [_strip_cache_marks(p, [*path, "content", n], marks) if isinstance(p, dict) else p for n, p in numbered]
         block = {**block, "content": clean}
     return block
 
 
-def _digest(block: JSON) -> bytes:
+def _compute_digest(block: JSON) -> bytes:
     try:
         data = orjson.dumps(block, option=orjson.OPT_SORT_KEYS)
     except (TypeError, ValueError):
@@ -115,10 +117,10 @@ def _digest(block: JSON) -> bytes:
 
 def common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Positions at which `a` and `b` are alike, rising in both: nearly as many as there can be, in nearly linear time."""
-    return list(_common(a, b, 0, len(a), 0, len(b)))
+    return list(_find_common(a, b, 0, len(a), 0, len(b)))
 
 
-def _common(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: int, n: int) -> Iterator[tuple[int, int]]:
+def _find_common(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: int, n: int) -> Iterator[tuple[int, int]]:
     while i < m and j < n and a[i] == b[j]:
         yield i, j
         i, j = i + 1, j + 1
@@ -126,19 +128,19 @@ def _common(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: int
     while m > i and n > j and a[m - 1] == b[n - 1]:
         m, n, tail = m - 1, n - 1, tail + 1
     if i < m and j < n:
-        landmarks = _landmarks(a, b, i, m, j, n)
+        landmarks = _find_landmarks(a, b, i, m, j, n)
         if landmarks:
             for x, y in landmarks:
-                yield from _common(a, b, i, x, j, y)
+                yield from _find_common(a, b, i, x, j, y)
                 yield x, y
                 i, j = x + 1, y + 1
-            yield from _common(a, b, i, m, j, n)
+            yield from _find_common(a, b, i, m, j, n)
         else:
-            yield from _rest(a, b, i, m, j, n)
+            yield from _match_rest(a, b, i, m, j, n)
     yield from ((m + k, n + k) for k in range(tail))
 
 
-def _landmarks(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:
+def _find_landmarks(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:
     """What occurs exactly once in both stretches, as the longest run of pairs that rises in both (patience)."""
     here, there = Counter(a[i:m]), Counter(b[j:n])
     at = {b[y]: y for y in range(j, n) if there[b[y]] == 1}
@@ -160,7 +162,7 @@ def _landmarks(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: 
     return found[::-1]
 
 
-def _rest(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: int, n: int) -> Iterator[tuple[int, int]]:
+def _match_rest(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: int, n: int) -> Iterator[tuple[int, int]]:
     if (m - i) * (n - j) <= SMALL:
         matcher = SequenceMatcher(None, a[i:m], b[j:n], autojunk=False)
         for x, y, size in matcher.get_matching_blocks():

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from turnscope.reading.source import Source
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note
 
 REQUEST = ("request", "request_body", "requestBody", "body", "params", "req")
@@ -78,13 +78,18 @@ def exchange(record: Any, line: int) -> Exchange | None:
         body = unwrapped(outer)
         if is_body(body):
             sides = [side for side in (outer, record) if isinstance(side, Mapping) and side is not body]
-            if any(_other(side) for side in sides):
+            if any(_is_other_endpoint(side) for side in sides):
                 return None
             answer = next((record[k] for k in RESPONSE if record.get(k) is not None), None)
             back = [answer] if isinstance(answer, Mapping) else []
-            status = _first(_status(side) for side in (*back, record)) or 0
+            status = _find_first(_find_status(side) for side in (*back, record)) or 0
             return Exchange(
-                dict(body), unwrapped(answer), line, _first(map(_time, sides)), _first(_time(side) for side in back), status
+                dict(body),
+                unwrapped(answer),
+                line,
+                _find_first(map(_find_time, sides)),
+                _find_first(_find_time(side) for side in back),
+                status,
             )
     return None
 
@@ -96,12 +101,12 @@ def is_body(value: Any) -> bool:
     """
     if not isinstance(value, Mapping) or not isinstance(value.get("messages"), list) or not value["messages"]:
         return False
-    if not all(_message(m) and m.keys() <= SENT for m in value["messages"][:8]):
+    if not all(_is_message(m) and m.keys() <= SENT for m in value["messages"][:8]):
         return False
     return value.keys() <= KNOWN or (isinstance(value.get("model"), str) and len(value.keys() & KNOWN) > 2)
 
 
-def _message(value: Any) -> bool:
+def _is_message(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("role"), str) and value["role"] in ROLES
 
 
@@ -148,7 +153,7 @@ def records_of(source: Source) -> Iterator[tuple[Any, int]]:
     """What may hold a call each: the records of a cassette, a list or JSON lines, with their numbers, or the one value."""
     head = source.head[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
-        yield from _interactions(_yaml(source.data)) if is_cassette(head) else ()
+        yield from _iter_interactions(_load_yaml(source.data)) if is_cassette(head) else ()
         return
     document = source.document
     if isinstance(document, list):
@@ -158,17 +163,17 @@ def records_of(source: Source) -> Iterator[tuple[Any, int]]:
             yield from ((value, number) for number, value in enumerate(document, 1))
     elif isinstance(document, dict):
         recorded = document.get("interactions") or document.get("http_interactions")
-        yield from _interactions(document) if isinstance(recorded, list) else [(document, 1)]
+        yield from _iter_interactions(document) if isinstance(recorded, list) else [(document, 1)]
     else:
         yield from source.records()
 
 
 def bare_list(document: list[Any]) -> bool:
     """A list of plain chat messages, and nothing else of any tool."""
-    if not all(_message(m) and "content" in m and m.keys() <= SENT for m in document):
+    if not all(_is_message(m) and "content" in m and m.keys() <= SENT for m in document):
         return False
     contents = [m["content"] for m in document if isinstance(m["content"], list)]
-    if contents and contents[0] and str(text_of(contents[0][0])).startswith("<task>"):  # Cline and Roo open a task so
+    if contents and contents[0] and str(extract_text(contents[0][0])).startswith("<task>"):  # Cline and Roo open a task so
         return False
     return bool(document) and all(
         isinstance(p, dict) and str(p.get("type")) in (OPENAI_PARTS | {"text"}) for c in contents for p in c
@@ -180,7 +185,7 @@ def is_cassette(head: bytes) -> bool:
     return any(line.startswith((b"interactions:", b"http_interactions:")) for line in head[:2000].splitlines())
 
 
-def _yaml(data: bytes) -> JSON:
+def _load_yaml(data: bytes) -> JSON:
     """A cassette's YAML; times stay text, as JSON bodies have none."""
     import yaml
 
@@ -194,7 +199,7 @@ def _yaml(data: bytes) -> JSON:
         return None
 
 
-def _interactions(document: Any) -> Iterator[tuple[Any, int]]:
+def _iter_interactions(document: Any) -> Iterator[tuple[Any, int]]:
     """The calls of an HTTP cassette."""
     found = (document.get("interactions") or document.get("http_interactions")) if isinstance(document, Mapping) else None
     if not isinstance(found, list):
@@ -204,7 +209,7 @@ def _interactions(document: Any) -> Iterator[tuple[Any, int]]:
         yield record, number
 
 
-def _other(side: Mapping[str, Any]) -> bool:
+def _is_other_endpoint(side: Mapping[str, Any]) -> bool:
     """Whether an HTTP record names an address that is no chat."""
     url, method = side.get("uri") or side.get("url"), side.get("method")
     path = url.split("?")[0].rstrip("/") if isinstance(url, str) else ""
@@ -214,7 +219,7 @@ def _other(side: Mapping[str, Any]) -> bool:
     )
 
 
-def _status(side: Mapping[str, Any]) -> int | None:
+def _find_status(side: Mapping[str, Any]) -> int | None:
     for key in ("status_code", "status", "statusCode"):
         code = side.get(key)
         code = code.get("code") if isinstance(code, Mapping) else code
@@ -223,7 +228,7 @@ def _status(side: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _time(side: Mapping[str, Any]) -> float | None:
+def _find_time(side: Mapping[str, Any]) -> float | None:
     return next((at for key in TIMES if (at := when(side.get(key))) is not None), None)
 
 
@@ -240,5 +245,5 @@ def when(value: Any) -> float | None:
     return None
 
 
-def _first(values: Iterable[Any]) -> Any:
+def _find_first(values: Iterable[Any]) -> Any:
     return next((value for value in values if value is not None), None)

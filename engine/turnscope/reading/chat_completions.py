@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnscope.reading.calls import as_text, parsed
-from turnscope.session.builder import usage
-from turnscope.session.content import dumps, text_of, thoughts_apart
+from turnscope.session.builder import parse_usage
+from turnscope.session.content import dumps, extract_text, split_thoughts
 from turnscope.session.model import JSON, Usage
 
 SYSTEM = ("system", "developer")
@@ -30,13 +30,13 @@ def converted(body: Mapping[str, JSON]) -> dict[str, JSON]:
         whole["system"] = system
     if "tools" in body:
         tools = body["tools"]
-        whole["tools"] = [_tool(tool) for tool in tools] if isinstance(tools, list) else tools
+        whole["tools"] = [_convert_tool(tool) for tool in tools] if isinstance(tools, list) else tools
     written: list[dict[str, JSON]] = []
     for message in messages[lead:]:
-        role = _role(message)
+        role = _convert_role(message)
         extra = {key: value for key, value in message.items() if key not in TAKEN}
         content = content_of(message)
-        joins = written and _answers(message) and written[-1]["role"] == "user" and _results(written[-1]["content"])
+        joins = written and _is_tool_message(message) and written[-1]["role"] == "user" and _are_results(written[-1]["content"])
         if joins:  # results of one round of calls are one message
             written[-1] = {**written[-1], **extra, "content": [*written[-1]["content"], *content]}
         else:
@@ -45,56 +45,56 @@ def converted(body: Mapping[str, JSON]) -> dict[str, JSON]:
     return {**whole, "messages": written}
 
 
-def _role(message: Mapping[str, Any]) -> str:
+def _convert_role(message: Mapping[str, Any]) -> str:
     role = message.get("role")
     return "system" if role in SYSTEM else "assistant" if role == "assistant" else "user"
 
 
-def _answers(message: Mapping[str, Any]) -> bool:
+def _is_tool_message(message: Mapping[str, Any]) -> bool:
     return message.get("role") in ("tool", "function")
 
 
-def _results(content: Any) -> bool:
+def _are_results(content: Any) -> bool:
     return isinstance(content, list) and all(block.get("type") == "tool_result" for block in content)
 
 
 def content_of(message: Mapping[str, Any]) -> list[Any]:
     """The blocks of a message: reasoning, text and other parts, then calls."""
     content = message.get("content")
-    if _answers(message):
-        held = content if isinstance(content, str) else _blocks(content)
+    if _is_tool_message(message):
+        held = content if isinstance(content, str) else _convert_parts(content)
         return [
             {"type": "tool_result", "tool_use_id": as_text(message.get("tool_call_id") or message.get("name")), "content": held}
         ]
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     blocks: list[Any] = [{"type": "thinking", "thinking": reasoning}] if isinstance(reasoning, str) and reasoning else []
-    said = _blocks(content)
-    blocks += [one for block in said for one in _apart(block)] if message.get("role") == "assistant" else said
+    said = _convert_parts(content)
+    blocks += [one for block in said for one in _split_thoughts(block)] if message.get("role") == "assistant" else said
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         blocks.append({"type": "refusal", "text": message["refusal"]})
     calls = message.get("tool_calls")
-    blocks += [_use(call) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+    blocks += [_convert_call(call) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
     if isinstance(message.get("function_call"), Mapping):  # before tools: one call, without an id
-        blocks.append(_use({"id": message["function_call"].get("name"), "function": message["function_call"]}))
+        blocks.append(_convert_call({"id": message["function_call"].get("name"), "function": message["function_call"]}))
     return blocks
 
 
-def _blocks(content: Any) -> list[Any]:
+def _convert_parts(content: Any) -> list[Any]:
     if isinstance(content, list):
-        return [part if isinstance(part, Mapping) else {"type": "text", "text": text_of(part)} for part in content]
+        return [part if isinstance(part, Mapping) else {"type": "text", "text": extract_text(part)} for part in content]
     if content is None or content == "":
         return []
     return [{"type": "text", "text": content if isinstance(content, str) else dumps(content)}]
 
 
-def _apart(block: Any) -> list[Any]:
+def _split_thoughts(block: Any) -> list[Any]:
     """A text block whose thoughts in tags are blocks of their own."""
     text = block.get("text") if block.get("type") == "text" else None
-    texts = thoughts_apart(text) if isinstance(text, str) else []
+    texts = split_thoughts(text) if isinstance(text, str) else []
     return [{**block, "text": one} for one in texts] if len(texts) > 1 else [block]
 
 
-def _use(call: Mapping[str, Any]) -> dict[str, JSON]:
+def _convert_call(call: Mapping[str, Any]) -> dict[str, JSON]:
     """A tool call. Arguments that are no JSON object stay text."""
     known = call.get("function") or call.get("custom")
     function: Mapping[str, Any] = known if isinstance(known, Mapping) else {}
@@ -104,7 +104,7 @@ def _use(call: Mapping[str, Any]) -> dict[str, JSON]:
     return {**use, "input": value if isinstance(value, dict) else given}
 
 
-def _tool(tool: Any) -> Any:
+def _convert_tool(tool: Any) -> Any:
     function = tool.get("function") if isinstance(tool, Mapping) else None
     if not isinstance(function, Mapping):
         return tool
@@ -121,4 +121,6 @@ def usage_of(raw: Any) -> Usage | None:
     cached = cached if isinstance(cached, int) else 0
     prompt = raw.get("prompt_tokens")
     fresh = max(0, prompt - cached) if isinstance(prompt, int) else 0
-    return usage({"input_tokens": fresh, "cache_read_input_tokens": cached, "output_tokens": raw.get("completion_tokens")})
+    return parse_usage(
+        {"input_tokens": fresh, "cache_read_input_tokens": cached, "output_tokens": raw.get("completion_tokens")}
+    )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from turnscope.reading.parts import call, text
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 
 Written = Callable[
     [Mapping[str, Any]], tuple[int, int, str] | None
@@ -30,7 +30,7 @@ def with_commands(messages: Sequence[Mapping[str, Any]], written: Written, name:
             found = None if message.get("tool_calls") else written(message)
             waiting, answered = f"command-{number}" if found else "", True
             if found:
-                told = text_of(message.get("content"))
+                told = extract_text(message.get("content"))
                 use = call(waiting, name, {"command": found[2]})
                 held["content"] = [*text(told[: found[0]].rstrip()), use, *text(told[found[1] :].strip())]
         elif role == "user" and waiting:

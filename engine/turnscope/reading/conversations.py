@@ -16,7 +16,7 @@ from turnscope.reading.body import Msg, RecordedBody, take_apart
 from turnscope.reading.calls import Exchange, exchanges, failure
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note, Session
 
 TITLE = 80  # characters of the first prompt that make a title
@@ -58,11 +58,11 @@ class Conversation:
         for sent in self.sent:
             call, about = sent.call, dict(sent.call.about)
             if call.error:
-                line.builder.note("warning", call.line, f"the request was not answered: {call.error}")
+                line.builder.add_note("warning", call.line, f"the request was not answered: {call.error}")
                 about.setdefault("stop_reason", "error")
             line.request(sent.body, sent.answer, **about)
         for message in after:
-            line.builder.message(message["role"], message["content"])
+            line.builder.add_message(message["role"], message["content"])
         return line.build()
 
 
@@ -82,12 +82,12 @@ class Conversations:
 
     def entries(self) -> Iterator[Entry]:
         """The conversations, the one with the most calls first."""
-        for one in self._ordered():
+        for one in self._sort():
             yield Entry(str(one.number), one.title, one.sent[0].call.about.get("sent_at"), requests=len(one.sent))
 
     def session(self, id: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
         """One conversation as a session of the importer `source`; "" = the first, which gets the log's notes."""
-        ordered = self._ordered()
+        ordered = self._sort()
         one = next(one for one in ordered if id in ("", str(one.number)))
         session = one.session(self.stem, source, after)
         return structs.replace(session, notes=(*session.notes, *self.notes)) if one is ordered[0] else session
@@ -95,26 +95,26 @@ class Conversations:
     def take(self, call: Call) -> None:
         """Put a call to the conversation that it belongs to."""
         body = take_apart(call.body)
-        body.messages = messages = [self._known(message) for message in body.messages]
-        body.system, body.tools = (self._known(held) if held else None for held in (body.system, body.tools))
-        at = self._home(messages)
+        body.messages = messages = [self._share_message(message) for message in body.messages]
+        body.system, body.tools = (self._share_message(held) if held else None for held in (body.system, body.tools))
+        at = self._find_conversation(messages)
         if at is None:
             at = len(self.all)
-            self.all.append(Conversation(at + 1, _title(messages)))
+            self.all.append(Conversation(at + 1, _make_title(messages)))
         said = {"role": "assistant", "content": (call.answer or {}).get("content") or []}
         answer = take_apart({"messages": [said]}).messages[0] if call.answer else None
         self.all[at].sent.append(Sent(body, answer, Call({}, None, call.about, call.error, call.line)))
         for message in (*messages, answer) if answer else messages:
             self._knows.setdefault(message.key, set()).add(at)
 
-    def _ordered(self) -> list[Conversation]:
+    def _sort(self) -> list[Conversation]:
         return sorted(self.all, key=lambda one: -len(one.sent))
 
-    def _known(self, message: Msg) -> Msg:
+    def _share_message(self, message: Msg) -> Msg:
         """The message that was seen before, where it is the same: a log repeats all that was said in each of its calls."""
         return message if message.extra else self._same.setdefault((message.key, message.bare), message)
 
-    def _home(self, messages: list[Msg]) -> int | None:
+    def _find_conversation(self, messages: list[Msg]) -> int | None:
         """The conversation that shares the most with a body: its first message, or one that is no coincidence."""
         if self.together and self.all:
             return 0
@@ -123,7 +123,7 @@ class Conversations:
             return next(iter(first))
         shared: dict[int, int] = {}
         for number, message in enumerate(messages):
-            telling = number == 0 or message.role == "assistant" or len(text_of(message.parts)) >= TELLING
+            telling = number == 0 or message.role == "assistant" or len(extract_text(message.parts)) >= TELLING
             for at in self._knows.get(message.key, ()) if telling else ():
                 shared[at] = shared.get(at, 0) + 1
         return max(shared, key=lambda at: (shared[at], at)) if shared else None
@@ -159,21 +159,21 @@ def gathered(calls: Iterable[Call | Note], stem: str, *, together: bool = False)
 def conversations(source: Source, convert: Callable[[Exchange], Call]) -> Conversations:
     """The conversations of a file of recorded calls, found once. `convert` gives a call in Anthropic's shape."""
     if "conversations" not in source.kept:
-        source.kept["conversations"] = gathered(_calls(source, convert), source.path.stem)
+        source.kept["conversations"] = gathered(_iter_calls(source, convert), source.path.stem)
     found: Conversations = source.kept["conversations"]
     return found
 
 
-def _calls(source: Source, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
+def _iter_calls(source: Source, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
     for item in exchanges(source):
         if isinstance(item, Note):
             yield item
         else:
             item.error = item.error or failure(item)
-            yield from _converted(item, convert)
+            yield from _convert_call(item, convert)
 
 
-def _converted(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
+def _convert_call(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
     """The call, without its response where that has no known shape, or nothing where the body has none either."""
     for response in (item.response, None):
         try:
@@ -185,6 +185,8 @@ def _converted(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterator[
             return
 
 
-def _title(messages: list[Msg]) -> str:
-    prompts = (" ".join(text_of(message.parts).split()) for message in messages if message.role == "user")
-    return next((text[:TITLE] for text in prompts if text), "")
+def _make_title(messages: list[Msg]) -> str:
+    """How the first prompt begins, without what a tool put before it in tags."""
+    texts = (extract_text([part]) for message in messages if message.role == "user" for part in message.parts)
+    plain = (" ".join(text.split()) for text in texts if not text.lstrip().startswith("<system-reminder>"))
+    return next((text[:TITLE] for text in plain if text), "")

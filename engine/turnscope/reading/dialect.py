@@ -41,12 +41,12 @@ def dialect(source: Source) -> tuple[Dialect, bool]:
     The first call that is certain decides.
     """
     if "dialect" not in source.kept:
-        source.kept["dialect"] = _dialect(source)
+        source.kept["dialect"] = _detect(source)
     found: tuple[Dialect, bool] = source.kept["dialect"]
     return found
 
 
-def _dialect(source: Source) -> tuple[Dialect, bool]:
+def _detect(source: Source) -> tuple[Dialect, bool]:
     head = source.head[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
         if not is_cassette(head):

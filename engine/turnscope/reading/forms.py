@@ -27,42 +27,42 @@ def others(source: Source, most: int | None = None) -> Iterator[Source]:
     """
     found = values(source)[:most]
     if len(found) == 1:
-        yield _of(source, dumps(found[0]))
+        yield _make_source(source, dumps(found[0]))
     if found and all(isinstance(value, dict) for value in islice(found, FEW)):
         if source.document is not None or "apart" in source.kept:
-            yield _of(source, "\n".join(map(dumps, found)) + "\n")
+            yield _make_source(source, "\n".join(map(dumps, found)) + "\n")
         if source.document is None:
-            yield _of(source, f"[{','.join(map(dumps, found))}]")
+            yield _make_source(source, f"[{','.join(map(dumps, found))}]")
 
 
 def each(source: Source) -> Iterator[Source]:
     """Every value of a file that holds several, as a file of its own."""
-    return (_of(source, dumps(value)) for value in values(source))
+    return (_make_source(source, dumps(value)) for value in values(source))
 
 
 def one(source: Source, number: int) -> Source | None:
     """A value of a file that holds several, as a file; None where there is none of that number."""
     found = values(source)
-    return _of(source, dumps(found[number])) if 0 <= number < len(found) else None
+    return _make_source(source, dumps(found[number])) if 0 <= number < len(found) else None
 
 
 def values(source: Source) -> Sequence[Any]:
     """The items of a list, or the values that stand one after the other; none in any other file."""
     if "values" not in source.kept:
-        source.kept["values"] = _values(source) if source.kind == "file" and source.size < MOST else []
+        source.kept["values"] = _read_values(source) if source.kind == "file" and source.size < MOST else []
     found: Sequence[Any] = source.kept["values"]
     return found
 
 
-def _values(source: Source) -> Sequence[Any]:
+def _read_values(source: Source) -> Sequence[Any]:
     if source.document is not None:
         return source.document if isinstance(source.document, list) else []
     if any(isinstance(value, (dict, list)) for value in source.first):
         return Items([Raw(line) for line in source.data.splitlines() if not line.isspace()])
-    return _apart(source)
+    return _split_values(source)
 
 
-def _apart(source: Source) -> list[Any]:
+def _split_values(source: Source) -> list[Any]:
     """Values one after the other, each on as many lines as it takes, as `jq` prints them; none where that is not so."""
     if source.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
         return []
@@ -79,5 +79,5 @@ def _apart(source: Source) -> list[Any]:
     return found
 
 
-def _of(source: Source, text: str) -> Source:
+def _make_source(source: Source, text: str) -> Source:
     return Source(source.path, text.encode("utf-8", "surrogatepass"))

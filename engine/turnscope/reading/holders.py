@@ -52,7 +52,7 @@ def open_source(path: Path) -> Source:
     if source.head.startswith(b"SQLite format 3\x00"):
         return Database(path)
     if source.head.startswith(b"\x1f\x8b"):
-        source = Source(path, _inflated(source))
+        source = Source(path, _inflate(source))
     if source.head.startswith(UTF_16):
         source = Source(path, source.data.decode("utf-16", "replace").encode())
     if source.head.startswith(b"\x28\xb5\x2f\xfd"):
@@ -62,7 +62,7 @@ def open_source(path: Path) -> Source:
     return source
 
 
-def _inflated(source: Source) -> bytes:
+def _inflate(source: Source) -> bytes:
     """What a gzip file holds. ArchiveTooLarge for one that was made to fill the memory."""
     room = min(TOTAL, max(FREE, RATIO * source.size))
     try:
@@ -71,11 +71,11 @@ def _inflated(source: Source) -> bytes:
     except _TROUBLE as error:
         raise unreadable(source.path, error) from error
     if len(data) > room:
-        raise _too_large(source.path, room)
+        raise _make_too_large_error(source.path, room)
     return data
 
 
-def _too_large(path: Path, room: int) -> ArchiveTooLarge:
+def _make_too_large_error(path: Path, room: int) -> ArchiveTooLarge:
     return ArchiveTooLarge(
         f"{path.name} would unpack to far more than it should hold",
         hint="Where you trust it, unpack it yourself and open the folder.",
@@ -135,7 +135,7 @@ class Archive(Source):
         return archive
 
     def too_large(self) -> ArchiveTooLarge:
-        return _too_large(self.path, self.room)
+        return _make_too_large_error(self.path, self.room)
 
     @cached_property
     def members(self) -> Mapping[str, zipfile.ZipInfo]:
@@ -181,7 +181,7 @@ class Member(Source):
         self.archive, self.name = archive, name
 
     @contextmanager
-    def _file(self) -> Iterator[IO[bytes]]:
+    def _open(self) -> Iterator[IO[bytes]]:
         with self.archive.unpacked(self.name) as file:
             yield file
 
@@ -198,12 +198,12 @@ class Member(Source):
         return self.archive.version
 
     def near(self, name: str) -> Source | None:
-        return self.archive.near(self._beside(name))
+        return self.archive.near(self._resolve(name))
 
     def beside(self, pattern: str) -> list[Source]:
-        return self.archive.beside(self._beside(pattern))
+        return self.archive.beside(self._resolve(pattern))
 
-    def _beside(self, name: str) -> str:
+    def _resolve(self, name: str) -> str:
         return posixpath.normpath(PurePosixPath(self.name).parent / name)  # what leads out of the archive is no member
 
 
@@ -219,7 +219,7 @@ class Database(Source):
     @property
     def version(self) -> str:
         """Of the database and its log."""
-        return f"{super().version}:{_state([self.path.with_name(self.path.name + '-wal')])}"
+        return f"{super().version}:{_stat_parts([self.path.with_name(self.path.name + '-wal')])}"
 
     @cached_property
     def _copy(self) -> TemporaryDirectory[str]:
@@ -227,13 +227,13 @@ class Database(Source):
         parts = [self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm", "-journal")]
         try:
             for _ in range(TRIES):
-                before = _state(parts)
+                before = _stat_parts(parts)
                 for part in parts:
                     copy = Path(folder.name, part.name)
                     copy.unlink(missing_ok=True)
                     if part.is_file():
                         shutil.copyfile(part, copy)
-                if _state(parts) == before:
+                if _stat_parts(parts) == before:
                     return folder
         except OSError as error:
             raise unreadable(self.path, error) from error
@@ -249,13 +249,13 @@ class Database(Source):
                     db.execute("pragma schema_version")
             db = sqlite3.connect(f"{copy.as_uri()}?mode=ro", uri=True, check_same_thread=False)
             db.row_factory = sqlite3.Row
-            db.set_progress_handler(self._tired, STRIDE)
+            db.set_progress_handler(self._is_over_limit, STRIDE)
             db.execute("select count(*) from sqlite_master").fetchone()
         except sqlite3.Error as error:
             raise unreadable(self.path, error) from error
         return db
 
-    def _tired(self) -> bool:
+    def _is_over_limit(self) -> bool:
         """Whether a query goes on without an end, as a view may: a schema is whatever somebody wrote into the file."""
         self._steps += STRIDE
         return self._steps > STEPS
@@ -277,7 +277,7 @@ class Database(Source):
             raise unreadable(self.path, error) from error
 
 
-def _state(parts: Sequence[Path]) -> list[tuple[int, int]]:
+def _stat_parts(parts: Sequence[Path]) -> list[tuple[int, int]]:
     """When the parts of a database were written last; who only reads it writes to its `-shm` as well."""
     found = []
     for part in parts:

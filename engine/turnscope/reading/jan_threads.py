@@ -16,7 +16,7 @@ _CHANNEL = re.compile(r"<\|channel\|>final<\|message\|>(.*)", re.DOTALL)
 _THOUGHT = re.compile(r"<(think|thought)>(.*?)</\1>", re.DOTALL)
 
 
-def _meta(message: Stored) -> Mapping[str, Any]:
+def _get_metadata(message: Stored) -> Mapping[str, Any]:
     return message.get("metadata") or {}
 
 
@@ -25,8 +25,8 @@ def active_path(messages: Sequence[Stored], active_root: str | None) -> list[str
     ids = [message["id"] for message in messages]
     children: dict[Any, list[Stored]] = {}
     for message in sorted(messages, key=lambda m: m.get("created_at") or 0):
-        if "parentId" in _meta(message):
-            children.setdefault(_meta(message)["parentId"], []).append(message)
+        if "parentId" in _get_metadata(message):
+            children.setdefault(_get_metadata(message)["parentId"], []).append(message)
     roots = children.get(None, [])
     if not roots:
         return ids
@@ -35,7 +35,7 @@ def active_path(messages: Sequence[Stored], active_root: str | None) -> list[str
     while here is not None and here["id"] not in path:
         path[here["id"]] = None
         below = children.get(here["id"], [])
-        chosen = _meta(here).get("activeChildId")
+        chosen = _get_metadata(here).get("activeChildId")
         here = next((m for m in below if m["id"] == chosen), below[-1] if below else None)
     return [*path]
 
@@ -47,12 +47,12 @@ def new_parents(messages: Sequence[Stored]) -> dict[str, str]:
     question: str | None = None
     lost: tuple[str, str] | None = None  # a question, and the answer that was hung below it
     for message in messages:
-        parent = _meta(message).get("parentId", "")
+        parent = _get_metadata(message).get("parentId", "")
         if message.get("role") == "user":
             if lost and parent == lost[0]:
                 found[message["id"]] = lost[1]
             lost, question = None, message["id"]
-        elif question and "parentId" in _meta(message) and (parent is None or parent not in known):
+        elif question and "parentId" in _get_metadata(message) and (parent is None or parent not in known):
             found[message["id"]] = question
             lost = (question, message["id"])
     return found
@@ -65,7 +65,7 @@ def ui_message(message: Stored) -> dict[str, Any]:
         kind = held.get("type")
         if kind in ("text", "reasoning"):
             text = (held.get("text") or {}).get("value") or ""
-            parts += [{"type": "reasoning", "text": text}] if kind == "reasoning" else _segments(text)
+            parts += [{"type": "reasoning", "text": text}] if kind == "reasoning" else _split_text(text)
         elif kind == "image_url":
             parts.append({"type": "file", "mediaType": "image/jpeg", "url": (held.get("image_url") or {}).get("url", "")})
         elif kind == "tool_call":
@@ -73,7 +73,7 @@ def ui_message(message: Stored) -> dict[str, Any]:
             done = held.get("output") is not None
             call |= {"state": "output-available", "output": held["output"]} if done else {"state": "input-available"}
             parts.append(call)
-    parts += [_old_call(call) for call in _meta(message).get("tool_calls") or ()]
+    parts += [_convert_old_call(call) for call in _get_metadata(message).get("tool_calls") or ()]
     return {"id": message["id"], "role": message["role"], "parts": parts or [{"type": "text", "text": ""}]}
 
 
@@ -99,7 +99,7 @@ def waves(messages: Iterable[Stored]) -> list[dict[str, Any]]:
     return made
 
 
-def _segments(text: str) -> list[dict[str, Any]]:
+def _split_text(text: str) -> list[dict[str, Any]]:
     if final := _CHANNEL.search(text):
         text = final[1]
     parts: list[dict[str, Any]] = []
@@ -112,7 +112,7 @@ def _segments(text: str) -> list[dict[str, Any]]:
     return [*parts, *([{"type": "text", "text": text.strip()}] if text.strip() else [])]
 
 
-def _old_call(call: Stored) -> dict[str, Any]:
+def _convert_old_call(call: Stored) -> dict[str, Any]:
     tool = call.get("tool") or {}
     function = tool.get("function") or {}
     written: Any = function.get("arguments")

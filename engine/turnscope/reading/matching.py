@@ -48,8 +48,8 @@ class Past:
     where: Mapping[Hashable, Sequence[int]]
 
 
-def match(cells: Sequence[Cell], past: Past, messages: Sequence[Msg]) -> Match:
-    """Match a body's messages with what stands."""
+def match(cells: Sequence[Cell], past: Past, messages: Sequence[Msg], *, altered: bool = True) -> Match:
+    """Match a body's messages with what stands. `altered`: a message may stand there in another form."""
     found = Match(list(cells))
     standing = [(cell, message) for cell in cells for message in cell.shown]
     pairs = common([message.key for _, message in standing], [message.key for message in messages])
@@ -59,7 +59,7 @@ def match(cells: Sequence[Cell], past: Past, messages: Sequence[Msg]) -> Match:
     for i, j in [*pairs, (len(standing), len(messages))]:
         right = standing[i][0] if i < len(standing) else None
         if j > start:
-            found.fresh = _Gap(found, past, messages, left, right).fill(list(range(start, j)))
+            found.fresh = _Gap(found, past, messages, left, right, altered).fill(list(range(start, j)))
         left, start = right, j + 1
     return found
 
@@ -73,31 +73,33 @@ class _Gap:
     messages: Sequence[Msg]
     left: Cell | None
     right: Cell | None
+    altered: bool
 
     def fill(self, numbers: list[int]) -> list[int]:
         """Find a place for each message; gives those that are new at the end of the conversation."""
         if self.left is not None and self.left is self.right:
             self.of.wanted[self.left].extend(numbers)
             return []
-        rest = self._returned(numbers)
-        rest = [piece for stretch in rest for piece in self._similar(*stretch)]
+        rest = self._match_returned(numbers)
+        if self.altered:
+            rest = [piece for stretch in rest for piece in self._match_similar(*stretch)]
         fresh: list[int] = []
         for left, right, group in rest:
             if group and right is None:
                 fresh = group
             elif group:
-                self._between(left, right, group)
+                self._place_between(left, right, group)
         return fresh
 
-    def _cells(self, left: Cell | None, right: Cell | None) -> list[Cell]:
+    def _find_cells(self, left: Cell | None, right: Cell | None) -> list[Cell]:
         cells = self.of.cells
         start = cells.index(left) + 1 if left else 0
         return cells[start : cells.index(right, start) if right else len(cells)]
 
-    def _shown(self, cell: Cell) -> list[Msg]:
+    def _get_shown(self, cell: Cell) -> list[Msg]:
         return [] if cell in self.of.cleared else cell.shown
 
-    def _returned(self, numbers: list[int]) -> list[tuple[Cell | None, Cell | None, list[int]]]:
+    def _match_returned(self, numbers: list[int]) -> list[tuple[Cell | None, Cell | None, list[int]]]:
         """Messages that stood here once and come back as they were."""
         low = self.left.hi if self.left else 0
         high = self.right.lo if self.right else len(self.past.originals)
@@ -107,7 +109,7 @@ class _Gap:
             drafts = self.past.where.get(self.messages[number].key, [])
             at = bisect_left(drafts, low)
             if at < len(drafts) and drafts[at] < high:
-                cell = self._alone(drafts[at])
+                cell = self._isolate(drafts[at])
                 self.of.wanted[cell] = [number]
                 stretches.append((left, cell, group))
                 left, group, low = cell, [], cell.hi
@@ -115,31 +117,31 @@ class _Gap:
                 group.append(number)
         return [*stretches, (left, self.right, group)]
 
-    def _alone(self, draft: int) -> Cell:
+    def _isolate(self, draft: int) -> Cell:
         """The cell of one draft, cut out of what stands for it and its neighbours."""
         cells = self.of.cells
         at = next(i for i, cell in enumerate(cells) if cell.lo <= draft < cell.hi)
         cell = cells[at]
         if cell.hi - cell.lo == 1:
             return cell
-        if self._shown(cell):  # a stand-in cannot be cut: it goes first
+        if self._get_shown(cell):  # a stand-in cannot be cut: it goes first
             self.of.cleared.append(cell)
         bounds = ((cell.lo, draft), (draft, draft + 1), (draft + 1, cell.hi))
         cells[at : at + 1] = [Cell(lo, hi, [], "gone") for lo, hi in bounds if lo < hi]
         return next(c for c in cells[at : at + 2] if c.lo == draft)
 
-    def _similar(
+    def _match_similar(
         self, left: Cell | None, right: Cell | None, group: list[int]
     ) -> Iterator[tuple[Cell | None, Cell | None, list[int]]]:
         """Messages that stand here in another form: known by their blocks, the ids of their calls, or how they begin."""
-        here = self._cells(left, right) if group else []
-        free = [c for c in here if self._shown(c) and c not in self.of.wanted and c.hi - c.lo == 1]
+        here = self._find_cells(left, right) if group else []
+        free = [c for c in here if self._get_shown(c) and c not in self.of.wanted and c.hi - c.lo == 1]
         marks: dict[Hashable, list[int]] = {}
         for i, cell in enumerate(free):
             for message in (*cell.shown, self.past.originals[cell.lo]):
                 for mark in marks_of(message) if message else ():
                     marks.setdefault(mark, []).append(i)
-        positional = right is not None and _same_roles(free, [self.messages[n] for n in group])
+        positional = right is not None and _have_same_roles(free, [self.messages[n] for n in group])
         low, waiting = 0, list[int]()
         for k, number in enumerate(group):
             found = [
@@ -156,21 +158,21 @@ class _Gap:
             left, waiting, low = free[at], [], at + 1
         yield left, right, waiting
 
-    def _between(self, left: Cell | None, right: Cell | None, group: list[int]) -> None:
+    def _place_between(self, left: Cell | None, right: Cell | None, group: list[int]) -> None:
         """Messages that stand between others: they stand in for what left there, else they are an insert."""
         assert right is not None
-        cells = self._cells(left, right)
-        shown = [i for i, cell in enumerate(cells) if self._shown(cell)]
+        cells = self._find_cells(left, right)
+        shown = [i for i, cell in enumerate(cells) if self._get_shown(cell)]
         if shown:
             start = stop = shown[-1]
             while start and cells[start - 1].state != "static" and start > shown[0]:
                 start -= 1
-            owner = self._joined(cells[start : stop + 1])
+            owner = self._join(cells[start : stop + 1])
         else:
-            owner = next((c for c in (left, right) if c and c.state == "body"), None) or self._inserted(right)
+            owner = next((c for c in (left, right) if c and c.state == "body"), None) or self._insert(right)
         self.of.wanted.setdefault(owner, []).extend(group)
 
-    def _joined(self, run: list[Cell]) -> Cell:
+    def _join(self, run: list[Cell]) -> Cell:
         """One cell for a run of neighbours."""
         solid = [cell for cell in run if cell.lo < cell.hi]
         if len(run) == 1 or not solid:
@@ -184,12 +186,12 @@ class _Gap:
         cells[at : at + len(run)] = [owner]
         return owner
 
-    def _inserted(self, right: Cell) -> Cell:
+    def _insert(self, right: Cell) -> Cell:
         cell = Cell(right.lo, right.lo, [], "body")
         self.of.cells.insert(self.of.cells.index(right), cell)
         return cell
 
 
-def _same_roles(cells: Sequence[Cell], messages: Sequence[Msg]) -> bool:
+def _have_same_roles(cells: Sequence[Cell], messages: Sequence[Msg]) -> bool:
     """Whether as many messages of the same roles stand here as are wanted here."""
     return [c.shown[0].role for c in cells] == [m.role for m in messages] and all(len(c.shown) == 1 for c in cells)

@@ -42,10 +42,10 @@ def spoken(message: Value) -> tuple[str, list[JSON]]:
         return "user", [result(id, blocks if not isinstance(held, str) else held or as_text(told), failed)]
     reasoning = next((message[k] for k in ("reasoning_content", "reasoning") if isinstance(message.get(k), str)), "")
     blocks = [*thinking(reasoning), *blocks_of(held)]
-    return role, [*blocks, *_calls(message, {as_text(b.get("id")) for b in blocks if b.get("type") == "tool_use"})]
+    return role, [*blocks, *_iter_calls(message, {as_text(b.get("id")) for b in blocks if b.get("type") == "tool_use"})]
 
 
-def _calls(message: Value, known: set[str]) -> Iterator[JSON]:
+def _iter_calls(message: Value, known: set[str]) -> Iterator[JSON]:
     """Calls that stand beside the content, those not in it already."""
     aside = mapping(message.get("additional_kwargs"))
     listed = rows(message.get("tool_calls")) or rows(message.get("toolCalls")) or rows(aside.get("tool_calls"))
@@ -71,7 +71,7 @@ def blocks_of(content: Any) -> list[JSON]:
     if isinstance(content, str):
         return text(content)
     if isinstance(content, Mapping):
-        return _part(content)
+        return _convert_part(content)
     if isinstance(content, list):
         return [block for part in content for block in blocks_of(mapping(part).get("message_content") or part)]
     return text(dumps(content))
@@ -81,7 +81,7 @@ def _is_part(part: Value) -> bool:
     return bool(part.keys() & {"type", "text", "toolUse", "toolResult", "reasoningContent", "functionCall", "kind"})
 
 
-def _part(part: Value) -> list[JSON]:
+def _convert_part(part: Value) -> list[JSON]:
     """One part of a message's content."""
     kind = as_text(part.get("type")) or as_text(part.get("part_kind"))
     told = next((as_text(part[key]) for key in ("text", "content") if isinstance(part.get(key), str)), "")
@@ -110,10 +110,10 @@ def _part(part: Value) -> list[JSON]:
             held = part.get("image_url") or part.get("image") or part.get("uri") or part.get("url")
             address = as_text(mapping(held).get("url")) or as_text(held)
             return [image(address)] if address and "source" not in part else [{**part, "type": "image"}]
-    return [{**part, "type": kind}] if kind else _untyped(part, told)
+    return [{**part, "type": kind}] if kind else _convert_untyped(part, told)
 
 
-def _untyped(part: Value, told: str) -> list[JSON]:
+def _convert_untyped(part: Value, told: str) -> list[JSON]:
     """Parts of Bedrock's Converse and of Google, which have a key for each kind."""
     if use := mapping(part.get("toolUse")):
         return [call(as_text(use.get("toolUseId")), as_text(use.get("name")), use.get("input"))]
@@ -156,7 +156,7 @@ def body_of(messages: Iterable[Any], tools: Sequence[Any] = (), **rest: JSON) ->
             system += blocks
         elif role and blocks:
             last = written[-1] if written else {}
-            if _results(blocks) and last.get("role") == "user" and _results(last["content"]):
+            if _are_results(blocks) and last.get("role") == "user" and _are_results(last["content"]):
                 last["content"] = [*last["content"], *blocks]  # results of one round of calls are one message
             else:
                 written.append({"role": role, "content": blocks})
@@ -193,11 +193,11 @@ def messages_in(value: Any) -> list[JSON]:
     return [
         {"role": "user", **row} if "parts" in row else row
         for row in rows(found)
-        if spoken({"role": "user", **row})[0] and _role(row)
+        if spoken({"role": "user", **row})[0] and _has_role(row)
     ]
 
 
-def _role(row: Mapping[str, Any]) -> bool:
+def _has_role(row: Mapping[str, Any]) -> bool:
     return bool(ROLES.get(as_text(row.get("role")) or as_text(row.get("type")))) or "parts" in row
 
 
@@ -226,7 +226,7 @@ def answers_in(value: Any) -> list[Any]:
     return [{"role": "assistant", "content": body["text"]}] if as_text(body.get("text")) else []
 
 
-def _results(blocks: Sequence[JSON]) -> bool:
+def _are_results(blocks: Sequence[JSON]) -> bool:
     return all(isinstance(block, Mapping) and block.get("type") == "tool_result" for block in blocks)
 
 
@@ -246,7 +246,7 @@ def nodes_of(
             passed.add(f"message of role {mapping(message).get('role') or 'unknown'}", message)
             continue
         at = when(message.get(time))
-        results = bool(blocks) and role == "user" and _results(blocks)
+        results = bool(blocks) and role == "user" and _are_results(blocks)
         if results and open_ is not None:
             open_.said[0].content = [*open_.said[0].content, *blocks]
             before = at

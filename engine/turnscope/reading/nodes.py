@@ -14,11 +14,11 @@ from typing import Any
 
 from msgspec import structs
 
-from turnscope.session.builder import Builder, Look, stand_in
-from turnscope.session.content import dumps, text_of
-from turnscope.session.model import JSON, Edit, Fork, Note, Observed, Part, Session, Span
+from turnscope.session.builder import Builder, Observer, make_part
+from turnscope.session.content import dumps, extract_text
+from turnscope.session.model import JSON, Edit, Fork, Note, ObservedEdit, Part, Session, Span
 from turnscope.session.thread import Thread
-from turnscope.session.timeline import STATIC
+from turnscope.session.timeline import STATIC_ROLES
 
 TITLE = 80  # characters of the first prompt that make a title
 
@@ -78,7 +78,7 @@ class Passed:
     def tell(self, builder: Builder) -> None:
         for kind, (line, count, size) in self.kinds.items():
             many, were = ("record", "was") if count == 1 else ("records", "were")
-            builder.note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} passed over")
+            builder.add_note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} passed over")
 
 
 def objects(records: Iterable[tuple[Any, int]], builder: Builder, passed: Passed) -> Iterator[tuple[dict[str, Any], int]]:
@@ -93,7 +93,7 @@ def objects(records: Iterable[tuple[Any, int]], builder: Builder, passed: Passed
 
 
 def thread(
-    builder: Builder, nodes: Iterable[Node], current: str = "", lead: Sequence[Said] = (), looks: Sequence[Look] = ()
+    builder: Builder, nodes: Iterable[Node], current: str = "", lead: Sequence[Said] = (), looks: Sequence[Observer] = ()
 ) -> Thread:
     """The thread of a tool's records. `current`: the node that the main path ends in, "" = the last one; `lead`: what stands
     before all of them; `looks` see each path as a whole."""
@@ -101,7 +101,7 @@ def thread(
     leaves = [node for node in tree.nodes if node not in tree.parents]
     main = current if current in tree.nodes else leaves[-1] if leaves else ""
     for said in lead:
-        _say(builder, said, None, "")
+        _add_message(builder, said, None, "")
     tree.lay(builder, tree.path(main))
     builder.title = builder.title or title_of(builder)
     session = builder.build([*tree.looks(main), *looks])
@@ -112,10 +112,10 @@ def thread(
         path = tree.path(leaf)
         start = next(n for n, node in enumerate(path) if node not in tree.places)
         base, shared = (tree.homes[path[start - 1]], tree.places[path[start - 1]][1]) if start else (builder, len(lead))
-        branch = base.branch(shared, f"{builder.id}~{len(forks) + 1}", builder.title)
+        branch = base.start_branch(shared, f"{builder.id}~{len(forks) + 1}", builder.title)
         tree.lay(branch, path[start:])
         if branch.drafts:
-            fork = branch.fork(session, forks, [*tree.looks(leaf), *looks])
+            fork = branch.build_fork(session, forks, [*tree.looks(leaf), *looks])
             forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=fork.start)))
         else:  # it adds no message: what hangs from it goes on from what it shares
             tree.homes |= dict.fromkeys(path[start:], base)
@@ -152,7 +152,7 @@ def rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel: bool 
 def title_of(builder: Builder) -> str:
     """How the first prompt begins."""
     prompts = (draft for draft in builder.drafts if draft.origin == "prompt")
-    texts = (" ".join(text_of([raw for raw, _ in draft.parts]).split()) for draft in prompts)
+    texts = (" ".join(extract_text([raw for raw, _ in draft.parts]).split()) for draft in prompts)
     return next((text[:TITLE] for text in texts if text), "")
 
 
@@ -181,7 +181,7 @@ class _Tree:
             (cycles, "were their own ancestors: the circle was cut"),
         ):
             if count:
-                builder.note("warning", 0, f"{count} of the messages {what}")
+                builder.add_note("warning", 0, f"{count} of the messages {what}")
         self.parents = {up for up in self.above.values() if up}
         self.places: dict[str, tuple[int, int]] = {}  # the ordinals of a node's messages
         self.homes: dict[str, Builder] = {}
@@ -216,28 +216,30 @@ class _Tree:
             node = self.nodes[id]
             first = builder.shared + len(builder.drafts)
             for number, said in enumerate(node.said):
-                _say(builder, said, node.at, f"{id}:{number}" if number else id)
+                _add_message(builder, said, node.at, f"{id}:{number}" if number else id)
             self.places[id] = first, builder.shared + len(builder.drafts)
             self.homes[id] = builder
 
-    def looks(self, leaf: str) -> list[Look]:
+    def looks(self, leaf: str) -> list[Observer]:
         """What the cuts on a path did."""
         cuts = [self.nodes[id] for id in self.path(leaf) if self.nodes[id].cut] if self.cuts else []
-        return [lambda session: self._observed(cuts, session)] if cuts else []
+        return [lambda session: self._observe_cuts(cuts, session)] if cuts else []
 
-    def _observed(self, cuts: Sequence[Node], session: Session) -> Iterator[Observed]:
+    def _observe_cuts(self, cuts: Sequence[Node], session: Session) -> Iterator[ObservedEdit]:
         gone: set[int] = set()  # messages that something stands in for, or nothing
         for node in cuts:
             assert node.cut
             before = self.places[node.id][0]
             end = session.messages[before - 1].stop if before else 0
             request = bisect_left(session.requests, end, key=lambda request: request.cut)
-            edits = list(self._edits(node.cut, node.id, before, gone, session))
+            edits = list(self._make_edits(node.cut, node.id, before, gone, session))
             if request < len(session.requests):
-                yield from (Observed(request, edit) for edit in edits)
+                yield from (ObservedEdit(request, edit) for edit in edits)
 
-    def _edits(self, cut: Cut, id: str, before: int, gone: set[int], session: Session) -> Iterator[Edit]:
-        static = next((n for n, message in enumerate(session.messages) if message.role not in STATIC), len(session.messages))
+    def _make_edits(self, cut: Cut, id: str, before: int, gone: set[int], session: Session) -> Iterator[Edit]:
+        static = next(
+            (n for n, message in enumerate(session.messages) if message.role not in STATIC_ROLES), len(session.messages)
+        )
         row: list[int | tuple[Part, ...]] = list(range(min(static, before)))
         for item in cut.keep:
             if isinstance(item, tuple):
@@ -245,20 +247,20 @@ class _Tree:
                 continue
             for ordinal in range(*self.places.get(item, (0, 0))):
                 if static <= ordinal < before:
-                    row.append(_copy(session, ordinal) if ordinal in gone else ordinal)
+                    row.append(_copy_message(session, ordinal) if ordinal in gone else ordinal)
         summed = self.places.get(cut.summary, (0, 0))
         facts = dict(cut.facts)
         if summed[0] < summed[1] and summed[0] < len(session.messages):
             facts["summary"] = session.messages[summed[0]].start
         row += range(*summed) if cut.summary != id and summed[1] <= before else ()
-        for start, stop, body in _gaps(row, before, static, session):
+        for start, stop, body in _find_gaps(row, before, static, session):
             span = Span(session.messages[start].start, session.messages[stop - 1].stop)
             gone |= {*range(start, stop)}
             told = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
             yield Edit("condense", cut.because, span, tuple(body), facts=told)
 
 
-def _gaps(
+def _find_gaps(
     row: Sequence[int | tuple[Part, ...]], before: int, static: int, session: Session
 ) -> list[tuple[int, int, list[Part]]]:
     """The ranges of messages between those that stay, with what stands in for each. No stand-in is without a range: where
@@ -269,39 +271,39 @@ def _gaps(
         if isinstance(item, tuple):
             held += item
         elif item <= stays or (item == stays + 1 < before and held):
-            held += _copy(session, item)
+            held += _copy_message(session, item)
         else:
             if item > stays + 1:
                 found.append((stays + 1, item, held))
             elif held and stays >= static:
                 start, _, ahead = found.pop() if found and found[-1][1] == stays else (stays, 0, [])
-                found.append((start, before, [*ahead, *_copy(session, stays), *held]))
+                found.append((start, before, [*ahead, *_copy_message(session, stays), *held]))
             stays, held = item, []
     return found
 
 
-def _copy(session: Session, ordinal: int) -> tuple[Part, ...]:
+def _copy_message(session: Session, ordinal: int) -> tuple[Part, ...]:
     """A message as parts of a stand-in."""
     message = session.messages[ordinal]
     blocks = session.blocks[message.start : message.stop]
-    return tuple(stand_in(message.role, block.raw, "before" if n else "own", fence=not n) for n, block in enumerate(blocks))
+    return tuple(make_part(message.role, block.raw, "before" if n else "own", fence=not n) for n, block in enumerate(blocks))
 
 
 def parts_of(role: str, content: str | Sequence[JSON]) -> tuple[Part, ...]:
     """A message as parts of a stand-in."""
     raws: Sequence[JSON] = [content] if isinstance(content, str) else content
-    return tuple(stand_in(role, raw, "before" if n else "own", fence=not n) for n, raw in enumerate(raws))
+    return tuple(make_part(role, raw, "before" if n else "own", fence=not n) for n, raw in enumerate(raws))
 
 
-def _say(builder: Builder, said: Said, at: float | None, id: str) -> None:
+def _add_message(builder: Builder, said: Said, at: float | None, id: str) -> None:
     fields = {"answered_at": said.at or at, "id": f"{builder.id}:{id}", **(said.request or {})}
     if not said.role:
-        builder.unanswered(**{**fields, "answered_at": None})
+        builder.add_unanswered(**{**fields, "answered_at": None})
         return
     about: dict[str, Any] = {"id": id, "origin": said.origin, "sent_at": said.at or at, "fence": said.fence}
     if said.files:
         about["origin"] = said.origin or "prompt"
-        builder.message(said.role, said.files, kind="files", **about)
-    draft = builder.message(said.role, said.content, kind=said.kind, **about)
+        builder.add_message(said.role, said.files, kind="files", **about)
+    draft = builder.add_message(said.role, said.content, kind=said.kind, **about)
     if said.request is not None:
-        builder.request(draft, **fields)
+        builder.set_request(draft, **fields)

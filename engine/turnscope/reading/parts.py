@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnscope.reading.calls import as_text, parsed
-from turnscope.session.builder import usage
-from turnscope.session.content import dumps, text_of, thoughts_in
+from turnscope.session.builder import parse_usage
+from turnscope.session.content import dumps, extract_text, find_thoughts
 from turnscope.session.model import JSON, Usage
 
 _DATA = re.compile(r"data:([\w/+.-]+);base64,")
@@ -41,8 +41,8 @@ def with_thoughts(value: str) -> list[JSON]:
     """A text with its `<think>` stretches as thinking; a tag that is not closed is text."""
     blocks: list[JSON] = []
     at = 0
-    for found in thoughts_in(value):
-        blocks += [*text(value[at : found.start].strip()), *thinking(found.words.strip())]
+    for found in find_thoughts(value):
+        blocks += [*text(value[at : found.start].strip()), *thinking(found.text.strip())]
         at = found.stop
     return [*blocks, *text(value[at:])] if blocks else text(value)
 
@@ -76,7 +76,7 @@ def image(address: str) -> dict[str, JSON]:
 
 def billed(whole: Any = 0, output: Any = 0, cached: Any = 0, written: Any = 0) -> Usage | None:
     """Usage of a request whose whole prompt, cached tokens included, is known; None where nothing was counted."""
-    given = usage(
+    given = parse_usage(
         {
             "input_tokens": whole,
             "output_tokens": output,
@@ -97,7 +97,7 @@ def content_of(parts: Any) -> list[JSON]:
         return text(parts)
     blocks: list[JSON] = []
     for part in parts if isinstance(parts, list) else ():
-        held = part if isinstance(part, Mapping) else {"text": text_of(part)}
+        held = part if isinstance(part, Mapping) else {"text": extract_text(part)}
         address = held.get("image_url")
         address = address.get("url") if isinstance(address, Mapping) else address
         if isinstance(address, str) and address:
@@ -120,7 +120,7 @@ def item(record: Mapping[str, Any]) -> tuple[str, list[JSON]]:
         return as_text(record.get("role")), content_of(record.get("content"))
     if kind == "reasoning":
         found = record.get("summary") or record.get("content")
-        return "assistant", thinking(text_of(found) if found else "", as_text(record.get("encrypted_content")))
+        return "assistant", thinking(extract_text(found) if found else "", as_text(record.get("encrypted_content")))
     if kind in OUTPUTS:
         held = record.get("output", record.get("tools"))
         held = held.get("content", held) if isinstance(held, Mapping) else held

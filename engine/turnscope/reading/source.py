@@ -110,7 +110,7 @@ class Source:
     def digest(self) -> str:
         """SHA-256 of the content, as hexadecimal digits."""
         digest = sha256()
-        for piece in self._lines(1 << 20):
+        for piece in self._iter_lines(1 << 20):
             digest.update(piece)
         return digest.hexdigest()
 
@@ -118,17 +118,17 @@ class Source:
     def data(self) -> bytes:
         """All bytes, for formats that are one document."""
         held = BytesIO()  # unlike a list of pieces that is joined, never twice in memory
-        held.writelines(self._lines(BUFFER))
+        held.writelines(self._iter_lines(BUFFER))
         return held.getvalue()
 
     @cached_property
     def head(self) -> bytes:
         """Its first bytes."""
-        with self._file() as file:
+        with self._open() as file:
             return file.read(min(HEAD, self.size))
 
     @contextmanager
-    def _file(self) -> Iterator[IO[bytes]]:
+    def _open(self) -> Iterator[IO[bytes]]:
         """The content as an open file. UnreadableFile where it is gone by now."""
         if "data" in self.__dict__:
             yield BytesIO(self.data)
@@ -139,10 +139,10 @@ class Source:
         except (OSError, ValueError) as error:
             raise unreadable(self.path, error) from error
 
-    def _lines(self, pieces: int = 0) -> Iterator[bytes]:
+    def _iter_lines(self, pieces: int = 0) -> Iterator[bytes]:
         """Each line with its end, or pieces of so many bytes."""
         left = self.size
-        with self._file() as file:
+        with self._open() as file:
             for line in iter(lambda: file.read(pieces), b"") if pieces else file:
                 if left <= 0:
                     return
@@ -171,7 +171,7 @@ class Source:
         Read in pieces: a line that is all there is may be an export of hundreds of megabytes.
         """
         number, begun, ended = 1, False, False
-        for piece in self._lines(BUFFER):
+        for piece in self._iter_lines(BUFFER):
             rest = piece if begun else piece.lstrip()
             if not begun:
                 number, begun = number + piece[: len(piece) - len(rest)].count(b"\n"), bool(rest)
@@ -179,7 +179,7 @@ class Source:
                 _, end, rest = rest.partition(b"\n")
                 ended = bool(end)
             if ended and rest.strip():
-                return next(line for line in self._lines() if not line.isspace()), number, False
+                return next(line for line in self._iter_lines() if not line.isspace()), number, False
         return b"", number if begun else 0, True
 
     @property
@@ -232,7 +232,7 @@ class Source:
         if alone and self.document is not None:
             yield self.document, first
             return
-        yield from records_in(islice(self._lines(), limit))
+        yield from records_in(islice(self._iter_lines(), limit))
 
 
 def records_in(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[Any, int]]:
@@ -243,10 +243,10 @@ def records_in(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[Any, i
         try:
             yield orjson.loads(raw), line
         except orjson.JSONDecodeError:
-            yield from _mended(raw.removesuffix(b"\n"), line, last=not raw.endswith(b"\n"))
+            yield from _repair_line(raw.removesuffix(b"\n"), line, last=not raw.endswith(b"\n"))
 
 
-def _mended(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]:
+def _repair_line(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]:
     """What the strict reader refused: values glued on one line, lone surrogates, NaN, a cut last line.
 
     `last`: the file ends here without a line break, as it does while a tool is writing.

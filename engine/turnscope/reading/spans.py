@@ -47,19 +47,19 @@ class Span:
                     inner = at.setdefault(part, {})
                     at = inner if isinstance(inner, dict) else at
                 at[last] = value
-        return _lists(tree) if tree else None
+        return _restore_lists(tree) if tree else None
 
     def first(self, *keys: str) -> Any:
         """The first of some attributes that has a value."""
         return next((self.attributes[key] for key in keys if self.attributes.get(key) not in (None, "")), None)
 
 
-def _lists(tree: Any) -> Any:
+def _restore_lists(tree: Any) -> Any:
     if not isinstance(tree, dict):
         return tree
     if tree and all(key.isdecimal() for key in tree):
-        return [_lists(tree[key]) for key in sorted(tree, key=lambda key: (len(key), key))]
-    return {key: _lists(value) for key, value in tree.items()}
+        return [_restore_lists(tree[key]) for key in sorted(tree, key=lambda key: (len(key), key))]
+    return {key: _restore_lists(value) for key, value in tree.items()}
 
 
 def spans(source: Source) -> Iterator[Span | Note]:
@@ -81,7 +81,7 @@ def spans_in(value: Any, depth: int = 4) -> Iterator[Span]:
     if not isinstance(value, Mapping):
         return
     if "observations" in value or isinstance(mapping(value.get("trace")).get("observations"), list):
-        yield from _langfuse(value)
+        yield from _convert_langfuse(value)
     elif isinstance(value.get("data"), list) and depth:  # Jaeger
         yield from spans_in(value["data"], depth - 1)
     elif exported := value.get("resourceSpans") or value.get("batches") or value.get("resource_spans"):
@@ -89,13 +89,13 @@ def spans_in(value: Any, depth: int = 4) -> Iterator[Span]:
             for scope in rows(
                 next((one[k] for k in ("scopeSpans", "instrumentationLibrarySpans", "scope_spans") if k in one), ())
             ):
-                yield from map(_otlp, rows(scope.get("spans")))
+                yield from map(_convert_otlp, rows(scope.get("spans")))
     elif isinstance(value.get("trace"), Mapping) and depth:  # Tempo's answer to a query
         yield from spans_in(value["trace"], depth - 1)
     elif isinstance(value.get("spans"), list):
-        yield from map(_span, rows(value["spans"]))
+        yield from map(_convert_span, rows(value["spans"]))
     elif is_span(value):
-        yield _span(value)
+        yield _convert_span(value)
 
 
 def is_span(value: Value) -> bool:
@@ -110,94 +110,102 @@ def _is_observation(value: Value) -> bool:
     return "traceId" in value and bool(value.keys() & {"parentObservationId", "usageDetails", "modelParameters"})
 
 
-def _span(value: Value) -> Span:
+def _convert_span(value: Value) -> Span:
     """A span whose shape tells whose it is."""
     if _is_observation(value):
-        return _observation(value)
+        return _convert_observation(value)
     if isinstance(value.get("tags"), list) and "attributes" not in value:
-        return _jaeger(value)
+        return _convert_jaeger(value)
     if isinstance(value.get("attributes"), list) or "startTimeUnixNano" in value:
-        return _otlp(value)
+        return _convert_otlp(value)
     context = mapping(value.get("context")) or mapping(value.get("spanContext"))
-    id = _named(value, "spanId", "span_id", "context.span_id", "id") or _named(context, "span_id", "spanId")
-    trace = _named(value, "traceId", "trace_id", "context.trace_id") or _named(context, "trace_id", "traceId")
-    parent = _named(value, "parent_id", "parentSpanId", "parentId", "parent_span_id")
-    parent = parent or _named(mapping(value.get("parentSpanContext")), "spanId")
-    held = _flat(value.get("attributes"))
-    held |= _flat({key[11:]: one for key, one in value.items() if key.startswith("attributes.")})
-    kind = _named(value, "span_kind")
+    id = _find_text(value, "spanId", "span_id", "context.span_id", "id") or _find_text(context, "span_id", "spanId")
+    trace = _find_text(value, "traceId", "trace_id", "context.trace_id") or _find_text(context, "trace_id", "traceId")
+    parent = _find_text(value, "parent_id", "parentSpanId", "parentId", "parent_span_id")
+    parent = parent or _find_text(mapping(value.get("parentSpanContext")), "spanId")
+    held = _flatten(value.get("attributes"))
+    held |= _flatten({key[11:]: one for key, one in value.items() if key.startswith("attributes.")})
+    kind = _find_text(value, "span_kind")
     if kind:
         held.setdefault("openinference.span.kind", kind)
-    events = [(as_text(e.get("name")), _flat(e.get("attributes"))) for e in rows(value.get("events"))]
-    started = _first_time(value, "start_time", "startTime", "start_timestamp", "timestamp")
-    ended = _first_time(value, "end_time", "endTime", "end_timestamp")
+    events = [(as_text(e.get("name")), _flatten(e.get("attributes"))) for e in rows(value.get("events"))]
+    started = _find_time(value, "start_time", "startTime", "start_timestamp", "timestamp")
+    ended = _find_time(value, "end_time", "endTime", "end_timestamp")
     status = (
         value.get("status_code") or mapping(value.get("status")).get("status_code") or mapping(value.get("status")).get("code")
     )
-    told = _named(value, "status_message") or _named(mapping(value.get("status")), "description", "message")
-    return Span(id, parent, trace, _named(value, "name"), started, ended, held, events, _error(status, told))
+    told = _find_text(value, "status_message") or _find_text(mapping(value.get("status")), "description", "message")
+    return Span(id, parent, trace, _find_text(value, "name"), started, ended, held, events, _describe_error(status, told))
 
 
-def _otlp(value: Value) -> Span:
-    events = [(as_text(e.get("name")), _pairs(e.get("attributes"))) for e in rows(value.get("events"))]
+def _convert_otlp(value: Value) -> Span:
+    events = [(as_text(e.get("name")), _read_pairs(e.get("attributes"))) for e in rows(value.get("events"))]
     status = mapping(value.get("status"))
     return Span(
-        _named(value, "spanId", "span_id"),
-        _named(value, "parentSpanId", "parent_span_id"),
-        _named(value, "traceId", "trace_id"),
-        _named(value, "name"),
-        _time(value.get("startTimeUnixNano", value.get("start_time_unix_nano"))),
-        _time(value.get("endTimeUnixNano", value.get("end_time_unix_nano"))),
-        _pairs(value.get("attributes")),
+        _find_text(value, "spanId", "span_id"),
+        _find_text(value, "parentSpanId", "parent_span_id"),
+        _find_text(value, "traceId", "trace_id"),
+        _find_text(value, "name"),
+        _parse_time(value.get("startTimeUnixNano", value.get("start_time_unix_nano"))),
+        _parse_time(value.get("endTimeUnixNano", value.get("end_time_unix_nano"))),
+        _read_pairs(value.get("attributes")),
         events,
-        _error(status.get("code"), as_text(status.get("message"))),
+        _describe_error(status.get("code"), as_text(status.get("message"))),
     )
 
 
-def _jaeger(value: Value) -> Span:
-    tags = _flat({as_text(row.get("key")): row.get("value") for row in rows(value.get("tags"))})
+def _convert_jaeger(value: Value) -> Span:
+    tags = _flatten({as_text(row.get("key")): row.get("value") for row in rows(value.get("tags"))})
     events = []
     for log in rows(value.get("logs")):
-        held = _flat({as_text(row.get("key")): row.get("value") for row in rows(log.get("fields"))})
+        held = _flatten({as_text(row.get("key")): row.get("value") for row in rows(log.get("fields"))})
         events.append((as_text(held.get("event")), held))
     parents = [row for row in rows(value.get("references")) if row.get("refType") in ("CHILD_OF", None)]
-    started, lasted = _time(value.get("startTime")), value.get("duration")
+    started, lasted = _parse_time(value.get("startTime")), value.get("duration")
     ended = started + lasted / 1e6 if started and isinstance(lasted, int) and not isinstance(lasted, bool) else None
     status = "ERROR" if tags.get("error") in (True, "true") else tags.get("otel.status_code")
-    parent = _named(parents[0], "spanID") if parents else _named(value, "parentSpanID")
+    parent = _find_text(parents[0], "spanID") if parents else _find_text(value, "parentSpanID")
     told = as_text(tags.get("otel.status_description"))
-    name = _named(value, "operationName")
+    name = _find_text(value, "operationName")
     return Span(
-        _named(value, "spanID"), parent, _named(value, "traceID"), name, started, ended, tags, events, _error(status, told)
+        _find_text(value, "spanID"),
+        parent,
+        _find_text(value, "traceID"),
+        name,
+        started,
+        ended,
+        tags,
+        events,
+        _describe_error(status, told),
     )
 
 
-def _langfuse(value: Value) -> Iterator[Span]:
+def _convert_langfuse(value: Value) -> Iterator[Span]:
     """The observations of a trace, which itself is the span above them."""
     trace = mapping(value.get("trace")) or value
     held = {
-        f"langfuse.{key}": _unpacked(trace.get(key)) for key in ("input", "output", "sessionId", "userId") if trace.get(key)
+        f"langfuse.{key}": _unpack_json(trace.get(key)) for key in ("input", "output", "sessionId", "userId") if trace.get(key)
     }
-    yield Span("", "", _named(trace, "id"), _named(trace, "name"), when(trace.get("timestamp")), None, held)
-    yield from map(_observation, rows(value.get("observations")) or rows(trace.get("observations")))
+    yield Span("", "", _find_text(trace, "id"), _find_text(trace, "name"), when(trace.get("timestamp")), None, held)
+    yield from map(_convert_observation, rows(value.get("observations")) or rows(trace.get("observations")))
 
 
-def _observation(value: Value) -> Span:
-    about = mapping(_unpacked(value.get("metadata")))
+def _convert_observation(value: Value) -> Span:
+    about = mapping(_unpack_json(value.get("metadata")))
     inner = about.get("attributes")
-    held = _flat(parsed(inner) if isinstance(inner, str) else inner)
+    held = _flatten(parsed(inner) if isinstance(inner, str) else inner)
     kind = as_text(value.get("type")).upper()
     held["langfuse.type"] = kind
     for key in ("input", "output", "model", "usageDetails", "usage", "totalCost", "calculatedTotalCost", "modelParameters"):
         if value.get(key) is not None:
-            held[f"langfuse.{key}"] = _unpacked(value[key])
+            held[f"langfuse.{key}"] = _unpack_json(value[key])
     error = (as_text(value.get("statusMessage")) or "error") if value.get("level") == "ERROR" else ""
     started, ended = (when(value.get(key)) for key in ("startTime", "endTime"))
-    id, parent, trace, name = (_named(value, key) for key in ("id", "parentObservationId", "traceId", "name"))
+    id, parent, trace, name = (_find_text(value, key) for key in ("id", "parentObservationId", "traceId", "name"))
     return Span(id, parent, trace, name, started, ended, held, [], error)
 
 
-def _unpacked(value: Any) -> JSON:
+def _unpack_json(value: Any) -> JSON:
     """JSON text as a value, which may be JSON text again."""
     for _ in range(3):
         if not (isinstance(value, str) and value[:1] in ('"', "{", "[")):
@@ -206,14 +214,14 @@ def _unpacked(value: Any) -> JSON:
     return value
 
 
-def _pairs(attributes: Any) -> dict[str, Any]:
+def _read_pairs(attributes: Any) -> dict[str, Any]:
     """OTLP's list of keys with typed values."""
     if isinstance(attributes, Mapping):
-        return _flat(attributes)
-    return _flat({as_text(row.get("key")): _value(row.get("value")) for row in rows(attributes)})
+        return _flatten(attributes)
+    return _flatten({as_text(row.get("key")): _read_value(row.get("value")) for row in rows(attributes)})
 
 
-def _value(value: Any, depth: int = 20) -> Any:
+def _read_value(value: Any, depth: int = 20) -> Any:
     held = mapping(value)
     for key, one in held.items():
         match key:
@@ -224,34 +232,34 @@ def _value(value: Any, depth: int = 20) -> Any:
                     else None
                 )
             case "arrayValue" | "array_value":
-                return [_value(each, depth - 1) for each in rows(mapping(one).get("values"))] if depth else None
+                return [_read_value(each, depth - 1) for each in rows(mapping(one).get("values"))] if depth else None
             case "kvlistValue" | "kvlist_value":
                 pairs = rows(mapping(one).get("values"))
-                return {as_text(row.get("key")): _value(row.get("value"), depth - 1) for row in pairs} if depth else None
+                return {as_text(row.get("key")): _read_value(row.get("value"), depth - 1) for row in pairs} if depth else None
         return one
     return None
 
 
-def _flat(value: Any, prefix: str = "", depth: int = 12) -> dict[str, Any]:
+def _flatten(value: Any, prefix: str = "", depth: int = 12) -> dict[str, Any]:
     """Objects inside objects as dotted keys, as instrumentations write them. Lists stay."""
     found: dict[str, Any] = {}
     for key, one in mapping(value).items():
         if isinstance(one, Mapping) and depth:
-            found |= _flat(one, f"{prefix}{key}.", depth - 1)
+            found |= _flatten(one, f"{prefix}{key}.", depth - 1)
         else:
             found[f"{prefix}{key}"] = one
     return found
 
 
-def _named(value: Value, *keys: str) -> str:
+def _find_text(value: Value, *keys: str) -> str:
     return next((as_text(value[key]) for key in keys if as_text(value.get(key))), "")
 
 
-def _first_time(value: Value, *keys: str) -> float | None:
-    return next((at for key in keys if (at := _time(value.get(key))) is not None), None)
+def _find_time(value: Value, *keys: str) -> float | None:
+    return next((at for key in keys if (at := _parse_time(value.get(key))) is not None), None)
 
 
-def _time(value: Any) -> float | None:
+def _parse_time(value: Any) -> float | None:
     """Nanoseconds, microseconds, [seconds, nanoseconds] or any other time, as seconds."""
     if isinstance(value, list) and len(value) == 2 and all(isinstance(n, int) and not isinstance(n, bool) for n in value):
         return when(value[0] + value[1] / 1e9) if abs(value[0]) < LATEST else None
@@ -262,6 +270,6 @@ def _time(value: Any) -> float | None:
     return when(value)
 
 
-def _error(status: Any, told: str) -> str:
+def _describe_error(status: Any, told: str) -> str:
     code = str(status).upper()
     return (told or "error") if "ERROR" in code or code == "2" else ""

@@ -5,12 +5,14 @@ Pure functions over messages taken apart; `align` says where the stand-ins stand
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec import structs
 
 from turnscope.reading.body import Msg
-from turnscope.session.builder import stand_in
+from turnscope.session.builder import make_part
 from turnscope.session.model import JSON, Action, Part
 
 LEADING = 32  # characters at the start of a text by which its altered form is known again
@@ -18,13 +20,22 @@ LEADING = 32  # characters at the start of a text by which its altered form is k
 Bodies = tuple[Part, ...] | None
 
 
-def whole(messages: Sequence[Msg]) -> tuple[Part, ...]:
-    """Whole messages as a stand-in."""
-    return tuple(
-        stand_in(message.role, raw, "before" if i else "own", fence=not i)
-        for message in messages
-        for i, raw in enumerate(message.parts or [None])
-    )
+class Label(NamedTuple):
+    """What an importer knows of a message beside its content: its origin, and the kind of each part ("" = as its type says)."""
+
+    origin: str = ""
+    kinds: Sequence[str] = ()
+
+
+def whole(messages: Sequence[Msg], label: Callable[[Msg], Label]) -> tuple[Part, ...]:
+    """Whole messages as a stand-in, each part with the kind that its label gives."""
+    parts: list[Part] = []
+    for message in messages:
+        kinds = label(message).kinds
+        for i, raw in enumerate(message.parts or [None]):
+            part = make_part(message.role, raw, "before" if i else "own", fence=not i)
+            parts.append(structs.replace(part, kind=kinds[i]) if i < len(kinds) and kinds[i] else part)
+    return tuple(parts)
 
 
 def altered(original: Msg, message: Msg) -> list[Bodies]:
@@ -57,7 +68,7 @@ def altered(original: Msg, message: Msg) -> list[Bodies]:
                 fence = place == "own"
                 ref = raw is itself
                 parts.append(
-                    Part(message.role, ref=0, place=place, fence=fence) if ref else stand_in(message.role, raw, place, fence)
+                    Part(message.role, ref=0, place=place, fence=fence) if ref else make_part(message.role, raw, place, fence)
                 )
             bodies.append(tuple(parts))
         begun = begun or bool(held)
@@ -68,12 +79,12 @@ def change(raw: JSON, body: Bodies) -> tuple[Action, str]:
     """The name of a change of one block, and a sentence about it."""
     if body is None:
         return "restore", "stands in the request again as it was"
-    kind = stand_in("user", raw).kind
+    kind = make_part("user", raw).kind
     if not body:
         return ("strip" if "thinking" in kind else "drop"), f"this {kind.replace('_', ' ')} was left out of its message"
     if any(part.ref is not None for part in body):
         return "insert", "its message holds more than before"
-    old, new = stand_in("user", raw).text, "\n".join(part.text for part in body)
+    old, new = make_part("user", raw).text, "\n".join(part.text for part in body)
     if len(new) < len(old) and new[:LEADING] == old[:LEADING]:
         return "truncate", f"shortened from {len(old):,} to {len(new):,} characters"
     if kind == "tool_result" and len(new) < len(old):

@@ -31,7 +31,7 @@ class Tail:
         self.path = path
         self._offset = self._line = 0
         self._file: tuple[int, int] = (0, 0)
-        self._marks = b""
+        self._digest_marks = b""
 
     def read(self) -> Added:
         """Read on. UnreadableFile where the file is gone."""
@@ -39,7 +39,7 @@ class Tail:
             with self.path.open("rb") as file:
                 stat = os.fstat(file.fileno())
                 same = self._file == (stat.st_dev, stat.st_ino) and stat.st_size >= self._offset
-                anew = not (same and _marks(file, self._offset) == self._marks)
+                anew = not (same and _digest_marks(file, self._offset) == self._digest_marks)
                 if anew:
                     self._offset = self._line = 0
                 file.seek(self._offset)
@@ -47,13 +47,13 @@ class Tail:
                 whole = data.rfind(b"\n") + 1
                 line, self._offset = self._line, self._offset + whole
                 self._line += data.count(b"\n", 0, whole)
-                self._file, self._marks = (stat.st_dev, stat.st_ino), _marks(file, self._offset)
+                self._file, self._digest_marks = (stat.st_dev, stat.st_ino), _digest_marks(file, self._offset)
         except (OSError, ValueError) as error:
             raise unreadable(self.path, error) from error
         return Added(records_in(BytesIO(data[:whole]), line), tuple(records_in(BytesIO(data[whole:]), self._line)), anew)
 
 
-def _marks(file: BinaryIO, offset: int) -> bytes:
+def _digest_marks(file: BinaryIO, offset: int) -> bytes:
     """A digest of what stands at the start of a file, and before an offset."""
     digest = blake2b(digest_size=16)
     for start in (0, max(0, offset - MARK)):

@@ -30,14 +30,14 @@ def counted(held: Any) -> Usage | None:
     """
     told = mapping(held)
     inner = next((mapping(told[key]) for key in DETAILS if told.get(key)), {})
-    prompt, output, total = (_number(told, *names) for names in (PROMPT, ANSWER, TOTAL))
-    read = _number(told, *CACHE_READ) or _number(inner, "cached_tokens", "cache_read")
-    made = _number(told, *CACHE_WRITTEN) or _number(inner, "cache_creation")
+    prompt, output, total = (_find_count(told, *names) for names in (PROMPT, ANSWER, TOTAL))
+    read = _find_count(told, *CACHE_READ) or _find_count(inner, "cached_tokens", "cache_read")
+    made = _find_count(told, *CACHE_WRITTEN) or _find_count(inner, "cache_creation")
     apart = total == prompt + output + read + made if total and read + made else read + made > prompt
     return billed(prompt + (read + made if apart else 0), output, read, made)
 
 
-def _number(held: Mapping[str, Any], *names: str) -> int:
+def _find_count(held: Mapping[str, Any], *names: str) -> int:
     """The first of some keys that is a count; 0 where none is."""
     found = (held[name] for name in names if isinstance(held.get(name), int) and not isinstance(held[name], bool))
     return next((value for value in found if 0 <= value < 1 << 53), 0)

@@ -11,7 +11,7 @@ from turnscope.envelope.clearing import clear_results
 from turnscope.envelope.conversation import find_replaceable, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Part, Session
 
 
@@ -31,7 +31,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     results = ctx.index.results
-    there = upto(results, ctx.request.cut)
+    there = count_before(results, ctx.request.cut)
     size = ctx.calibration.predict(envelope.tokens) if ctx.own is ctx.ledger else ctx.size(envelope)
     met = there > params.trigger_uses if params.trigger_uses else size > params.trigger
     done: int = ctx.state or 0  # what stands before was looked at when results were last cleared
@@ -43,9 +43,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         why = f"clearing would free at most {most:,} tokens, less than {params.clear_at_least:,}"
         yield Edit("keep", why, facts={"tokens": size, "clear_at_least": params.clear_at_least})
         return done
-    chosen = [*_standing(envelope, ctx, params, stop)][::-1]
-    left = sum(ctx.ledger.body((Part("user", "tool_result", params.placeholder),)))  # the same for each: text alone is counted
-    gain = sum(_tokens(envelope, ctx, at) - left for at in chosen)
+    chosen = [*_iter_clearable(envelope, ctx, params, stop)][::-1]
+    left = sum(
+        ctx.ledger.count_placeholder((Part("user", "tool_result", params.placeholder),))
+    )  # the same for each: text alone is counted
+    gain = sum(_count_tokens(envelope, ctx, at) - left for at in chosen)
     facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least}
     over = f"{there} tool uses" if params.trigger_uses else f"{size:,} tokens"
     limit = f"{params.trigger_uses}" if params.trigger_uses else f"{params.trigger:,}"
@@ -62,11 +64,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return stop if chosen else done
 
 
-def _standing(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterator[int]:
+def _iter_clearable(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterator[int]:
     """Results before address `stop` that can be cleared, newest first. What stands before a cleared one was cleared with it,
     and what stands before a range that was cut is the task at the front."""
-    tools = [addresses for name, addresses in _by_tool(ctx).items() if name not in params.exclude_tools]
-    falling = (map(addresses.__getitem__, range(upto(addresses, stop) - 1, -1, -1)) for addresses in tools)
+    tools = [addresses for name, addresses in _group_by_tool(ctx).items() if name not in params.exclude_tools]
+    falling = (map(addresses.__getitem__, range(count_before(addresses, stop) - 1, -1, -1)) for addresses in tools)
     for at in merge(*falling, reverse=True):
         piece = envelope.at(at)
         if (piece.body and piece.body[0].text == params.placeholder) or (piece.body == () and piece.stop - piece.start > 1):
@@ -76,7 +78,7 @@ def _standing(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterat
 
 
 @memoize
-def _by_tool(session: Session, index: Index) -> dict[str, list[int]]:
+def _group_by_tool(session: Session, index: Index) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for at in index.results:
         if session.blocks[at].kind == "tool_result":
@@ -84,9 +86,9 @@ def _by_tool(session: Session, index: Index) -> dict[str, list[int]]:
     return found
 
 
-def _tokens(envelope: Envelope, ctx: Ctx, at: int) -> int:
+def _count_tokens(envelope: Envelope, ctx: Ctx, at: int) -> int:
     piece = envelope.at(at)
-    return sum(piece.counts) if piece.body else ctx.ledger.tokens(at, at + 1)
+    return sum(piece.counts) if piece.body else ctx.ledger.count_tokens(at, at + 1)
 
 
 RULE = Rule(

@@ -17,7 +17,7 @@ from turnscope.envelope.condensing import (
 )
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 SLOT = "compacted"  # marks the summary that a compaction put there, as long as no other takes its place
@@ -53,12 +53,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
     begin, old, fresh = find_leading_summary(envelope, ctx, params.pin_first)
-    held = _held(last if old and old.slot == SLOT else None, ctx, params)
+    held = _explain_hold(last if old and old.slot == SLOT else None, ctx, params)
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
     want = find_turn_start(ctx, params.keep_turns)
     inside = want <= fresh  # few turns are larger than the budget: cut inside them
     if inside:
-        want = starts[(upto(starts, fresh) + upto(starts, ctx.request.cut)) // 2]
+        want = starts[(count_before(starts, fresh) + count_before(starts, ctx.request.cut)) // 2]
     stop = find_boundary(envelope, ctx, want, fresh, user, later=inside) or find_boundary(envelope, ctx, want, fresh, user)
     if held:
         yield Edit("keep", f"{because}, but {held}", facts={**facts, "suppressed": held})
@@ -72,7 +72,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return last
 
 
-def _held(last: Compaction | None, ctx: Ctx, params: Params) -> str:
+def _explain_hold(last: Compaction | None, ctx: Ctx, params: Params) -> str:
     """Why not to compact now; "" where nothing speaks against it. `last`: the compaction whose summary still stands."""
     if not params.allow:
         return "compacting is not allowed"

@@ -8,7 +8,7 @@ from typing import Annotated
 from turnscope.envelope.conversation import build_result, find_path, get_call_input, get_previous_cut, get_result_text
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Session, Span
 
 
@@ -23,7 +23,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     results = ctx.index.results
-    for at in results[upto(results, get_previous_cut(ctx)) : upto(results, ctx.request.cut)]:
+    for at in results[count_before(results, get_previous_cut(ctx)) : count_before(results, ctx.request.cut)]:
         block, tokens = ctx.session.blocks[at], ctx.tokens(at, at + 1)
         if tokens <= params.max_tokens or block.name in params.exclude_tools or envelope.at(at).body is not None:
             continue
@@ -31,17 +31,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if text is None:
             continue
         keep = len(text) * max(0, params.max_tokens) // tokens
-        cut = _cut(text, int(keep * params.head), keep, _how(block, ctx.session))
+        cut = _cut_text(text, int(keep * params.head), keep, _explain_how(block, ctx.session))
         if len(cut) >= len(text):
             continue
         part = build_result(block, cut)
-        left = sum(ctx.own.body((part,)))
+        left = sum(ctx.own.count_placeholder((part,)))
         because = f"{block.name or 'a tool'} returned {tokens:,} tokens, more than {params.max_tokens:,}: head and tail stay"
         facts = {"tokens": tokens, "left": left, "characters": len(text), "max_tokens": params.max_tokens}
         envelope = yield Edit("truncate", because, Span(at, at + 1), (part,), facts=facts)
 
 
-def _cut(text: str, head: int, keep: int, how: str) -> str:
+def _cut_text(text: str, head: int, keep: int, how: str) -> str:
     """At most `keep` characters of `text`, `head` of them from its beginning, on line ends where there is one near."""
     stop = text.rfind("\n", head - head // 4, head) + 1 or head
     start = len(text) - (keep - head)
@@ -52,7 +52,7 @@ def _cut(text: str, head: int, keep: int, how: str) -> str:
     return f"{text[:stop].rstrip()}\n{notice}\n{text[start:].lstrip()}"
 
 
-def _how(block: Block, session: Session) -> str:
+def _explain_how(block: Block, session: Session) -> str:
     if find_path(get_call_input(session, block)):
         return f"To read more, call {block.name} again from line {{first}} on."
     return f"To see more, call {block.name or 'the tool'} again and ask for less at a time."

@@ -9,11 +9,11 @@ from typing import Annotated
 from turnscope.envelope.conversation import build_result, find_newest_message, get_previous_cut, get_result_text, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.content import PUT_IN
-from turnscope.session.index import Index, upto
+from turnscope.session.content import INJECTED_KINDS
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Block, Bucket, Edit, Part, Session, Span
 
-_KINDS = ("text", "image", "document", "tool_result", *PUT_IN)
+_KINDS = ("text", "image", "document", "tool_result", *INJECTED_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +27,10 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    first, blocks = _first(ctx), ctx.session.blocks
+    first, blocks = _find_first(ctx), ctx.session.blocks
     # What a person just wrote stays: a message that is the newest is looked at again once it is not. Results are not: a block
     # that was sent in full and shrinks later would break the provider's prompt cache.
-    fresh, looked = find_newest_message(ctx), upto(ctx.index.messages, get_previous_cut(ctx))
+    fresh, looked = find_newest_message(ctx), count_before(ctx.index.messages, get_previous_cut(ctx))
     old = ctx.index.messages[looked - 1] if looked else 0
     for at in range(old, ctx.request.cut):
         block = blocks[at]
@@ -44,22 +44,22 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         tokens = ctx.tokens(at, at + 1)
         if tokens < params.min_tokens or envelope.at(at).body is not None or envelope.at(held).body is not None:
             continue
-        text = params.notice.replace("{where}", _where(blocks[held]))
+        text = params.notice.replace("{where}", _describe_place(blocks[held]))
         part = build_result(block, text) if block.kind == "tool_result" else Part(block.role, "text", text)
-        if (saved := tokens - sum(ctx.own.body((part,)))) > 0:
-            because = f"the same {tokens:,} tokens already stand in {_where(blocks[held])}"
+        if (saved := tokens - sum(ctx.own.count_placeholder((part,)))) > 0:
+            because = f"the same {tokens:,} tokens already stand in {_describe_place(blocks[held])}"
             facts = {"first": held, "tokens": tokens, "saved": saved}
             envelope = yield Edit("clear", because, Span(at, at + 1), (part,), facts=facts)
 
 
-def _where(block: Block) -> str:
+def _describe_place(block: Block) -> str:
     kind = block.kind.replace("_", " ")
     what = f"the result of {block.name or 'a tool'}" if block.kind == "tool_result" else f"the {kind} of the {block.role}"
     return f"{what} in turn {block.turn + 1}"
 
 
 @memoize
-def _first(session: Session, _index: Index) -> dict[int, int]:
+def _find_first(session: Session, _index: Index) -> dict[int, int]:
     """Address of the first block with the same content, for every block that repeats one."""
     seen: dict[tuple[str, str], int] = {}
     found: dict[int, int] = {}

@@ -23,8 +23,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"the request needs {size:,} tokens, {max(0, ctx.limit):,} are left for it"
     numbers = {"size": size, "limit": ctx.limit, "window": ctx.budget.window, "from": ctx.request.model}
     name, tried = ctx.request.model, []
-    while larger := params.models.get(name) or params.models.get(ctx.prices.facts(name).name):
-        window = ctx.prices.facts(larger).window
+    while larger := params.models.get(name) or params.models.get(ctx.prices.find_facts(name).name):
+        window = ctx.prices.find_facts(larger).window
         if larger in tried:
             break
         tried.append(larger)

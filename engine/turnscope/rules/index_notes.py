@@ -11,7 +11,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.places import find_insert
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.envelope.tool_outputs import make_address
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 SLOT = "notes"
@@ -32,9 +32,9 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     written: dict[str, str] = dict(ctx.state or ())  # title by id
     calls = ctx.index.calls
-    for at in calls[upto(calls, get_previous_cut(ctx)) : upto(calls, ctx.request.cut)]:
+    for at in calls[count_before(calls, get_previous_cut(ctx)) : count_before(calls, ctx.request.cut)]:
         block = ctx.session.blocks[at]
-        given = _given(block)
+        given = _get_input(block)
         if block.name == params.read:
             name = str(given.get("id", ""))
             what = "was read back" if name in written else "was asked for and is not there"
@@ -46,14 +46,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         written.pop(name, None)
         written[name] = " ".join(str(given.get("title") or text).split())[:80]
         part = build_call(block, {**given, "text": f"[note {name}, kept outside the window]"})
-        tokens, left = ctx.own.tokens(at, at + 1), sum(ctx.own.body((part,)))
+        tokens, left = ctx.own.count_tokens(at, at + 1), sum(ctx.own.count_placeholder((part,)))
         span = Span(at, at + 1) if left < tokens and find_replaceable(envelope, at) else None
         facts: dict[str, Any] = {"note": name, "call": at, "tokens": tokens, "left": left}
         because = f"the note {name} was written: its text lies outside the window, its line stands in the index"
         envelope = yield Edit("truncate" if span else "keep", because, span, (part,) if span else (), facts=facts)
     state = tuple(written.items())
     if written and ctx.index.messages:
-        at, (body, many) = ctx.index.messages[0], _listed(state, ctx, params)
+        at, (body, many) = ctx.index.messages[0], _build_index(state, ctx, params)
         standing = find_insert(envelope, at, SLOT)
         if body != (standing.body if standing else None):
             because = f"{many} of {len(written)} notes are listed; every one is read back by its id"
@@ -62,19 +62,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return ctx.state if state == ctx.state else state
 
 
-def _listed(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tuple[tuple[Part, ...], int]:
+def _build_index(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tuple[tuple[Part, ...], int]:
     """The index, and how many lines it has: of the newest notes as many as its slot's share of the budget holds."""
     share = int(ctx.budget.slots.get(SLOT, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
     lines = [f"- {name}: {title}" for name, title in notes[-params.most :]] if params.most > 0 else []
     while True:
         text = "\n".join((params.heading.replace("{read}", params.read), *lines))
         body = (Part("system", "text", text, place="system"),)
-        if not lines or sum(ctx.own.body(body)) <= share:
+        if not lines or sum(ctx.own.count_placeholder(body)) <= share:
             return body, len(lines)
         lines = lines[max(1, len(lines) // 10) :]
 
 
-def _given(block: Block) -> Mapping[str, Any]:
+def _get_input(block: Block) -> Mapping[str, Any]:
     raw = block.raw if isinstance(block.raw, Mapping) else {}
     given = raw.get("input")
     return given if isinstance(given, Mapping) else {}

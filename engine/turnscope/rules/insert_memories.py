@@ -13,7 +13,7 @@ from turnscope.envelope.layers.places import find_insert
 from turnscope.envelope.memories import FORMS, TIERS, Memory, decode_fact, find_facts_since, read_findings, score_facts
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.envelope.wishes import get_rating
-from turnscope.session.index import before
+from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
 KEPT = 200  # facts of one session at most, the newest
@@ -48,8 +48,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             yield Edit("keep", because, facts=facts)
             own[fact.id] = fact
     state = ctx.state if ctx.state is not None and len(own) == len(ctx.state) else tuple(own.values())[-KEPT:]
-    turn = before(ctx.index.turns, ctx.request.cut - 1)
-    if turn is None or (state is ctx.state and _same(envelope, ctx, turn)):
+    turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
+    if turn is None or (state is ctx.state and _is_same_turn(envelope, ctx, turn)):
         return state
     question = ctx.session.blocks[turn].text[:4_000]
     key = blake2b(f"{turn}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -64,8 +64,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         chosen = chosen[: params.most if owner == "user" or params.agent else 0]
         insert = find_insert(envelope, at, slot)
         there = (insert.body or ()) if insert else ()
-        room = min(ctx.limit - ctx.size(envelope) + sum(ctx.own.body(there)), ctx.budget.slots.get(slot, ctx.budget.limit))
-        while (body := _body(chosen, params)) and sum(ctx.own.body(body)) > room:  # an insert shrinks before anything else
+        room = min(
+            ctx.limit - ctx.size(envelope) + sum(ctx.own.count_placeholder(there)), ctx.budget.slots.get(slot, ctx.budget.limit)
+        )
+        while (body := _build_body(chosen, params)) and sum(
+            ctx.own.count_placeholder(body)
+        ) > room:  # an insert shrinks before anything else
             chosen = chosen[:-1]
         if body != there:
             listed = ", ".join(f"{fact.id} {fact.tier} {scores[fact.id]}" for fact in chosen)
@@ -75,14 +79,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return state
 
 
-def _same(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
+def _is_same_turn(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
     """Whether the previous request was of the same turn and budget, and all fits: then what it chose still stands."""
     last = ctx.previous
-    same = last is not None and last.budget == ctx.budget and before(ctx.index.turns, last.request.cut - 1) == turn
+    same = last is not None and last.budget == ctx.budget and find_at_or_before(ctx.index.turns, last.request.cut - 1) == turn
     return same and ctx.size(envelope) <= ctx.limit
 
 
-def _body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:
+def _build_body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:
     text = FORMS[params.form](chosen, params.heading)
     part = Part("user", "text", text) if params.place == "message" else Part("system", "text", text, place="system")
     return (part,) if chosen else ()

@@ -8,7 +8,7 @@ from typing import Annotated
 from turnscope.envelope.conversation import find_droppable, find_start
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit
 
 
@@ -22,11 +22,11 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     messages, cut = ctx.index.messages, ctx.request.cut
-    there = upto(messages, cut)
+    there = count_before(messages, cut)
     if there <= params.keep:
         return
     start = find_start(ctx, messages[there - max(1, params.keep)], params.whole_pairs)
-    left = there - upto(messages, start)
+    left = there - count_before(messages, start)
     because = f"only the last {params.keep} of {there} messages are kept"
     if left < params.keep:
         because += f"; {left} of them, so that what is sent begins where nothing is torn apart"

@@ -16,7 +16,7 @@ from turnscope.envelope.conversation import (
 )
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit
 
 
@@ -35,7 +35,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     cut, turns = ctx.request.cut, ctx.index.turns
-    current = upto(turns, cut) - 1
+    current = count_before(turns, cut) - 1
     if current < 0:
         return
     wanted = min(params.pairs, current) if params.pairs >= 0 else current

@@ -16,7 +16,7 @@ from turnscope.envelope.conversation import (
 )
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit
 
 
@@ -34,7 +34,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     limit = int(ctx.limit * params.share)
     size = ctx.size(envelope)
-    if size <= limit or not upto(ctx.index.messages, ctx.request.cut):
+    if size <= limit or not count_before(ctx.index.messages, ctx.request.cut):
         return
     first = ctx.index.messages[0]
     pinned = find_head_end(ctx, 1) if params.pin_first else first
@@ -43,9 +43,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         pinned = max(pinned, behind)
         room -= count_conversation_tokens(envelope, ctx, behind)
     elif pinned > first:  # counted as it was said: an earlier stand-in for it weighs no more
-        room -= sum(ctx.own.span(first, pinned)[2:])
+        room -= sum(ctx.own.count_by_bucket(first, pinned)[2:])
     start = max(pinned, find_start(ctx, find_fitting_start(envelope, ctx, room), params.whole_pairs))
-    kept = upto(ctx.index.messages, ctx.request.cut) - upto(ctx.index.messages, start)
+    kept = count_before(ctx.index.messages, ctx.request.cut) - count_before(ctx.index.messages, start)
     because = f"{size:,} tokens exceed the limit of {limit:,}; counted from the newest, {kept} messages fit"
     facts = {"tokens": size, "limit": limit, "kept": kept, "pinned": pinned > first}
     for span in find_droppable(ctx, envelope, pinned, start):

@@ -12,7 +12,7 @@ from turnscope.envelope.context_items import KINDS, SLOTS, decode_item, describe
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.places import find_insert
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import before
+from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
 
@@ -32,7 +32,7 @@ class Params:
     most: Annotated[int, "texts of each kind that a request carries"] = 8
 
 
-class Stood(Struct, frozen=True, gc=False):
+class InsertState(Struct, frozen=True, gc=False):
     """Where the inserts stand, and the turn that they are for."""
 
     at: int
@@ -40,12 +40,12 @@ class Stood(Struct, frozen=True, gc=False):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    turn = before(ctx.index.turns, ctx.request.cut - 1)
-    was: Stood | None = ctx.state
+    turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
+    was: InsertState | None = ctx.state
     kinds = [kind for kind in KINDS if kind in params.kinds]
     if turn is None:
         return was
-    now = Stood(turn if params.place == "question" else ctx.index.messages[0], turn)
+    now = InsertState(turn if params.place == "question" else ctx.index.messages[0], turn)
     same = was == now and ctx.previous is not None and ctx.previous.budget == ctx.budget
     if same and ctx.size(envelope) <= ctx.limit:
         return was
@@ -67,8 +67,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         insert = find_insert(envelope, now.at, slot)
         there = (insert.body or ()) if insert else ()
         share = int(ctx.budget.slots.get(slot, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
-        room = min(ctx.limit - ctx.size(envelope) + sum(ctx.own.body(there)), share)  # an insert shrinks before anything else
-        text, many = fit_items(texts, params.form, room, lambda said: ctx.own.tokens_of((part(said),)))
+        room = min(
+            ctx.limit - ctx.size(envelope) + sum(ctx.own.count_placeholder(there)), share
+        )  # an insert shrinks before anything else
+        text, many = fit_items(texts, params.form, room, lambda said: ctx.own.count_parts((part(said),)))
         body = (part(text),) if text else ()
         if body != there:
             because = f"{many} of {len(texts)} {slot.replace('_', ' ')} stand beside the question: {room:,} tokens are free"
@@ -84,5 +86,5 @@ RULE = Rule(
     Params,
     "remembers",
     "a survey of memory patterns, sections 1.2, 1.6 and 1.7: RAG sources and web results, context providers, rule files",
-    state=Stood,
+    state=InsertState,
 )

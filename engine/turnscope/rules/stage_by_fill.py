@@ -16,7 +16,7 @@ from turnscope.envelope.condensing import (
 )
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 
@@ -41,9 +41,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     begin = starts[0]
     old = find_summary(envelope, begin)
     since = old.stop if old else begin
-    envelope = yield from _truncate(envelope, ctx, params, since)
+    envelope = yield from _leave_out(envelope, ctx, params, since)
     if compute_fill(envelope, ctx) >= params.condense_at:
-        envelope = yield from _condense(envelope, ctx, params, begin, since)
+        envelope = yield from _condense_older(envelope, ctx, params, begin, since)
     level = compute_fill(envelope, ctx)
     if level >= params.warn_at:
         offer = get_summary(envelope.at(begin))
@@ -54,26 +54,26 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         )
 
 
-def _truncate(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Generator[Edit, Any, Envelope]:
+def _leave_out(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Generator[Edit, Any, Envelope]:
     """Leave out what stands before the newest messages. All messages since the last summary are counted, so the stage rests."""
     starts, level = ctx.index.messages, compute_fill(envelope, ctx)
-    first, last = upto(starts, since), upto(starts, ctx.request.cut)
+    first, last = count_before(starts, since), count_before(starts, ctx.request.cut)
     want = starts[min(last - 1, first + int((last - first) * (1 - params.keep) + 1e-9))]
     stop = find_boundary(envelope, ctx, want, since, user=True, later=False) or find_boundary(
         envelope, ctx, want, since, later=False
     )
     because = f"the request fills {level:.0%} of the budget, {params.truncate_at:.0%} is the mark"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "messages": last - first}
-    for span in ctx.index.talk(since, stop or since):
+    for span in ctx.index.find_conversation_spans(since, stop or since):
         piece = envelope.at(span.start)
         if piece.body != () or piece.stop < span.stop:
-            gone = upto(starts, span.stop) - upto(starts, span.start)
+            gone = count_before(starts, span.stop) - count_before(starts, span.start)
             why = f"{because}: of {last - first:,} messages the oldest {gone:,} are left out"
             envelope = yield Edit("drop", why, span, (), facts={**facts, "dropped": gone, "tokens": ctx.tokens(*span)})
     return envelope
 
 
-def _condense(envelope: Envelope, ctx: Ctx, params: Params, begin: int, since: int) -> Generator[Any, Any, Envelope]:
+def _condense_older(envelope: Envelope, ctx: Ctx, params: Params, begin: int, since: int) -> Generator[Any, Any, Envelope]:
     """Condense all that stands before the newest turns, what was left out since the last summary included."""
     level = compute_fill(envelope, ctx)
     because = f"the request still fills {level:.0%} of the budget, {params.condense_at:.0%} is the mark"

@@ -9,7 +9,7 @@ from typing import Annotated
 from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import before, runs, upto
+from turnscope.session.index import count_before, find_at_or_before, group_runs
 from turnscope.session.model import Edit
 
 
@@ -22,25 +22,25 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     thinking = ctx.index.thinking
-    stop = _old(thinking, ctx.index.turns, ctx.request.cut, params.keep)
-    start = _old(thinking, ctx.index.turns, get_previous_cut(ctx), params.keep)
+    stop = _count_old(thinking, ctx.index.turns, ctx.request.cut, params.keep)
+    start = _count_old(thinking, ctx.index.turns, get_previous_cut(ctx), params.keep)
     standing = [at for at in thinking[start:stop] if envelope.at(at).body is None]
     if not standing:
         return
-    tokens = sum(ctx.ledger.tokens(at, at + 1) for at in standing)
+    tokens = sum(ctx.ledger.count_tokens(at, at + 1) for at in standing)
     because = f"thinking before the newest {max(1, params.keep)} turns that have any is left out: {tokens:,} tokens"
     facts = {"blocks": len(standing), "tokens": tokens, "keep": params.keep}
-    for span in runs(standing):
+    for span in group_runs(standing):
         yield Edit("strip", because, span, facts=facts)
 
 
-def _old(thinking: Sequence[int], turns: Sequence[int], cut: int, keep: int) -> int:
+def _count_old(thinking: Sequence[int], turns: Sequence[int], cut: int, keep: int) -> int:
     """How many thinking blocks of a request that ends at `cut` lie before the newest `keep` turns that have any."""
-    place = upto(thinking, cut)
+    place = count_before(thinking, cut)
     for _ in range(max(1, keep)):
         if place == 0:
             break
-        place = upto(thinking, before(turns, thinking[place - 1]) or 0)
+        place = count_before(thinking, find_at_or_before(turns, thinking[place - 1]) or 0)
     return place
 
 

@@ -27,7 +27,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     slots: dict[str, int] = {}
     for piece in envelope.pieces:
         if piece.slot and piece.start == piece.stop:
-            slots[piece.slot] = slots.get(piece.slot, 0) + sum(ctx.own.body(piece.body))
+            slots[piece.slot] = slots.get(piece.slot, 0) + sum(ctx.own.count_placeholder(piece.body))
     named = (stage.partition("=") for stage in params.stages)
     stages = [(name, sum(slots.get(slot, 0) for slot in of.split())) for name, _, of in named]
     results = sum(ctx.counts(chunk)[RESULTS] for chunk in envelope.chunks)

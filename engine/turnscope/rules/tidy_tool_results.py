@@ -9,7 +9,7 @@ from turnscope.envelope.conversation import build_result, find_replaceable, get_
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.envelope.tool_outputs import find_telling_lines, make_address, tidy_output
-from turnscope.session.index import Index, upto
+from turnscope.session.index import Index, count_before
 from turnscope.session.model import Block, Edit, Session, Span
 
 
@@ -27,16 +27,16 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     results, keep = ctx.index.results, max(0, params.keep)
-    new = results[upto(results, get_previous_cut(ctx)) : upto(results, ctx.request.cut)]
-    first, last = (max(0, upto(results, cut) - keep) for cut in (get_previous_cut(ctx), ctx.request.cut))
-    outputs = _outputs(ctx)
+    new = results[count_before(results, get_previous_cut(ctx)) : count_before(results, ctx.request.cut)]
+    first, last = (max(0, count_before(results, cut) - keep) for cut in (get_previous_cut(ctx), ctx.request.cut))
+    outputs = _read_outputs(ctx)
     for at in new:
         block, (tidy, named, held) = ctx.session.blocks[at], outputs.get(at, (False, "", -1))
         if not named or block.name in params.exclude_tools or envelope.at(at).body is not None:
             continue
         text = get_result_text(block) or ""
         if held >= 0 and (there := envelope.at(held).body) != () and (there is None or there[0].kind == "tool_result"):
-            said = f"[Same output as {named}, {_where(ctx.session.blocks[held])}.]"
+            said = f"[Same output as {named}, {_describe_place(ctx.session.blocks[held])}.]"
             what, facts = "clear", {"address": named, "first": held}
             because = f"{block.name or 'a tool'} returned what it had returned before: the same text has the address {named}"
         elif not tidy:
@@ -45,7 +45,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             said, what, facts = tidy_output(text), "truncate", {"address": named, "characters": len(text)}
             because = f"the output of {block.name or 'a tool'} stands without colours, times and repeated lines"
         part = build_result(block, said)
-        tokens, left = ctx.own.tokens(at, at + 1), sum(ctx.own.body((part,)))
+        tokens, left = ctx.own.count_tokens(at, at + 1), sum(ctx.own.count_placeholder((part,)))
         if left < tokens:
             envelope = yield Edit(
                 "clear" if what == "clear" else "truncate", because, Span(at, at + 1), (part,),
@@ -56,23 +56,23 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         piece = find_replaceable(envelope, at)
         if not named or piece is None or block.name in params.exclude_tools or ctx.tokens(at, at + 1) <= params.above:
             continue
-        tokens = sum(ctx.own.body(piece.body)) if piece.body else ctx.tokens(at, at + 1)
+        tokens = sum(ctx.own.count_placeholder(piece.body)) if piece.body else ctx.tokens(at, at + 1)
         text = piece.body[0].text if piece.body else tidy_output(get_result_text(block) or "")
         what = f"[Output {named} of {block.name or 'a tool'}: {tokens:,} tokens, {text.count(chr(10)) + 1:,} lines. It says:]"
         part = build_result(block, "\n".join((what, *find_telling_lines(text, params.findings))))
-        if tokens > params.above and (left := sum(ctx.own.body((part,)))) < tokens:
+        if tokens > params.above and (left := sum(ctx.own.count_placeholder((part,)))) < tokens:
             who = block.name or "a tool"
             because = f"{who} returned {tokens:,} tokens before the newest {keep} results: a reference stands for it"
             facts = {"address": named, "tokens": tokens, "left": left}
             envelope = yield Edit("clear", because, Span(at, at + 1), (part,), facts=facts)
 
 
-def _where(block: Block) -> str:
+def _describe_place(block: Block) -> str:
     return f"which {block.name or 'a tool'} returned in turn {block.turn + 1}"
 
 
 @memoize
-def _outputs(session: Session, index: Index) -> dict[int, tuple[bool, str, int]]:
+def _read_outputs(session: Session, index: Index) -> dict[int, tuple[bool, str, int]]:
     """Of every result of text: whether tidying changes it, its address, and the first result with the same (-1 = it is)."""
     seen: dict[str, int] = {}
     found: dict[int, tuple[bool, str, int]] = {}

@@ -15,22 +15,22 @@ from msgspec import structs
 
 from turnscope.session.model import (
     JSON,
-    Applied,
+    AppliedEdit,
     Edit,
     Fork,
     Note,
-    Observed,
+    ObservedEdit,
     Part,
     Request,
     Session,
     Span,
     Usage,
-    joined,
-    written,
+    join_path,
+    select_model_output,
 )
-from turnscope.session.timeline import Timeline, block_of
+from turnscope.session.timeline import Timeline, make_block
 
-Look = Callable[[Session], Iterable[Observed]]  # run once addresses are known
+Observer = Callable[[Session], Iterable[ObservedEdit]]  # run once addresses are known
 
 STUB_CHARACTERS = 10  # characters of answer per recorded output token beyond which the record is a start-of-stream value
 STUB_FLOOR = 200  # shorter answers are never doubted
@@ -74,7 +74,7 @@ class Builder:
         self.first = 0  # number of the first request of its own
         self.requests: tuple[Request, ...] = ()  # its own, once it is built
 
-    def message(
+    def add_message(
         self,
         role: str,
         content: str | Sequence[JSON],
@@ -94,7 +94,7 @@ class Builder:
         parts = [(content, kind)] if isinstance(content, str) else [(part, kind) for part in content]
         draft = self._by_id.get(id) if id else None
         if draft is None:
-            draft = Draft(role, origin or _origin(role, parts), [], id, sent_at, fence, extra or {})
+            draft = Draft(role, origin or _infer_origin(role, parts), [], id, sent_at, fence, extra or {})
             draft.ordinal = self.shared + len(self.drafts)
             self.drafts.append(draft)
             if id:
@@ -102,59 +102,59 @@ class Builder:
         draft.parts.extend(parts)
         return draft
 
-    def request(self, answer: Draft, **fields: Any) -> None:
+    def set_request(self, answer: Draft, **fields: Any) -> None:
         """Say that `answer` answered a request. Called again for the same answer, the last call wins."""
         answer.request = Request(n=0, turn=0, cut=0, stop=0, **fields)
 
-    def unanswered(self, **fields: Any) -> None:
+    def add_unanswered(self, **fields: Any) -> None:
         """Say that a request was sent here whose answer the file does not hold."""
         self._unanswered.setdefault(len(self.drafts), []).append(Request(n=0, turn=0, cut=0, stop=0, **fields))
 
-    def note(self, severity: Any, line: int, what: str) -> None:
+    def add_note(self, severity: Any, line: int, what: str) -> None:
         """Record something a person should know about the file."""
         self.notes.append(Note(severity, line, what))
 
-    def branch(self, messages: int, id: str, title: str = "") -> Builder:
+    def start_branch(self, messages: int, id: str, title: str = "") -> Builder:
         """A builder that goes on behind the first `messages` messages of this one's path, which was built before."""
         if self.base is not None and messages <= self.shared:
-            return self.base.branch(messages, id, title)
+            return self.base.start_branch(messages, id, title)
         branch = Builder(id, self.source, title)
         branch.about = dict(self.about)
         branch.base, branch.shared, branch.line = self, messages, self.line.fork(messages)
-        branch.first = self._before(branch.line.start)
+        branch.first = self._count_requests_before(branch.line.start)
         return branch
 
     @property
-    def last(self) -> int:
+    def last_cut(self) -> int:
         """Where the newest request that it shares was cut; 0 where it shares none."""
         base = self.base
         while base is not None and self.first <= base.first:
             base = base.base
         return base.requests[self.first - base.first - 1].cut if base else 0
 
-    def build(self, observe: Iterable[Look] = ()) -> Session:
+    def build(self, observe: Iterable[Observer] = ()) -> Session:
         """The session, with what `observe` sees in it."""
-        session = self._own()
+        session = self._lay_out()
         observed = sorted((o for look in observe for o in look(session)), key=lambda o: o.request)
         return structs.replace(session, observed=tuple(observed)) if observed else session
 
-    def fork(self, trunk: Session, forks: Sequence[Fork], observe: Sequence[Look] = ()) -> Fork:
+    def build_fork(self, trunk: Session, forks: Sequence[Fork], observe: Sequence[Observer] = ()) -> Fork:
         """What this branch adds: the next one of `forks`, which hang from `trunk`. `observe` sees the whole path."""
         assert self.base is not None
-        fork = Fork(self._own(), self.base.number, self.line.start, tuple(self.line.mended.values()))
+        fork = Fork(self._lay_out(), self.base.number, self.line.start, tuple(self.line.relinked.values()))
         self.number = len(forks) + 1
         if observe:
-            path = joined(trunk, (*forks, fork), self.number)
+            path = join_path(trunk, (*forks, fork), self.number)
             seen = sorted((o for look in observe for o in look(path) if o.request >= self.first), key=lambda o: o.request)
             fork = structs.replace(fork, own=structs.replace(fork.own, observed=tuple(seen)))
         return fork
 
-    def _own(self) -> Session:
+    def _lay_out(self) -> Session:
         """Lay the drafts out behind what is shared."""
         line = self.line
         requests: list[Request] = []
         for ordinal, draft in enumerate(self.drafts):
-            self._open(requests, ordinal)
+            self._add_pending(requests, ordinal)
             message = line.append(
                 draft.role,
                 draft.parts,
@@ -169,7 +169,7 @@ class Builder:
                 stub = _is_stub(draft, line)
                 about = {"n": self.first + len(requests), "turn": line.turn, "cut": draft.start, "stop": draft.stop}
                 requests.append(structs.replace(draft.request, **about, output_stub=stub))
-        self._open(requests, len(self.drafts))
+        self._add_pending(requests, len(self.drafts))
         self.requests = tuple(requests)
         return Session(
             self.id,
@@ -184,48 +184,48 @@ class Builder:
             self.window,
         )
 
-    def _open(self, requests: list[Request], ordinal: int) -> None:
+    def _add_pending(self, requests: list[Request], ordinal: int) -> None:
         at, turn = self.line.end, max(0, self.line.turn)
         for request in self._unanswered.get(ordinal, ()):
             requests.append(structs.replace(request, n=self.first + len(requests), turn=turn, cut=at, stop=at))
 
-    def _before(self, start: int) -> int:
+    def _count_requests_before(self, start: int) -> int:
         """How many requests of its path ended before block `start`."""
         return self.first + bisect_right(self.requests, start, key=lambda request: request.stop)
 
 
-def drop(request: int, start: int, stop: int, because: str, action: Any = "drop", **facts: JSON) -> Observed:
+def observe_drop(request: int, start: int, stop: int, because: str, action: Any = "drop", **facts: JSON) -> ObservedEdit:
     """The original left blocks `[start, stop)` out from request `request` on."""
-    return Observed(request, Edit(action, because, Span(start, stop), (), facts=facts))
+    return ObservedEdit(request, Edit(action, because, Span(start, stop), (), facts=facts))
 
 
-def stand_in(role: str, raw: JSON, place: Any = "own", fence: bool = False) -> Part:
+def make_part(role: str, raw: JSON, place: Any = "own", fence: bool = False) -> Part:
     """A part that stands in for something: `raw` is a block in Anthropic's shape, a bare string, or None for no content."""
-    block = block_of(0, 0, 0, role, "", raw)
+    block = make_block(0, 0, 0, role, "", raw)
     return Part(role, block.kind, block.text, raw, place=place, fence=fence)
 
 
-def usage(raw: Any) -> Usage | None:
+def parse_usage(raw: Any) -> Usage | None:
     """Anthropic's usage object as a `Usage`; None where it is none. Unusable numbers count as 0."""
     if not isinstance(raw, (dict, Mapping)):
         return None
     hours, listed = raw.get("cache_creation"), raw.get("iterations")
     whole = Usage(
-        _int(raw.get("input_tokens")),
-        _int(raw.get("cache_creation_input_tokens")),
-        _int(raw.get("cache_read_input_tokens")),
-        _int(raw.get("output_tokens")),
-        _int(hours.get("ephemeral_1h_input_tokens")) if isinstance(hours, (dict, Mapping)) else 0,
+        _parse_count(raw.get("input_tokens")),
+        _parse_count(raw.get("cache_creation_input_tokens")),
+        _parse_count(raw.get("cache_read_input_tokens")),
+        _parse_count(raw.get("output_tokens")),
+        _parse_count(hours.get("ephemeral_1h_input_tokens")) if isinstance(hours, (dict, Mapping)) else 0,
     )
     if not isinstance(listed, list):
         return whole
-    told = [(held, u) for held in listed if isinstance(held, Mapping) and (u := usage(held))]
-    extra = [structs.replace(u, kind=str(held["type"]), model=_name(held)) for held, u in told if _apart(held)]
-    answers = [u.prompt_tokens for held, u in told if not _apart(held)]
+    told = [(held, u) for held in listed if isinstance(held, Mapping) and (u := parse_usage(held))]
+    extra = [structs.replace(u, kind=str(held["type"]), model=_get_model(held)) for held, u in told if _is_extra_pass(held)]
+    answers = [u.prompt_tokens for held, u in told if not _is_extra_pass(held)]
     return structs.replace(whole, iterations=tuple(extra), context=answers[-1] if len(answers) > 1 else 0)
 
 
-def applied(raw: Any) -> tuple[Applied, ...]:
+def parse_applied_edits(raw: Any) -> tuple[AppliedEdit, ...]:
     """The context edits that a response says were made (its `context_management`); none where it says nothing of the kind."""
     told = raw.get("applied_edits") if isinstance(raw, (dict, Mapping)) else None
     if not told:
@@ -233,32 +233,36 @@ def applied(raw: Any) -> tuple[Applied, ...]:
     edits = [held for held in told if isinstance(held, Mapping)] if isinstance(told, list) else []
     counts = ("cleared_tool_uses", "cleared_thinking_turns")
     return tuple(
-        Applied(str(held["type"]), sum(_int(held.get(key)) for key in counts), _int(held.get("cleared_input_tokens")))
+        AppliedEdit(
+            str(held["type"]),
+            sum(_parse_count(held.get(key)) for key in counts),
+            _parse_count(held.get("cleared_input_tokens")),
+        )
         for held in edits
         if isinstance(held.get("type"), str)
     )
 
 
-def _apart(held: Mapping[str, Any]) -> bool:
+def _is_extra_pass(held: Mapping[str, Any]) -> bool:
     """Whether a pass is billed beside the answer: the usage as a whole is the sum of all that answered, whoever did."""
     return held.get("type") not in (None, "message", "fallback_message")
 
 
-def _name(held: Mapping[str, Any]) -> str:
+def _get_model(held: Mapping[str, Any]) -> str:
     return held["model"] if isinstance(held.get("model"), str) else ""
 
 
-def dollars(value: Any, otherwise: float | None = None) -> float | None:
+def parse_usd(value: Any, otherwise: float | None = None) -> float | None:
     """What a log says that a request cost, in USD; `otherwise` where that is no amount."""
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 53
     return float(value) if known else otherwise
 
 
-def _int(value: Any) -> int:
+def _parse_count(value: Any) -> int:
     return value if type(value) is int and 0 <= value < 1 << 53 else 0
 
 
-def _origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
+def _infer_origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
     if role != "user":
         return "answer" if role == "assistant" else "system"
     results = [isinstance(raw, Mapping) and raw.get("type") == "tool_result" for raw, _ in parts]
@@ -270,5 +274,5 @@ def _is_stub(draft: Draft, line: Timeline) -> bool:
     use = draft.request.usage if draft.request else None
     if use is None:
         return False
-    characters = sum(len(block.text) for block in written(map(line.block, range(draft.start, draft.stop))))
+    characters = sum(len(block.text) for block in select_model_output(map(line.get_block, range(draft.start, draft.stop))))
     return characters > STUB_FLOOR and use.output_tokens * STUB_CHARACTERS < characters

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 # What a tool puts in beside the prompt, by kind: all of it goes out as text of messages, whatever it is about.
-PUT_IN = {
+INJECTED_KINDS = {
     "agents": "agents",
     "skills": "skills",
     "deferred_tools": "deferred tools",
@@ -35,10 +35,10 @@ class Thought(NamedTuple):
 
     start: int
     stop: int
-    words: str
+    text: str
 
 
-def thoughts_in(text: str) -> Iterator[Thought]:
+def find_thoughts(text: str) -> Iterator[Thought]:
     """Thinking that a text holds between tags, in order; a tag that is not closed is text. Reads the text once."""
     at, unclosed = 0, set[str]()
     while opened := _THOUGHT.search(text, at):
@@ -52,11 +52,11 @@ def thoughts_in(text: str) -> Iterator[Thought]:
         yield Thought(opened.start(), at, words)
 
 
-def thoughts_apart(text: str) -> list[str]:
+def split_thoughts(text: str) -> list[str]:
     """A text in pieces that make it up again, each written thought one of its own, with the white space behind it."""
     pieces: list[str] = []
     at = 0
-    for thought in thoughts_in(text):
+    for thought in find_thoughts(text):
         before = text[at : thought.start]
         pieces += [before, text[thought.start : thought.stop]] if before.strip() else [text[at : thought.stop]]
         at = thought.stop
@@ -69,7 +69,7 @@ def is_thought(text: str) -> bool:
     start = opened.end() if opened else 0
     if not text.startswith("<th", start):
         return False
-    found = next(thoughts_in(text), None)
+    found = next(find_thoughts(text), None)
     return found is not None and found.start == start and found.stop == len(text)
 
 
@@ -78,33 +78,33 @@ def is_text(raw: Any) -> bool:
     return isinstance(raw, str) or (isinstance(raw, (dict, Mapping)) and raw.get("type") == "text")
 
 
-def text_of(content: Any) -> str:
+def extract_text(content: Any) -> str:
     """The readable text of a message's or tool result's content. Media have none, nor has what nests too deep to be read."""
     try:
-        return _text(content)
+        return _extract(content)
     except RecursionError:
         return ""
 
 
-def _text(content: Any) -> str:
+def _extract(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list):
-        return "\n".join(filter(None, map(_text, content)))
+        return "\n".join(filter(None, map(_extract, content)))
     if isinstance(content, (dict, Mapping)):  # a dict is found out ten times as fast
         for key in ("text", "thinking", "content"):
             if key in content:
-                return _text(content[key])
+                return _extract(content[key])
         if content.get("type") not in _MEDIA:
             return dumps(content)
         source = content.get("source")  # a document may bring its own text
         if isinstance(source, Mapping) and source.get("type") in ("text", "content"):
-            return _text(source.get("data") or source.get("content"))
+            return _extract(source.get("data") or source.get("content"))
         return ""
     return "" if content is None else dumps(content)
 
 
-def block_text(kind: str, raw: Any) -> str:
+def extract_block_text(kind: str, raw: Any) -> str:
     """What a tokenizer would count of one block: a tool call's name and input, a tool's whole definition, else its text."""
     if isinstance(raw, str):
         return raw
@@ -113,7 +113,7 @@ def block_text(kind: str, raw: Any) -> str:
             return f"{raw.get('name', '')} {dumps(raw.get('input'))}"
         if kind == "tool":
             return dumps(raw)
-    return text_of(raw)
+    return extract_text(raw)
 
 
 def dumps(value: Any) -> str:
@@ -124,7 +124,7 @@ def dumps(value: Any) -> str:
         return _lenient(value)
 
 
-def encoded(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """The same as UTF-8, halves of characters as they are."""
     try:
         return orjson.dumps(value)
@@ -139,7 +139,7 @@ def _lenient(value: Any) -> str:
         return ""
 
 
-def well_formed(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """A text without halves of characters: two that belong together become one, a lone one U+FFFD, as tiktoken has it."""
     try:
         text.encode()

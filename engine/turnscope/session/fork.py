@@ -11,12 +11,12 @@ from itertools import takewhile
 from msgspec import structs
 
 from turnscope.session.model import JSON, Block, Message, Session
-from turnscope.session.timeline import block_of, paired_with
+from turnscope.session.timeline import link_pair, make_block
 
-OPEN = "[This conversation was forked before the tool answered.]"
+NO_RESULT = "[This conversation was forked before the tool answered.]"
 
 
-def upto(session: Session, at: int, requests: int | None = None) -> Session:
+def truncate_session(session: Session, at: int, requests: int | None = None) -> Session:
     """The first `at` blocks of a session with what happened on them, of its requests those that were whole by then.
 
     `requests`: at most so many of them. Nothing in it points past its end.
@@ -33,35 +33,35 @@ def upto(session: Session, at: int, requests: int | None = None) -> Session:
     )
 
 
-def forked(session: Session, request: int) -> Session:
+def fork_session(session: Session, request: int) -> Session:
     """What a branch starts from that sends request `request` otherwise. IndexError where there is no such request.
 
     Calls of the newest answer whose results came later, or never, are answered with a text that says so: no provider takes
     a request with open calls. They stand right behind the answer, unless a request that is shared went on from there.
     """
     cut = session.requests[request].cut
-    start = structs.replace(upto(session, cut, request), id=f"{session.id}@{request}", parent=session.id, at=cut)
+    start = structs.replace(truncate_session(session, cut, request), id=f"{session.id}@{request}", parent=session.id, at=cut)
     last = next((m for m in reversed(start.messages) if m.role == "assistant"), None)
-    calls = [b for b in start.blocks[last.start : last.stop] if b.pair < 0 and _calls(b)] if last else []
+    calls = [b for b in start.blocks[last.start : last.stop] if b.pair < 0 and _is_client_call(b)] if last else []
     if last is None or not calls:
         return start
     place = max((last.stop, *(r.stop for r in start.requests)))
     results: list[JSON] = [
-        {"type": "tool_result", "tool_use_id": call.raw.get("id"), "content": OPEN, "is_error": True} for call in calls
+        {"type": "tool_result", "tool_use_id": call.raw.get("id"), "content": NO_RESULT, "is_error": True} for call in calls
     ]
-    return _with_results(start, place, calls, results)
+    return _insert_results(start, place, calls, results)
 
 
-def _calls(block: Block) -> bool:
+def _is_client_call(block: Block) -> bool:
     """True for calls that the caller answers; a provider answers calls of its own tools in the answer itself."""
     return block.kind == "tool_use" and block.raw.get("type") == "tool_use"
 
 
-def _with_results(session: Session, place: int, calls: Sequence[Block], results: Sequence[JSON]) -> Session:
+def _insert_results(session: Session, place: int, calls: Sequence[Block], results: Sequence[JSON]) -> Session:
     """The session with a message of results at address `place`, where a message begins; what stands behind it moves on."""
     ordinal = next((i for i, m in enumerate(session.messages) if m.start >= place), len(session.messages))
     far = len(results)
-    added = [block_of(place + i, ordinal, calls[0].turn, "user", "", raw) for i, raw in enumerate(results)]
+    added = [make_block(place + i, ordinal, calls[0].turn, "user", "", raw) for i, raw in enumerate(results)]
     blocks = [*session.blocks[:place], *added]
     for block in session.blocks[place:]:
         pair = block.pair + far if block.pair >= place else block.pair
@@ -70,7 +70,7 @@ def _with_results(session: Session, place: int, calls: Sequence[Block], results:
         if block.pair >= place:
             blocks[at] = structs.replace(block, pair=block.pair + far)
     for call, result in zip(calls, added, strict=True):
-        blocks[call.at], blocks[result.at] = paired_with(call, result)
+        blocks[call.at], blocks[result.at] = link_pair(call, result)
     moved = (structs.replace(m, start=m.start + far, stop=m.stop + far) for m in session.messages[ordinal:])
     message = Message(place, place + far, "user", "tool")
     return structs.replace(session, blocks=tuple(blocks), messages=(*session.messages[:ordinal], message, *moved), at=place)

@@ -30,7 +30,7 @@ class Index:
     compactions: tuple[int, ...]
 
     @staticmethod
-    def of(session: Session) -> Index:
+    def build(session: Session) -> Index:
         """Index a session."""
         calls, results, thinking, static, compactions = [], [], [], [], []
         for block in session.blocks:
@@ -42,7 +42,7 @@ class Index:
                 results.append(block.at)
             elif block.bucket == Bucket.THINKING:
                 thinking.append(block.at)
-            elif block.kind == "compaction" and _made(block):
+            elif block.kind == "compaction" and _has_summary(block):
                 compactions.append(block.at)
         talk = [m for m in session.messages if m.start < m.stop and session.blocks[m.start].bucket not in _STATIC]
         turns: dict[int, int] = {}
@@ -52,7 +52,7 @@ class Index:
         held = (static, calls, results, thinking, compactions)
         return Index(starts, tuple(turns.values()), *map(tuple, held))
 
-    def talk(self, start: int, stop: int) -> Iterator[Span]:
+    def find_conversation_spans(self, start: int, stop: int) -> Iterator[Span]:
         """The conversation inside `[start, stop)`: the span without system and tool blocks."""
         for at in self.static[bisect_left(self.static, start) : bisect_left(self.static, stop)]:
             if start < at:
@@ -62,30 +62,30 @@ class Index:
             yield Span(start, stop)
 
 
-def _made(block: Block) -> bool:
+def _has_summary(block: Block) -> bool:
     """Whether a compaction came to a summary: the API returns a block without one where it did not, which changes nothing."""
     raw = block.raw
     return not isinstance(raw, Mapping) or raw.get("content") is not None or bool(raw.get("encrypted_content"))
 
 
-def upto(addresses: Sequence[int], stop: int) -> int:
+def count_before(addresses: Sequence[int], stop: int) -> int:
     """How many of rising `addresses` lie before `stop`."""
     return bisect_left(addresses, stop)
 
 
-def after(addresses: Sequence[int], at: int) -> int | None:
+def find_at_or_after(addresses: Sequence[int], at: int) -> int | None:
     """The first of rising `addresses` that is >= `at`; None where there is none."""
     place = bisect_left(addresses, at)
     return addresses[place] if place < len(addresses) else None
 
 
-def before(addresses: Sequence[int], at: int) -> int | None:
+def find_at_or_before(addresses: Sequence[int], at: int) -> int | None:
     """The last of rising `addresses` that is <= `at`; None where there is none."""
     place = bisect_right(addresses, at)
     return addresses[place - 1] if place else None
 
 
-def whole(session: Session, index: Index, at: int, stop: int) -> int:
+def find_complete_start(session: Session, index: Index, at: int, stop: int) -> int:
     """The first message start >= `at` from which the rest up to `stop` answers no call before it; `stop` where none is."""
     place = bisect_left(index.messages, at)
     while place < len(index.messages) and index.messages[place] < stop:
@@ -97,7 +97,7 @@ def whole(session: Session, index: Index, at: int, stop: int) -> int:
     return stop
 
 
-def runs(addresses: Iterable[int]) -> Iterator[Span]:
+def group_runs(addresses: Iterable[int]) -> Iterator[Span]:
     """Rising addresses as spans of neighbours."""
     start = stop = -1
     for at in addresses:

@@ -14,10 +14,12 @@ from typing import Any, Literal, NamedTuple, overload
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from turnscope.session.content import block_text, is_text
+from turnscope.session.content import extract_block_text, is_text
 
 CHAT = "turnscope-chat"  # the source of sessions that were chatted here
-BEGUN = "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log
+BEGINS_MID_CONVERSATION = (
+    "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log
+)
 SHAPE = "_shape"  # key of Request.settings: how this request writes what is the same content in another form
 
 JSON = Any  # a value as `json` reads it; provider data keeps whatever shape the provider gave it
@@ -48,7 +50,7 @@ class Span(NamedTuple):
     stop: int
 
 
-class Later:
+class LazyContent:
     """Content that is fetched when somebody reads it, and equals what it stands for. A stored session's blocks hold it."""
 
     __slots__ = ("_at", "_fetch")
@@ -61,7 +63,7 @@ class Later:
         return self._fetch(self._at)
 
     def __eq__(self, other: object) -> bool:
-        return bool(self.read() == (other.read() if isinstance(other, Later) else other))
+        return bool(self.read() == (other.read() if isinstance(other, LazyContent) else other))
 
     def __hash__(self) -> int:
         return hash(self.read())
@@ -79,19 +81,19 @@ class Block(Struct, frozen=True, gc=False):
     digest: str  # of everything that the provider would see of this block
     pair: int = -1  # address of the result of this call, or of the call of this result; -1 = none
     name: str = ""  # the tool's name, on tool, tool_use and tool_result blocks
-    content: JSON | Later = field(default=None, name="raw")  # of `raw`, here or still to be fetched
+    content: JSON | LazyContent = field(default=None, name="raw")  # of `raw`, here or still to be fetched
 
     @property
     def raw(self) -> JSON:
         """The block as sent, in Anthropic's shape; a str where the message's content was a bare string."""
         content = self.content
-        return content.read() if type(content) is Later else content
+        return content.read() if type(content) is LazyContent else content
 
     @property
     def text(self) -> str:
         """What a person would read and a tokenizer would count; media have none."""
         raw = self.raw
-        return raw if isinstance(raw, str) else block_text(self.kind, raw)
+        return raw if isinstance(raw, str) else extract_block_text(self.kind, raw)
 
     @property
     def in_tags(self) -> bool:
@@ -103,7 +105,7 @@ class Block(Struct, frozen=True, gc=False):
         return f"<Block {self.at} {self.role}/{self.kind}{' ' + self.name if self.name else ''} turn {self.turn}: {head!r}>"
 
 
-def written(blocks: Iterable[Block]) -> list[Block]:
+def select_model_output(blocks: Iterable[Block]) -> list[Block]:
     """The blocks of an answer that the model itself wrote, which is what its output tokens can count.
 
     Results of the provider's own tools (searches, code it ran, MCP) stand in the answer and are no output; a summary that the
@@ -151,7 +153,7 @@ class Usage(Struct, frozen=True, gc=False):
         return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
 
     @property
-    def carried(self) -> int:
+    def answered_prompt_tokens(self) -> int:
         """Prompt tokens of the envelope that was answered: those of the last answer, where several are billed together."""
         return self.context or self.prompt_tokens
 
@@ -161,7 +163,7 @@ class Usage(Struct, frozen=True, gc=False):
         return (self, *self.iterations)
 
 
-class Applied(Struct, frozen=True, gc=False):
+class AppliedEdit(Struct, frozen=True, gc=False):
     """A context edit that the provider made in a request before its model read it, as the response tells: `edit` is the edit's
     type, `cleared` how many tool uses or thinking turns, `tokens` how many input tokens. Which ones it does not tell."""
 
@@ -187,10 +189,10 @@ class Request(Struct, frozen=True, gc=False):
     attempts: int = 1
     settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see `planning.render`)
     logged_usd: float | None = None  # what the log itself says it cost; our own price is never kept here
-    asked: str = ""  # the model that was asked for, where a policy sent the request to another one (`model`)
+    requested_model: str = field(default="", name="asked")  # where a policy sent the request to another one (`model`)
     window: int = 0  # tokens of the model's window as its server or a person told it; 0 = nobody did
     estimate: Usage | None = None  # counted here, where the provider may have billed and told no usage, or not all of it
-    applied: tuple[Applied, ...] = ()  # context edits that the provider says it made
+    applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider says it made
 
     def __repr__(self) -> str:
         used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"
@@ -223,7 +225,7 @@ class Part(Struct, frozen=True, gc=False):
         return ""
 
 
-Body = tuple[Part, ...] | None
+Placeholder = tuple[Part, ...] | None
 """What stands for a span: None = the blocks themselves, () = nothing, parts = a stand-in."""
 
 
@@ -253,7 +255,7 @@ class Edit(Struct, frozen=True, gc=False):
     action: Action
     because: str
     span: Span | None = None
-    body: Body = ()
+    body: Placeholder = ()
     restore: bool = False
     slot: str = ""
     facts: Mapping[str, JSON] = {}
@@ -299,17 +301,17 @@ class Wish(Struct, frozen=True):
     edit: Edit
     session: str
     blocks: int
-    told: str
+    blocks_digest: str = field(name="told")
 
 
-class Answered(Struct, frozen=True, tag="answered"):
+class AnswerFact(Struct, frozen=True, tag="answered"):
     """An ask was answered."""
 
     key: str
     answer: Answer
 
 
-class Counted(Struct, frozen=True, tag="counted"):
+class CountFact(Struct, frozen=True, tag="counted"):
     """The provider's own count of a planned prompt, in tokens; `seen` is what the plan counted of it, in the ledger's units."""
 
     request: int
@@ -318,34 +320,34 @@ class Counted(Struct, frozen=True, tag="counted"):
     model: str = ""
 
 
-class Wished(Struct, frozen=True, tag="wished"):
+class WishFact(Struct, frozen=True, tag="wished"):
     """All that was wished by hand for a request so far."""
 
     request: int
     wishes: tuple[Wish, ...]
 
 
-class Rated(Struct, frozen=True, tag="rated"):
+class RatingFact(Struct, frozen=True, tag="rated"):
     """What somebody thinks of the text with this digest: up, down, or "" for nothing."""
 
     digest: str
     rating: str
 
 
-Fact = Answered | Counted | Wished | Rated
+Fact = AnswerFact | CountFact | WishFact | RatingFact
 """What is recorded of a session beside what was said, so that a replay needs no I/O."""
 
 
-class Recorded(Struct, frozen=True):
+class RecordedFacts(Struct, frozen=True):
     """The facts of a session, each kind by what it is looked up with. `facts.noted` adds to it."""
 
     answers: Mapping[str, Answer] = {}  # by key of the ask
-    counts: Mapping[int, tuple[Counted, ...]] = {}  # by request
+    counts: Mapping[int, tuple[CountFact, ...]] = {}  # by request
     wishes: Mapping[int, tuple[Wish, ...]] = {}  # by request
     ratings: Mapping[str, str] = {}  # by digest of the text
 
 
-class Observed(Struct, frozen=True):
+class ObservedEdit(Struct, frozen=True):
     """What the original tool really did to the envelope, first visible in request `request`."""
 
     request: int
@@ -368,11 +370,11 @@ class Session(Struct, frozen=True):
     blocks: tuple[Block, ...] = ()
     messages: tuple[Message, ...] = ()
     requests: tuple[Request, ...] = ()
-    observed: tuple[Observed, ...] = ()
+    observed: tuple[ObservedEdit, ...] = ()
     notes: tuple[Note, ...] = ()
     about: Mapping[str, JSON] = {}  # version, cwd, ... as the log says
     window: int | None = None  # in tokens, where the log itself says it; 0: not that of the tables, and not known
-    recorded: Recorded = Recorded()
+    recorded: RecordedFacts = RecordedFacts()
     parent: str = ""  # id of the session that this one belongs to
     at: int = -1  # block of the parent that started it (subagent), or first block not shared with it (branch)
     subagents: tuple[Session, ...] = ()
@@ -383,7 +385,7 @@ class Session(Struct, frozen=True):
         """The paths that were left, each as a session of its own that is put together when it is asked for."""
         return Branches(self)
 
-    def requests_of(self, number: int) -> int:
+    def count_branch_requests(self, number: int) -> int:
         """How many requests branch `number` has on its whole path."""
         fork = self.forks[number]
         own, stop = fork.own.requests, fork.start
@@ -413,7 +415,7 @@ class Fork(Struct, frozen=True):
     own: Session
     of: int = 0  # the path that it left: 0 = the session itself, k = its k-th fork, an earlier one
     start: int = 0
-    mended: tuple[Block, ...] = ()
+    relinked: tuple[Block, ...] = field(default=(), name="mended")
 
 
 class Branches(Sequence[Session]):
@@ -434,7 +436,7 @@ class Branches(Sequence[Session]):
     def __getitem__(self, number: int | slice) -> Session | tuple[Session, ...]:
         if isinstance(number, slice):
             return tuple(self[n] for n in range(*number.indices(len(self))))
-        return joined(self._trunk, self._trunk.forks, range(1, 1 + len(self))[number])
+        return join_path(self._trunk, self._trunk.forks, range(1, 1 + len(self))[number])
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, (Branches, tuple)) else NotImplemented
@@ -443,14 +445,14 @@ class Branches(Sequence[Session]):
         return hash(len(self))
 
 
-def block_at(trunk: Session, forks: Sequence[Fork], number: int, at: int) -> Block:
+def get_block(trunk: Session, forks: Sequence[Fork], number: int, at: int) -> Block:
     """The block at an address of the path of fork `number` (from 1; 0 = the trunk)."""
     while number and at < forks[number - 1].start:
         number = forks[number - 1].of
     return forks[number - 1].own.blocks[at - forks[number - 1].start] if number else trunk.blocks[at]
 
 
-def joined(trunk: Session, forks: Sequence[Fork], number: int) -> Session:
+def join_path(trunk: Session, forks: Sequence[Fork], number: int) -> Session:
     """The path of fork `number` (from 1; 0 = the trunk) as a session that shares its blocks with the others."""
     line: list[Fork] = []
     while number:
@@ -463,7 +465,7 @@ def joined(trunk: Session, forks: Sequence[Fork], number: int) -> Session:
         del messages[bisect_left(messages, fork.start, key=lambda message: message.start) :]
         del requests[next((n for n, request in enumerate(requests) if request.stop > fork.start), len(requests)) :]
         del observed[bisect_left(observed, len(requests), key=lambda seen: seen.request) :]
-        for block in fork.mended:
+        for block in fork.relinked:
             blocks[block.at] = block
         blocks += fork.own.blocks
         messages += fork.own.messages

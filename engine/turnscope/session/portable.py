@@ -22,9 +22,9 @@ import orjson
 from msgspec import structs
 
 from turnscope.errors import BrokenFile, TurnscopeError
-from turnscope.session.facts import noted, typed
-from turnscope.session.model import JSON, Answer, Fork, Later, Recorded, Session
-from turnscope.session.thread import forks_of
+from turnscope.session.facts import add_facts, convert_old_answers
+from turnscope.session.model import JSON, Answer, Fork, LazyContent, RecordedFacts, Session
+from turnscope.session.thread import make_forks
 
 FORMAT = "turnscope-session"
 LINES = "turnscope-session-lines"
@@ -32,13 +32,13 @@ VERSION = 3
 _LISTED = ("blocks", "messages", "requests")  # what has lines of its own
 
 
-def no_session(given: object) -> TurnscopeError:
+def make_wrong_type_error(given: object) -> TurnscopeError:
     """What to say to whoever hands in something else than a session."""
     what = f"a session is wanted, and this is {'a path' if isinstance(given, str) else type(given).__name__}"
     return TurnscopeError(what, hint="turnscope.load(path) gives the session of a file, folder, archive or database.")
 
 
-class _Old(msgspec.Struct):
+class _Version1(msgspec.Struct):
     """What version 1 kept in another form."""
 
     answers: Mapping[str, Answer] = {}
@@ -52,8 +52,12 @@ def dumps(session: Session) -> bytes:
     b'{\\n  "format": "turnscope-session"'
     """
     if not isinstance(session, Session):
-        raise no_session(session)
-    value = {"format": FORMAT, "version": VERSION, "session": msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)}
+        raise make_wrong_type_error(session)
+    value = {
+        "format": FORMAT,
+        "version": VERSION,
+        "session": msgspec.to_builtins(session, str_keys=True, enc_hook=LazyContent.read),
+    }
     try:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2)
     except (TypeError, ValueError):  # lone surrogates
@@ -78,17 +82,21 @@ def loads(value: JSON, name: str = "the file") -> Session:
         raise BrokenFile(f"{name} has version {version!r} at $.version", hint=newer)
     try:
         held = value.get("session")
-        session = _of_version(version, held, "$") if version < VERSION else msgspec.convert(held, Session, str_keys=True)
+        session = _convert_version(version, held, "$") if version < VERSION else msgspec.convert(held, Session, str_keys=True)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:  # the last: half a character where a name stands
-        raise BrokenFile(f"{name} does not hold a session: {_placed(str(error))}", hint=hint) from error
-    return _checked(session, name)
+        raise BrokenFile(f"{name} does not hold a session: {_locate(str(error))}", hint=hint) from error
+    return _check(session, name)
 
 
-def _of_version(version: int, value: JSON, path: str) -> Session:
+def _convert_version(version: int, value: JSON, path: str) -> Session:
     """A session as an older version wrote it: with its branches beside its fields, as whole sessions."""
     try:
         session = msgspec.convert(value, Session, str_keys=True)
-        facts = noted(Recorded(), *typed(msgspec.convert(value, _Old).answers)) if version == 1 else session.recorded
+        facts = (
+            add_facts(RecordedFacts(), *convert_old_answers(msgspec.convert(value, _Version1).answers))
+            if version == 1
+            else session.recorded
+        )
     except msgspec.ValidationError as error:
         what, _, inside = str(error).partition(" - at `$")
         raise msgspec.ValidationError(f"{what} - at `{path}{inside or '`'}") from error
@@ -97,35 +105,35 @@ def _of_version(version: int, value: JSON, path: str) -> Session:
         listed = value.get(group) or []
         if not isinstance(listed, list):
             raise msgspec.ValidationError(f"Expected `array` - at `{path}.{group}`")
-        inner[group] = [_of_version(version, each, f"{path}.{group}[{n}]") for n, each in enumerate(listed)]
+        inner[group] = [_convert_version(version, each, f"{path}.{group}[{n}]") for n, each in enumerate(listed)]
     session = structs.replace(session, recorded=facts, subagents=tuple(inner["subagents"]))
-    return structs.replace(session, forks=forks_of(session, inner["branches"]))
+    return structs.replace(session, forks=make_forks(session, inner["branches"]))
 
 
-def _placed(what: str) -> str:
+def _locate(what: str) -> str:
     """msgspec names the path inside the session; say it from the top of the file."""
     return what.replace("`$", "`$.session") if "`$" in what else f"{what} - at `$.session`"
 
 
-def _checked(session: Session, name: str, path: str = "$.session") -> Session:
+def _check(session: Session, name: str, path: str = "$.session") -> Session:
     """Refuse addresses that lead nowhere: everything that reads a session relies on them."""
-    _refuse(name, path, _wrong(session))
+    _raise_if(name, path, _find_contradiction(session))
     for number, agent in enumerate(session.subagents):
-        _checked(agent, name, f"{path}.subagents[{number}]")
+        _check(agent, name, f"{path}.subagents[{number}]")
     ends = [len(session.blocks)]
     for number, fork in enumerate(session.forks):
         place = f"{path}.forks[{number}]"
         known = 0 <= fork.of <= number and 0 <= fork.start <= ends[fork.of]
-        if not known or any(not 0 <= block.at < fork.start for block in fork.mended):
-            _refuse(name, path, (f"forks[{number}]", f"a branch cannot leave path {fork.of} at block {fork.start}"))
-        _refuse(name, f"{place}.own", _wrong(fork.own, fork.start, *_before(session, fork)))
+        if not known or any(not 0 <= block.at < fork.start for block in fork.relinked):
+            _raise_if(name, path, (f"forks[{number}]", f"a branch cannot leave path {fork.of} at block {fork.start}"))
+        _raise_if(name, f"{place}.own", _find_contradiction(fork.own, fork.start, *_count_before(session, fork)))
         for inner, agent in enumerate(fork.own.subagents):
-            _checked(agent, name, f"{place}.own.subagents[{inner}]")
+            _check(agent, name, f"{place}.own.subagents[{inner}]")
         ends.append(fork.start + len(fork.own.blocks))
     return session
 
 
-def _before(session: Session, fork: Fork) -> tuple[int, int]:
+def _count_before(session: Session, fork: Fork) -> tuple[int, int]:
     """How many messages and requests of the path that a branch left stand before it."""
     messages = requests = 0
     stop, number = fork.start, fork.of
@@ -140,7 +148,7 @@ def _before(session: Session, fork: Fork) -> tuple[int, int]:
         number = left.of
 
 
-def _refuse(name: str, path: str, wrong: tuple[str, str] | None) -> None:
+def _raise_if(name: str, path: str, wrong: tuple[str, str] | None) -> None:
     if wrong:
         where, what = wrong
         raise BrokenFile(
@@ -148,7 +156,7 @@ def _refuse(name: str, path: str, wrong: tuple[str, str] | None) -> None:
         )
 
 
-def _wrong(session: Session, start: int = 0, spoken: int = 0, sent: int = 0) -> tuple[str, str] | None:
+def _find_contradiction(session: Session, start: int = 0, spoken: int = 0, sent: int = 0) -> tuple[str, str] | None:
     """The first field that contradicts another, with what is wrong about it.
 
     Of a branch: `start`, `spoken` and `sent` are the blocks, messages and requests before it.
@@ -180,10 +188,10 @@ def _wrong(session: Session, start: int = 0, spoken: int = 0, sent: int = 0) -> 
         if abs(request.turn) >= 2**63:
             return f"requests[{number}]", f"this request says it is of turn {request.turn}"
         cut = request.cut
-    return _wrong_edit(session, sent, size)
+    return _find_wrong_edit(session, sent, size)
 
 
-def _wrong_edit(session: Session, sent: int, size: int) -> tuple[str, str] | None:
+def _find_wrong_edit(session: Session, sent: int, size: int) -> tuple[str, str] | None:
     last = sent
     for number, seen in enumerate(session.observed):
         span: Any = seen.edit.span or (0, 0)
@@ -201,28 +209,28 @@ def dump_lines(session: Session) -> bytes:
 
     Branches and subagents are in the first. `of_lines` puts the value together that `loads` reads.
     """
-    whole = msgspec.to_builtins(session, str_keys=True, enc_hook=Later.read)
+    whole = msgspec.to_builtins(session, str_keys=True, enc_hook=LazyContent.read)
     blocks, messages, requests = whole["blocks"], whole["messages"], whole["requests"]
     head = {key: value for key, value in whole.items() if key not in _LISTED}
     lines: list[JSON] = [{"format": LINES, "version": VERSION, "session": head}]
     lines += [{"message": each, "blocks": blocks[each["start"] : each["stop"]]} for each in messages]
     lines += [{"request": each} for each in requests]
-    return b"".join(_line(line) for line in lines)
+    return b"".join(_dump_line(line) for line in lines)
 
 
-def _line(value: JSON) -> bytes:
+def _dump_line(value: JSON) -> bytes:
     try:
         return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
     except (TypeError, ValueError):  # lone surrogates
         return json.dumps(value, ensure_ascii=True).encode() + b"\n"
 
 
-def are_lines(first: JSON) -> bool:
+def is_portable_lines(first: JSON) -> bool:
     """Whether the first of some JSON Lines says that they are a session in this form."""
     return isinstance(first, Mapping) and first.get("format") == LINES
 
 
-def of_lines(values: Iterable[JSON]) -> JSON:
+def join_lines(values: Iterable[JSON]) -> JSON:
     """The lines of a session as one value, as `dumps` would have written it."""
     lines = iter(values)
     head = next(lines)

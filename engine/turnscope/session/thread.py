@@ -31,7 +31,7 @@ class Thread(Struct, frozen=True):
         """Ids of the paths, the main one first, then those that were left."""
         return (self.session.id, *(fork.own.id for fork in self.session.forks))
 
-    def path(self, leaf: str = "") -> Session:
+    def get_path(self, leaf: str = "") -> Session:
         """The path to a leaf, by its id; "" = the main path. KeyError where there is no such leaf."""
         if leaf in ("", self.session.id):
             return self.session
@@ -40,14 +40,14 @@ class Thread(Struct, frozen=True):
                 return self.session.branches[number]
         raise KeyError(leaf)
 
-    def messages(self) -> Iterator[tuple[Message, tuple[Block, ...]]]:
+    def iter_messages(self) -> Iterator[tuple[Message, tuple[Block, ...]]]:
         """Every message of the tree once, with its blocks: those of the main path, then what each branch adds."""
         for start, own in ((0, self.session), *((fork.start, fork.own) for fork in self.session.forks)):
             for message in own.messages:
                 yield message, own.blocks[message.start - start : message.stop - start]
 
 
-class Hanging(NamedTuple):
+class Descendant(NamedTuple):
     """A branch or a subagent of any depth: what it adds (`own`), and of which session it is branch `fork` (-1: subagent)."""
 
     depth: int
@@ -56,27 +56,27 @@ class Hanging(NamedTuple):
     own: Session
 
 
-def hanging(session: Session) -> Iterator[Hanging]:
+def iter_descendants(session: Session) -> Iterator[Descendant]:
     """All that hangs from a session, nearest first. The place of each in this order is its number, from 1."""
     pending = deque([(0, session)])
     while pending:
         depth, of = pending.popleft()
         for at, fork in enumerate(of.forks):
-            yield Hanging(depth, of, at, fork.own)
+            yield Descendant(depth, of, at, fork.own)
             pending.append((depth + 1, of.branches[at] if fork.own.forks else fork.own))
         for agent in of.subagents:
-            yield Hanging(depth, of, -1, agent)
+            yield Descendant(depth, of, -1, agent)
             pending.append((depth + 1, agent))
 
 
-def forks_of(main: Session, branches: Sequence[Session]) -> tuple[Fork, ...]:
+def make_forks(main: Session, branches: Sequence[Session]) -> tuple[Fork, ...]:
     """Whole sessions as branches of `main`: each as what it does not share with that."""
-    return tuple(_fork(main, branch) for branch in branches)
+    return tuple(_make_fork(main, branch) for branch in branches)
 
 
-def _fork(main: Session, branch: Session) -> Fork:
+def _make_fork(main: Session, branch: Session) -> Fork:
     pairs = zip(main.messages, branch.messages, strict=False)
-    shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1] and _alike(main, branch, pair[0]), pairs)]
+    shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1] and _is_same_message(main, branch, pair[0]), pairs)]
     start = shared[-1].stop if shared else 0
     requests = list(takewhile(lambda request: request.stop <= start, branch.requests))
     observed = [o for o in branch.observed if o.request < len(requests)]
@@ -94,7 +94,7 @@ def _fork(main: Session, branch: Session) -> Fork:
     return Fork(own, 0, start, mended)
 
 
-def _alike(main: Session, branch: Session, message: Message) -> bool:
+def _is_same_message(main: Session, branch: Session, message: Message) -> bool:
     """Whether two paths hold the same blocks in a message, whatever they are paired with."""
     pairs = zip(main.blocks[message.start : message.stop], branch.blocks[message.start : message.stop], strict=False)
     return all(a == b or structs.replace(a, pair=b.pair) == b for a, b in pairs)

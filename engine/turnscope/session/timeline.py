@@ -12,10 +12,10 @@ from itertools import accumulate
 
 from msgspec import structs
 
-from turnscope.session.content import encoded, is_thought, text_of
+from turnscope.session.content import encode_json, extract_text, is_thought
 from turnscope.session.model import JSON, Block, Bucket, Message, Session
 
-STATIC = ("system", "tools")  # roles that are no part of the conversation
+STATIC_ROLES = ("system", "tools")  # roles that are no part of the conversation
 _KINDS: dict[str, tuple[str, Bucket]] = {
     "text": ("text", Bucket.MESSAGES),
     "image": ("image", Bucket.MESSAGES),
@@ -44,7 +44,7 @@ class Timeline:
         self.start = self.first = 0
         self.blocks: list[Block] = []
         self.messages: list[Message] = []
-        self.mended: dict[int, Block] = {}
+        self.relinked: dict[int, Block] = {}
         self.turn = -1  # of the newest message; -1 = nothing was said yet
         self._spoken = -1  # ordinal of the first message of the conversation
         self.calls: dict[str, list[int]] = {}  # where the calls of each id stand
@@ -52,13 +52,13 @@ class Timeline:
         self._low: list[int] = []  # per pair the lowest call from there on; made when it is asked for
 
     @classmethod
-    def of(cls, session: Session) -> Timeline:
+    def from_session(cls, session: Session) -> Timeline:
         """The timeline of a session, to go on from: its values are taken as they are."""
         line = cls()
         line.blocks, line.messages = list(session.blocks), list(session.messages)
         for block in line.blocks:
             line._learn(block)
-        spoken = (n for n, message in enumerate(line.messages) if message.role not in STATIC)
+        spoken = (n for n, message in enumerate(line.messages) if message.role not in STATIC_ROLES)
         line._spoken = next(spoken, -1)
         line.turn = line.blocks[-1].turn if line._spoken >= 0 else -1
         return line
@@ -72,9 +72,9 @@ class Timeline:
         line.base, line.first = self, messages
         line.start = self.messages[own - 1].stop if own > 0 else self.start
         if 0 <= self._spoken < messages:
-            line._spoken, line.turn = self._spoken, self.block(line.start - 1).turn
-        for call in self._open(line.start):
-            line.mended[call] = structs.replace(self.block(call), pair=-1)
+            line._spoken, line.turn = self._spoken, self.get_block(line.start - 1).turn
+        for call in self._find_open_calls(line.start):
+            line.relinked[call] = structs.replace(self.get_block(call), pair=-1)
         return line
 
     @property
@@ -82,12 +82,12 @@ class Timeline:
         """The address of the next block."""
         return self.start + len(self.blocks)
 
-    def block(self, at: int) -> Block:
+    def get_block(self, at: int) -> Block:
         """The block at an address of the whole path."""
         line = self
         while at < line.start:
-            if at in line.mended:
-                return line.mended[at]
+            if at in line.relinked:
+                return line.relinked[at]
             assert line.base is not None
             line = line.base
         return line.blocks[at - line.start]
@@ -109,29 +109,29 @@ class Timeline:
         empty block.
         """
         ordinal = self.first + len(self.messages)
-        if role not in STATIC and self._spoken < 0:
+        if role not in STATIC_ROLES and self._spoken < 0:
             self._spoken = ordinal
             self.turn += 1
         elif origin == "prompt":
             self.turn += 1
         turn, start = max(0, self.turn), self.start + len(self.blocks)
         for at, (raw, kind) in enumerate(parts or _EMPTY, start):
-            self._add(block_of(at, ordinal, turn, role, kind, raw))
+            self._add(make_block(at, ordinal, turn, role, kind, raw))
         message = Message(start, self.start + len(self.blocks), role, origin, id, sent_at, fence, extra or {})
         self.messages.append(message)
         return message
 
     def _add(self, block: Block) -> None:
         if block.kind == "tool_result" and isinstance(raw := block.raw, (dict, Mapping)):
-            call = self._call(str(raw.get("tool_use_id")), block.at)
+            call = self._find_call(str(raw.get("tool_use_id")), block.at)
             if call is not None:
-                before = self.block(call)
-                linked, block = paired_with(before, block)
+                before = self.get_block(call)
+                linked, block = link_pair(before, block)
                 if linked is not before:
                     if call >= self.start:
                         self.blocks[call - self.start] = linked
                     else:
-                        self.mended[call] = linked
+                        self.relinked[call] = linked
         self.blocks.append(block)
         self._learn(block)
 
@@ -142,7 +142,7 @@ class Timeline:
         elif block.kind == "tool_result" and 0 <= block.pair < block.at:
             self._pairs.append((block.at, block.pair))
 
-    def _call(self, id: str, before: int) -> int | None:
+    def _find_call(self, id: str, before: int) -> int | None:
         """The newest call of that id before an address of the whole path."""
         line: Timeline | None = self
         while line is not None:
@@ -152,7 +152,7 @@ class Timeline:
             before, line = min(before, line.start), line.base
         return None
 
-    def _open(self, stop: int) -> list[int]:
+    def _find_open_calls(self, stop: int) -> list[int]:
         """Calls before `stop` whose result stands at `stop` or behind it, on this path."""
         if len(self._low) != len(self._pairs):
             self._low = list(accumulate((call for _, call in reversed(self._pairs)), min))[::-1]
@@ -161,12 +161,12 @@ class Timeline:
             if self._low[n] >= stop:
                 break
             call = self._pairs[n][1]
-            if call < stop <= self.block(call).pair:
+            if call < stop <= self.get_block(call).pair:
                 found[call] = None
         return list(found)
 
 
-def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) -> Block:
+def make_block(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) -> Block:
     """The block at an address: kind and bucket from its type (or from a role system or tools), digest from its content.
 
     A text of an answer that is a thought in tags is thinking, and goes out as the text that it is.
@@ -174,7 +174,10 @@ def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) 
     name = ""
     bucket = Bucket.SYSTEM if role == "system" else Bucket.TOOLS if role == "tools" else Bucket.MESSAGES
     if isinstance(raw, str):
-        kind, digest = kind or ("system" if role == "system" else "text"), _digest(f"s{raw}".encode("utf-8", "surrogatepass"))
+        kind, digest = (
+            kind or ("system" if role == "system" else "text"),
+            _compute_digest(f"s{raw}".encode("utf-8", "surrogatepass")),
+        )
     elif isinstance(raw, (dict, Mapping)):
         declared = raw["type"] if isinstance(raw.get("type"), str) else ""
         if bucket is Bucket.MESSAGES:
@@ -185,19 +188,19 @@ def block_of(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) 
         else:
             kind = "tool" if bucket is Bucket.TOOLS else "system"
         name = raw["name"] if isinstance(raw.get("name"), str) else ""
-        digest = _digest(encoded(raw))
+        digest = _compute_digest(encode_json(raw))
     else:
-        kind, digest = kind or "empty", _digest(b"")
-    if kind == "text" and role == "assistant" and is_thought(text_of(raw)):
+        kind, digest = kind or "empty", _compute_digest(b"")
+    if kind == "text" and role == "assistant" and is_thought(extract_text(raw)):
         kind, bucket = "thinking", Bucket.THINKING
     return Block(at, message, turn, role, bucket, kind, digest, -1, name, raw)
 
 
-def _digest(content: bytes) -> str:
+def _compute_digest(content: bytes) -> str:
     return blake2b(content, digest_size=16).hexdigest()
 
 
-def paired_with(call: Block, result: Block) -> tuple[Block, Block]:
+def link_pair(call: Block, result: Block) -> tuple[Block, Block]:
     """A call and its result, linked; a call keeps its first result."""
     linked = structs.replace(call, pair=result.at) if call.pair < 0 else call
     return linked, structs.replace(result, pair=call.at, name=call.name)

@@ -55,8 +55,8 @@ def keep(db: Database, contents: Iterable[tuple[str, Content]], chat: bool) -> N
 def contents(db: Database, digests: Iterable[str]) -> dict[str, JSON]:
     """Values by digest; those that are not there are left out."""
     found: dict[str, JSON] = {}
-    for some in _together(dict.fromkeys(digests)):
-        sql = f"select digest, content from blobs where digest in ({_places(some)})"  # noqa: S608 - places only
+    for some in _batch(dict.fromkeys(digests)):
+        sql = f"select digest, content from blobs where digest in ({_list_marks(some)})"  # noqa: S608 - places only
         found |= {digest: decoded(content) for digest, content in db.conn.execute(sql, some)}
     return found
 
@@ -64,8 +64,8 @@ def contents(db: Database, digests: Iterable[str]) -> dict[str, JSON]:
 def missing(db: Database, digests: Iterable[str]) -> set[str]:
     """Which of these are not stored."""
     wanted = set(digests)
-    for some in _together([*wanted]):
-        sql = f"select digest from blobs where digest in ({_places(some)})"  # noqa: S608 - places only
+    for some in _batch([*wanted]):
+        sql = f"select digest from blobs where digest in ({_list_marks(some)})"  # noqa: S608 - places only
         wanted.difference_update(row[0] for row in db.conn.execute(sql, some))
     return wanted
 
@@ -75,11 +75,11 @@ def drop(db: Database, digests: Iterable[str]) -> None:
     db.conn.executemany("delete from blobs where digest = ? and chat = 0", ((digest,) for digest in digests))
 
 
-def _together(digests: Iterable[str]) -> Iterator[list[str]]:
+def _batch(digests: Iterable[str]) -> Iterator[list[str]]:
     rest = iter(digests)
     while some := list(islice(rest, TOGETHER)):
         yield some
 
 
-def _places(some: Sequence[Any]) -> str:
+def _list_marks(some: Sequence[Any]) -> str:
     return ", ".join("?" * len(some))

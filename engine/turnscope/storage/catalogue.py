@@ -12,7 +12,7 @@ from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from turnscope.session.model import Rated
+from turnscope.session.model import RatingFact
 from turnscope.storage.database import reading, writing
 from turnscope.storage.values import storable, unpacked
 
@@ -120,6 +120,6 @@ def ratings(path: Path, user: str = "") -> tuple[int, int]:
     sql = """select thread, fact from facts where fact like '{"type":"rated"%'
              and thread in (select id from threads where user_id = ?) order by id"""
     with reading(path) as db:
-        rated = ((thread, unpacked(fact, Rated)) for thread, fact in db.conn.execute(sql, [user]))
+        rated = ((thread, unpacked(fact, RatingFact)) for thread, fact in db.conn.execute(sql, [user]))
         newest = {(thread, fact.digest): fact.rating for thread, fact in rated}
     return sum(rating == "up" for rating in newest.values()), sum(bool(rating) for rating in newest.values())

@@ -50,7 +50,7 @@ def reading(path: Path) -> Iterator[Database]:
         finally:
             db.close()
     except (OSError, sqlite3.Error) as error:
-        raise _trouble(path, error) from error
+        raise _make_error(path, error) from error
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def _begin(db: Database, left: Callable[[], bool] | None) -> None:
             return
 
 
-def _trouble(path: Path, error: Exception) -> StorageError:
+def _make_error(path: Path, error: Exception) -> StorageError:
     what = f"chats and opened sessions cannot be kept in {path}: {error}"
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
         return StorageError(what, hint="The file is broken and was left as it is. Put back a copy of it, or move it elsewhere.")
@@ -103,20 +103,20 @@ def _trouble(path: Path, error: Exception) -> StorageError:
 
 def _migrate(db: Database) -> None:
     """Make the tables, or add what a later version needs. `user_version` tells every version, older ones too, the format."""
-    version = _version(db)
+    version = _read_version(db)
     if version > len(STEPS):
         what = f"its format is {version}, and this version of Turnscope knows {len(STEPS)}"
         raise StorageError(f"chats cannot be read: {what}", hint="Install the newer Turnscope that wrote them.")
     if version == len(STEPS):
         return
-    _wal(db)
+    _enable_wal(db)
     with immediate(db):  # several at once: the first one migrates, the others find nothing left to do
-        _migrations().apply(db)
+        _load_migrations().apply(db)
         db.conn.execute(f"pragma user_version = {len(STEPS)}")
 
 
 @cache
-def _migrations() -> Migrations:
+def _load_migrations() -> Migrations:
     from sqlite_utils import Migrations
 
     known = Migrations("turnscope")
@@ -125,11 +125,11 @@ def _migrations() -> Migrations:
     return known
 
 
-def _version(db: Database) -> int:
+def _read_version(db: Database) -> int:
     return int(db.conn.execute("pragma user_version").fetchone()[0])
 
 
-def _wal(db: Database) -> None:
+def _enable_wal(db: Database) -> None:
     """Switch to the write-ahead log. While another connection does the same SQLite fails at once, whatever its timeout."""
     end = time.monotonic() + WAIT
     while True:

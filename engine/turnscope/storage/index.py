@@ -141,42 +141,42 @@ _NAMES = ", ".join(f'"{f.name}"' for f in fields(Line))
 @contextmanager
 def held(path: Path) -> Iterator[None]:
     """Meanwhile each write need not put its pages into the file itself, as the last connection to close does."""
-    with _reading(path):
+    with _connect(path):
         yield
 
 
 def stamps(path: Path) -> dict[str, str]:
     """What every source that was looked at looked like then, by its path."""
-    with _reading(path) as db:
+    with _connect(path) as db:
         return dict(db.execute("select path, stamp from sources"))
 
 
 def keep(path: Path, source: str, stamp: str, sessions: Iterable[Indexed], problem: Problem | None = None) -> None:
     """Put a source in place of what was known of it. Several processes may; the last one stands."""
     told = (problem.what, problem.hint) if problem else ("", "")
-    with _writing(path) as db:
-        _drop(db, [source])
+    with _begin_write(path) as db:
+        _delete_source(db, [source])
         db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(storable, told)])
         for each in sessions:
-            _insert(db, each)
+            _insert_row(db, each)
 
 
 def drop(path: Path, sources: Sequence[str]) -> None:
     """Take sources out of the index."""
-    with _writing(path) as db:
-        _drop(db, sources)
+    with _begin_write(path) as db:
+        _delete_source(db, sources)
 
 
 def lines(path: Path) -> tuple[Line, ...]:
     """Every session, the one that ended last first."""
     sql = f"select {_NAMES} from sessions order by ended is null, ended desc"  # noqa: S608 - names are ours
-    with _reading(path) as db:
+    with _connect(path) as db:
         return tuple(Line(*row) for row in db.execute(sql))
 
 
 def problems(path: Path) -> tuple[Problem, ...]:
     """Sources that could not be read."""
-    with _reading(path) as db:
+    with _connect(path) as db:
         return tuple(Problem(*row) for row in db.execute("select path, problem, hint from sources where problem != ''"))
 
 
@@ -185,13 +185,13 @@ def spent(path: Path) -> tuple[Spent, ...]:
     sql = """select r.day, r.model, s.project, count(*), sum(r.pico) from requests r join sessions s on s.id = r.session
              where r.uid = '' or r.rowid in (select min(rowid) from requests where uid != '' group by uid)
              group by 1, 2, 3 order by 1"""
-    with _reading(path) as db:
+    with _connect(path) as db:
         return tuple(Spent(*row) for row in db.execute(sql))
 
 
 def cuts(path: Path) -> tuple[tuple[str, int], ...]:
     """How often something was taken out of a window, by day."""
-    with _reading(path) as db:
+    with _connect(path) as db:
         return tuple(db.execute("select day, sum(number) from cuts where day != '' group by day order by day"))
 
 
@@ -206,33 +206,33 @@ def search(path: Path, query: str, start: int = 0) -> tuple[int, tuple[Hit, ...]
         raise QueryError("there is no word in it to search for", hint="Type a word, or part of an identifier.")
     match = " ".join('"' + word.replace('"', '""') + '"*' for word in map(storable, wanted))
     sql = f"select rowid from words where words match ? order by rowid desc limit {MOST}"  # noqa: S608 - a number of ours
-    with _reading(path) as db:
+    with _connect(path) as db:
         try:
             found = [row[0] for row in db.execute(sql, [match])]
         except sqlite3.OperationalError as error:  # FTS5 takes no word of NUL bytes
             raise QueryError("it cannot be searched for", hint="Type a word, or part of an identifier.") from error
-        return len(found), tuple(_hit(db, id, wanted) for id in found[start : start + PAGE])
+        return len(found), tuple(_make_hit(db, id, wanted) for id in found[start : start + PAGE])
 
 
 def size(path: Path) -> int:
     """Bytes on the disk."""
-    return sum(file.stat().st_size for file in _files(path))
+    return sum(file.stat().st_size for file in _list_files(path))
 
 
 def remove(path: Path) -> int:
     """Delete the index; gives the bytes that the disk got back."""
     held = size(path)
-    for file in _files(path):
+    for file in _list_files(path):
         file.unlink(missing_ok=True)
     return held
 
 
 def version(path: Path) -> tuple[int, ...]:
     """Changes whenever something was written."""
-    return tuple(number for file in _files(path)[:2] for number in (file.stat().st_mtime_ns, file.stat().st_size))
+    return tuple(number for file in _list_files(path)[:2] for number in (file.stat().st_mtime_ns, file.stat().st_size))
 
 
-def _hit(db: sqlite3.Connection, id: int, wanted: Sequence[str]) -> Hit:
+def _make_hit(db: sqlite3.Connection, id: int, wanted: Sequence[str]) -> Hit:
     sql = """select s.path, s.entry, s.title, b.part, b.at, b.request, w.text from blocks b
              join sessions s on s.id = b.session join words w on w.rowid = b.id where b.id = ?"""
     source, entry, title, part, at, request, text = db.execute(sql, [id]).fetchone()
@@ -242,11 +242,11 @@ def _hit(db: sqlite3.Connection, id: int, wanted: Sequence[str]) -> Hit:
     first = re.search(rare, text, re.IGNORECASE)
     begin = max(0, first.start() - AROUND) if first else 0
     stop = (first.end() if first else 0) + 2 * AROUND
-    excerpt = _excerpt(text, begin, stop)
+    excerpt = _cut_excerpt(text, begin, stop)
     return Hit(source, entry, title, part, at, request, excerpt, tuple(found.span() for found in apart.finditer(excerpt)))
 
 
-def _excerpt(text: str, begin: int, stop: int) -> str:
+def _cut_excerpt(text: str, begin: int, stop: int) -> str:
     """A stretch of a text in one line, at most that long: no word is cut where others stand, and what is left out is said."""
     part = text[begin:stop].replace("\n", " ")
     if begin:
@@ -254,29 +254,29 @@ def _excerpt(text: str, begin: int, stop: int) -> str:
     return part if stop >= len(text) else re.sub(r" +\S{0,30}$", "", part) + " …"
 
 
-def _insert(db: sqlite3.Connection, each: Indexed) -> None:
+def _insert_row(db: sqlite3.Connection, each: Indexed) -> None:
     values = [storable(value) if isinstance(value, str) else value for value in astuple(each.line)]
     sql = f"insert into sessions ({_NAMES}) values ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
     session = db.execute(sql, values).lastrowid
-    db.executemany("insert into requests values (?, ?, ?, ?, ?)", ((session, *map(_plain, row)) for row in each.spent))
+    db.executemany("insert into requests values (?, ?, ?, ?, ?)", ((session, *map(_make_storable, row)) for row in each.spent))
     db.executemany("insert into cuts values (?, ?, ?)", ((session, *row) for row in each.cuts))
     first = db.execute("select coalesce(max(id), 0) + 1 from blocks").fetchone()[0]
     rows = [(first + n, text) for n, text in enumerate(each.texts)]
     db.executemany("insert into blocks values (?, ?, ?, ?, ?)", ((n, session, t.part, t.at, t.request) for n, t in rows))
-    db.executemany("insert into words (rowid, text, split) values (?, ?, ?)", (_words(n, t.text) for n, t in rows))
+    db.executemany("insert into words (rowid, text, split) values (?, ?, ?)", (_split_words(n, t.text) for n, t in rows))
 
 
-def _plain(value: str | int | None) -> str | int | None:
+def _make_storable(value: str | int | None) -> str | int | None:
     return storable(value) if isinstance(value, str) else value
 
 
-def _words(id: int, text: str) -> tuple[int, str, str]:
+def _split_words(id: int, text: str) -> tuple[int, str, str]:
     """A text, and the parts of the identifiers in it: `getUserName` is found under `user`."""
     split = " ".join(_INSIDE.sub(" ", word) for word in dict.fromkeys(_HUMP.findall(text)))
     return id, storable(text), split
 
 
-def _drop(db: sqlite3.Connection, sources: Sequence[str]) -> None:
+def _delete_source(db: sqlite3.Connection, sources: Sequence[str]) -> None:
     for source in sources:
         db.execute("delete from sources where path = ?", [source])
         for (session,) in db.execute("select id from sessions where path = ?", [source]).fetchall():
@@ -287,23 +287,23 @@ def _drop(db: sqlite3.Connection, sources: Sequence[str]) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+def _connect(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection; the tables are made where there are none. StorageError where that cannot be done."""
     hint = f"It holds nothing that session files do not: delete {path}, and index them again."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(path, timeout=WAIT, isolation_level=None)) as db:
             db.execute("pragma synchronous = normal")
-            if _format(db) != FORMAT:
-                _make(db)
+            if _read_format(db) != FORMAT:
+                _make_tables(db)
             yield db
     except (OSError, sqlite3.Error) as error:
         raise StorageError(f"the index of the library cannot be read or written: {error}", hint=hint) from error
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[sqlite3.Connection]:
-    with _reading(path) as db:
+def _begin_write(path: Path) -> Iterator[sqlite3.Connection]:
+    with _connect(path) as db:
         db.execute("begin immediate")
         try:
             yield db
@@ -313,11 +313,11 @@ def _writing(path: Path) -> Iterator[sqlite3.Connection]:
             raise
 
 
-def _make(db: sqlite3.Connection) -> None:
+def _make_tables(db: sqlite3.Connection) -> None:
     """Empty tables in place of what another version left. Several at once: the first makes them."""
-    _wal(db)
+    _enable_wal(db)
     db.execute("begin immediate")
-    if _format(db) != FORMAT:
+    if _read_format(db) != FORMAT:
         old = db.execute("select name from sqlite_master where type = 'table' and sql is not null").fetchall()
         for (name,) in sorted(old, key=lambda row: row[0] != "words"):  # its own tables go with it
             if name == "words" or not name.startswith(("words_", "sqlite_")):
@@ -328,7 +328,7 @@ def _make(db: sqlite3.Connection) -> None:
     db.execute("commit")
 
 
-def _wal(db: sqlite3.Connection) -> None:
+def _enable_wal(db: sqlite3.Connection) -> None:
     """Switch to the write-ahead log. While another connection does the same SQLite fails at once, whatever its timeout."""
     end = time.monotonic() + WAIT
     while True:
@@ -342,10 +342,10 @@ def _wal(db: sqlite3.Connection) -> None:
             return
 
 
-def _format(db: sqlite3.Connection) -> int:
+def _read_format(db: sqlite3.Connection) -> int:
     return int(db.execute("pragma user_version").fetchone()[0])
 
 
-def _files(path: Path) -> list[Path]:
+def _list_files(path: Path) -> list[Path]:
     """Its file and its logs, as far as they are there."""
     return [file for end in ("", "-wal", "-shm") if (file := path.with_name(path.name + end)).is_file()]

@@ -20,12 +20,12 @@ from msgspec import structs
 from turnscope.counting.tokens import CHARS, count_texts
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.request_outcome import RequestEnded, build_partial_answer
-from turnscope.errors import TurnscopeError, told
+from turnscope.errors import TurnscopeError, dump_error
 from turnscope.planning.policy import Policy, write
-from turnscope.session.content import dumps, text_of
-from turnscope.session.facts import plain
+from turnscope.session.content import dumps, extract_text
+from turnscope.session.destination import Destination
+from turnscope.session.facts import make_storable
 from turnscope.session.model import JSON, Edit, Fact, Message, Request, Session, Usage
-from turnscope.session.place import Place
 from turnscope.storage import blobs, under_way
 from turnscope.storage.database import writing
 from turnscope.storage.packing import contents, pack
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 STATIC = ("system", "tools")
-_BEHIND, _RELOAD = "this chat was continued in another window", "Reload to see it; nothing was lost."
+_CONTINUED_ELSEWHERE, _RELOAD = "this chat was continued in another window", "Reload to see it; nothing was lost."
 
 
 _LOST = TurnscopeError(
@@ -59,59 +59,59 @@ class Keeper:
     user: str = ""
     begun: int = -1  # the request that is under way, -1 = none
 
-    def message(self, message: Message, blocks: Sequence[JSON], status: str) -> None:
+    def record_message(self, message: Message, blocks: Sequence[JSON], status: str) -> None:
         """Keep one message, or a system prompt or tool definitions where its role says so."""
-        with self._appending() as db:
+        with self._begin_append() as db:
             sql = "select n from requests where thread = ? and status = ?"
             if any(row["n"] != self.begun for row in db.query(sql, [self.thread, under_way.BEGUN])):
                 raise Conflict("an answer is coming in another window of this chat", hint="Wait for its end, then reload.")
-            self._insert(db, message, blocks, status)
+            self._insert_message(db, message, blocks, status)
 
-    def began(self, request: Request, plan: Plan) -> None:
+    def record_start(self, request: Request, plan: Plan) -> None:
         """Keep a request before it is sent. Conflict: another window sends one now, or has."""
         first = under_way.opened(self.path, self.thread, request.n)  # before anybody can see a row and take it for lost
         try:
-            with self._appending() as db:
-                self._taken_back(db, request.n)
+            with self._begin_append() as db:
+                self._delete_pending(db, request.n)
                 more = {"estimate": packed(Usage(plan.projected)), "owner": under_way.owner(), "draft": "[]"}
-                self._request(db, request, plan, under_way.BEGUN, (), more)
+                self._insert_request(db, request, plan, under_way.BEGUN, (), more)
         except BaseException:
             if first:
                 under_way.closed(self.path, self.thread, request.n)
             raise
         self.begun = request.n
 
-    def draft(self, texts: Sequence[str]) -> None:
+    def record_draft(self, texts: Sequence[str]) -> None:
         """What was shown so far of the answer to the request that is under way."""
         with writing(self.path) as db:
             owned(db, self.thread, self.user)
             sql = "update requests set draft = ? where thread = ? and n = ? and status = ?"
             db.execute(sql, [dumps(list(texts)), self.thread, self.begun, under_way.BEGUN])
 
-    def ended(self, ended: RequestEnded) -> None:
+    def record_request(self, ended: RequestEnded) -> None:
         """Keep a request, its decisions and its answer in one transaction."""
         number = ended.request.n
-        with self._appending() as db:
-            self._taken_back(db, number)
+        with self._begin_append() as db:
+            self._delete_pending(db, number)
             if ended.answer:
-                self._insert(db, ended.answer, ended.blocks, ended.status)
-            problem = dumps(told(ended.error)) if ended.error else None
+                self._insert_message(db, ended.answer, ended.blocks, ended.status)
+            problem = dumps(dump_error(ended.error)) if ended.error else None
             more = {"seconds": ended.seconds, "problem": problem}
-            self._request(db, ended.request, ended.plan, ended.status, ended.lapsed_edits, more)
+            self._insert_request(db, ended.request, ended.plan, ended.status, ended.lapsed_edits, more)
         under_way.closed(self.path, self.thread, number)
         self.begun = -1
 
-    def _taken_back(self, db: Database, number: int) -> None:
+    def _delete_pending(self, db: Database, number: int) -> None:
         """The row of a request that this sink has begun makes room for what it became. Conflict: somebody settled it."""
         if self.begun != number:
             return
         at = [self.thread, number]
         gone = db.execute("delete from requests where thread = ? and n = ? and status = ?", [*at, under_way.BEGUN]).rowcount
         if gone != 1:
-            raise Conflict(_BEHIND, hint=_RELOAD)
+            raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
         db.execute("delete from decisions where thread = ? and request = ?", at)
 
-    def _request(
+    def _insert_request(
         self, db: Database, request: Request, plan: Plan, status: str, gone: Sequence[Edit], more: Mapping[str, Any]
     ) -> None:
         row: dict[str, Any] = {
@@ -130,55 +130,62 @@ class Keeper:
             "status": status,
             "verdict": plan.verdict,
             "seconds": 0.0,
-            "asked": request.asked,
+            "asked": request.requested_model,
             '"window"': request.window,
             "estimate": packed(request.estimate) if request.estimate else None,
             "applied": packed(request.applied) if request.applied else None,
         }
-        statics = {role: _in_force(db, self.thread, role, request.cut) for role in STATIC}
+        statics = {role: _find_static(db, self.thread, role, request.cut) for role in STATIC}
         insert(db, "requests", row | statics | dict(more))
         made = [(d.rule, d.edit, int(d.splice is not None)) for d in plan.decisions]
         for seq, (rule, edit, changed) in enumerate([*(("", edit, 1) for edit in gone), *made], -len(gone)):
-            values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "edit": packed(plain(edit))}
-            insert(db, "decisions", {**values, "changed": changed})
+            values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "changed": changed}
+            insert(db, "decisions", {**values, "edit": packed(make_storable(edit))})
 
     def settle(self) -> None:
         """Requests whose process is gone amid them end as interrupted, with what was shown of their answers."""
-        with self._appending() as db:
+        with self._begin_append() as db:
             for row in unsettled(db, self.path, self.thread):
                 texts = json.loads(row["draft"] or "[]")
                 blocks, now = build_partial_answer(texts), self.clock()
                 if blocks:
                     start = row["cut"]
                     message = Message(start, start + len(blocks), "assistant", "answer", sent_at=now)
-                    self._insert(db, message, blocks, "interrupted")
+                    self._insert_message(db, message, blocks, "interrupted")
                 said = sum(count_texts(texts, CHARS))
                 estimate = structs.replace(unpacked(row["estimate"], Usage), output_tokens=said)
-                values = ["interrupted", "interrupted", row["cut"] + len(blocks), now, packed(estimate), dumps(told(_LOST))]
+                values = [
+                    "interrupted",
+                    "interrupted",
+                    row["cut"] + len(blocks),
+                    now,
+                    packed(estimate),
+                    dumps(dump_error(_LOST)),
+                ]
                 sql = "status = ?, stop_reason = ?, stop = ?, answered = ?, estimate = ?, problem = ?, draft = null"
                 db.execute(f"update requests set {sql} where thread = ? and n = ?", [*values, self.thread, row["n"]])  # noqa: S608
 
-    def fact(self, fact: Fact) -> None:
+    def record_fact(self, fact: Fact) -> None:
         """Keep a fact; what was recorded before stays."""
-        with self._writing() as db:
+        with self._begin_write() as db:
             insert(db, "facts", {"thread": self.thread, "fact": packed(fact)})
 
     def policy(self, policy: Policy, request: int) -> None:
         """Keep the policy that is in force from a request on."""
-        with self._writing() as db:
+        with self._begin_write() as db:
             db.execute(
                 "insert or replace into policies (thread, request, toml) values (?, ?, ?)",
                 [self.thread, request, f"name = {json.dumps(policy.name)}\n{write(policy)}"],
             )
 
-    def place(self, place: Place, request: int) -> None:
+    def place(self, place: Destination, request: int) -> None:
         """Keep where the thread goes from a request on: a decision of the person."""
-        with self._writing() as db:
+        with self._begin_write() as db:
             sql = "insert or replace into places (thread, request, place, decided) values (?, ?, ?, ?)"
             db.execute(sql, [self.thread, request, packed(place), self.clock()])
 
     @contextmanager
-    def _writing(self) -> Iterator[Database]:
+    def _begin_write(self) -> Iterator[Database]:
         """A write into a thread of this user's. TurnscopeError where it is nobody's, or another's."""
         with writing(self.path) as db:
             if self.thread != answers_of(self.user):
@@ -186,21 +193,21 @@ class Keeper:
             yield db
 
     @contextmanager
-    def _appending(self) -> Iterator[Database]:
+    def _begin_append(self) -> Iterator[Database]:
         """A write at the thread's end. Rows have one place each: a place that is taken was taken by another window."""
         if self.behind:
-            raise Conflict(_BEHIND, hint=_RELOAD)
+            raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
         try:
-            with self._writing() as db:
+            with self._begin_write() as db:
                 try:
                     yield db
                 except sqlite3.IntegrityError as error:
-                    raise Conflict(_BEHIND, hint=_RELOAD) from error
+                    raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD) from error
         except Conflict:
             self.behind = True
             raise
 
-    def _insert(self, db: Database, message: Message, blocks: Sequence[JSON], status: str) -> None:
+    def _insert_message(self, db: Database, message: Message, blocks: Sequence[JSON], status: str) -> None:
         digests = []
         for raw in blocks:
             content = dumps(raw)
@@ -214,24 +221,24 @@ class Keeper:
             "sent": message.sent_at,
             "blobs": dumps(digests),
         }
-        previous = self._previous(db, message.start)
+        previous = self._find_previous(db, message.start)
         if message.role in STATIC:
             insert(db, "statics", row)
         else:
-            text = storable(text_of(list(blocks)))
+            text = storable(extract_text(list(blocks)))
             more = {"uid": message.id or uuid.uuid4().hex, "parent": previous, "origin": message.origin}
             place = insert(db, "messages", {**row, **more, "status": status, "text": text})
             db.execute("insert into messages_fts (rowid, text) values (?, ?)", [place, text])
         db.execute("update threads set updated = ? where id = ?", [self.clock(), self.thread])
 
-    def _previous(self, db: Database, start: int) -> str:
+    def _find_previous(self, db: Database, start: int) -> str:
         """Id of the newest message, "" where there is none. Conflict where the thread does not end at address `start`."""
         newest = "select {} from {} where thread = ? order by n desc limit 1"
         said = next(db.query(newest.format("n, blobs, uid", "messages"), [self.thread]), None)
         static = next(db.query(newest.format("n, blobs", "statics"), [self.thread]), None)
         last = max((row for row in (said, static) if row), key=lambda row: int(row["n"]), default=None)
         if last and last["n"] + max(1, len(json.loads(last["blobs"]))) != start:
-            raise Conflict(_BEHIND, hint=_RELOAD)
+            raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
         return str(said["uid"]) if said else ""
 
 
@@ -276,11 +283,11 @@ def insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
     return int(cursor.lastrowid or 0)
 
 
-def _in_force(db: Database, thread: str, role: str, cut: int) -> str | None:
+def _find_static(db: Database, thread: str, role: str, cut: int) -> str | None:
     """Digests of the system prompt or tools that stand last before address `cut`, in the thread or those it came from."""
     sql = "select blobs from statics where thread = ? and role = ? and n < ? order by n desc limit 1"
     found = next(db.query(sql, [thread, role, cut]), None)
     if found:
         return str(found["blobs"])
     come = next(db.query("select parent, at from threads where id = ?", [thread]), None)
-    return _in_force(db, come["parent"], role, min(cut, come["at"])) if come and come["parent"] else None
+    return _find_static(db, come["parent"], role, min(cut, come["at"])) if come and come["parent"] else None

@@ -13,9 +13,9 @@ from msgspec import structs
 
 from turnscope.errors import TurnscopeError
 from turnscope.planning.policy import renamed
-from turnscope.session.facts import noted
-from turnscope.session.fork import upto
-from turnscope.session.model import CHAT, JSON, Applied, Edit, Fact, Observed, Request, Session, Usage
+from turnscope.session.facts import add_facts
+from turnscope.session.fork import truncate_session
+from turnscope.session.model import CHAT, JSON, AppliedEdit, Edit, Fact, ObservedEdit, Request, Session, Usage
 from turnscope.session.portable import loads as load_session
 from turnscope.session.timeline import Timeline
 from turnscope.storage import blobs, sessions
@@ -35,17 +35,17 @@ def loaded(db: Database, path: Path, thread: str) -> Session:
     row = row_of(db, thread)
     start = Session(thread, source=CHAT)
     if row["base"] is not None:
-        start = _base(path, row["base"])
+        start = _load_base(path, row["base"])
     elif row["parent"]:
-        start = upto(loaded(db, path, row["parent"]), row["at"])
+        start = truncate_session(loaded(db, path, row["parent"]), row["at"])
     rows = [*db.query("select * from messages where thread = ?", [thread])]
     rows += db.query("select * from statics where thread = ?", [thread])
     rows.sort(key=lambda r: r["n"])
     texts = texts_of(db, [json.loads(r["blobs"]) for r in rows])
-    built = _built(start, rows, texts)
-    requests = [_request(r) for r in _ended(db, thread)]
+    built = _append_rows(start, rows, texts)
+    requests = [_make_request(r) for r in _query_ended(db, thread)]
     edits = [
-        Observed(r["request"], unpacked(r["edit"], Edit))
+        ObservedEdit(r["request"], unpacked(r["edit"], Edit))
         for r in db.query(
             "select request, edit from decisions where thread = ? and changed = 1 order by request, seq", [thread]
         )
@@ -59,7 +59,7 @@ def loaded(db: Database, path: Path, thread: str) -> Session:
         source=CHAT,
         requests=(*start.requests, *requests),
         observed=(*start.observed, *edits),
-        recorded=noted(start.recorded, *facts_of(db, thread)),
+        recorded=add_facts(start.recorded, *facts_of(db, thread)),
         about={**start.about, **about_of(row["about"], newest)},
         parent=row["parent"] or (start.id if row["base"] is not None else ""),
         at=row["at"],
@@ -68,7 +68,7 @@ def loaded(db: Database, path: Path, thread: str) -> Session:
     )
 
 
-def _base(path: Path, kept: bytes) -> Session:
+def _load_base(path: Path, kept: bytes) -> Session:
     """The imported session that a thread goes on from: its texts lie among the blobs, once all stood in its row."""
     if kept[:1] == b"{":
         return load_session(json.loads(kept), "base")
@@ -76,9 +76,9 @@ def _base(path: Path, kept: bytes) -> Session:
     return unpack(packed, digests, lambda wanted: sessions.texts(path, wanted))
 
 
-def _built(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, JSON]) -> Session:
-    """The session's blocks and messages: those of `start`, then the stored ones, as `Growing` appended them."""
-    line = Timeline.of(start)
+def _append_rows(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, JSON]) -> Session:
+    """The session's blocks and messages: those of `start`, then the stored ones, as `LiveSession` appended them."""
+    line = Timeline.from_session(start)
     for row in rows:
         parts = [(texts[digest], "") for digest in json.loads(row["blobs"])]
         origin = row.get("origin") or row["role"]
@@ -86,7 +86,7 @@ def _built(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str
     return structs.replace(start, blocks=tuple(line.blocks), messages=tuple(line.messages))
 
 
-def _request(row: Mapping[str, Any]) -> Request:
+def _make_request(row: Mapping[str, Any]) -> Request:
     return Request(
         n=row["n"],
         turn=row["turn"],
@@ -99,10 +99,10 @@ def _request(row: Mapping[str, Any]) -> Request:
         stop_reason=row["stop_reason"],
         id=row["provider_id"] or "",
         settings=decoded(row["settings"]),
-        asked=row["asked"],
+        requested_model=row["asked"],
         window=row["window"],
         estimate=unpacked(row["estimate"], Usage) if row["estimate"] else None,
-        applied=unpacked(row["applied"], tuple[Applied, ...]) if row["applied"] else (),
+        applied=unpacked(row["applied"], tuple[AppliedEdit, ...]) if row["applied"] else (),
     )
 
 
@@ -118,7 +118,7 @@ def facts_of(db: Database, thread: str) -> Iterator[Fact]:
         yield fact
 
 
-def _ended(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
+def _query_ended(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
     """Rows of requests that are not under way."""
     return db.query("select * from requests where thread = ? and status != ? order by n", [thread, BEGUN])
 

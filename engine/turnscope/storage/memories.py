@@ -52,13 +52,13 @@ class Memories:
         day = said or datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
         fact = Memory(make_fact_id(owner, text), owner, text, day, source, tier=tier)
         with writing(self.path) as db:
-            known = self._found(db, fact.id)
+            known = self._find(db, fact.id)
             if known and known.forgotten:
                 raise TurnscopeError("this fact was forgotten on request", hint="Say it in other words to remember it anew.")
             if known is None:
                 self._put(db, fact)
             else:
-                known = self._heard(db, known, fact)
+                known = self._count_again(db, known, fact)
         return known or fact
 
     def edit(self, id: str, text: str) -> Memory:
@@ -72,7 +72,7 @@ class Memories:
     def one(self, id: str) -> Memory:
         """The fact of that id. TurnscopeError: it is not there for this user in this project, or was forgotten."""
         with reading(self.path) as db:
-            fact = self._found(db, id)
+            fact = self._find(db, id)
         if fact is None or fact.forgotten:
             raise TurnscopeError(f"there is no fact {id!r} here", hint="See the list of what is remembered in this project.")
         return fact
@@ -81,7 +81,7 @@ class Memories:
         """Everything, the newest last; what was forgotten as tombstones."""
         with reading(self.path) as db:
             sql = f"select {_COLUMNS} from memories where user_id = ? and project = ? order by number"  # noqa: S608 - names are ours
-            return tuple(_fact(row) for row in db.conn.execute(sql, self._mine))
+            return tuple(_make_memory(row) for row in db.conn.execute(sql, self._scope))
 
     def recall(self, question: str, most: int = MOST) -> tuple[Memory, ...]:
         """The facts of each owner that have most to do with a question, by bm25, then the newest."""
@@ -92,9 +92,9 @@ class Memories:
                 sql = (
                     "select id, bm25(memories_fts) from memories_fts where memories_fts match ? and user_id = ? and project = ?"
                 )
-                scored = dict(db.conn.execute(sql, [words, *self._mine]))
+                scored = dict(db.conn.execute(sql, [words, *self._scope]))
             sql = "select id from memories where user_id = ? and project = ? and tier = 'medium' and heard < ?"
-            faded = {row[0] for row in db.conn.execute(sql, [*self._mine, self.clock() - FADES])}
+            faded = {row[0] for row in db.conn.execute(sql, [*self._scope, self.clock() - FADES])}
         known = [fact for fact in reversed(self.all()) if not fact.forgotten and fact.id not in faded]
         known.sort(key=lambda fact: scored.get(fact.id, 0.0))  # the smaller the better
         return tuple(fact for owner in ("user", "agent") for fact in [f for f in known if f.owner == owner][:most])
@@ -108,18 +108,18 @@ class Memories:
         """Count what was looked up again: the names that a retrieved conversation speaks of."""
         sql = "insert into retrievals values (?, ?, ?, 1) on conflict do update set times = times + 1"
         with writing(self.path) as db:
-            db.conn.executemany(sql, ([*self._mine, name] for name in dict.fromkeys(names)))
+            db.conn.executemany(sql, ([*self._scope, name] for name in dict.fromkeys(names)))
 
     def learned(self) -> tuple[tuple[str, int], ...]:
         """What this project's sessions look up again, and how often, the most often first."""
         sql = "select name, times from retrievals where user_id = ? and project = ? order by times desc, name limit ?"
         with reading(self.path) as db:
-            return tuple((str(name), int(times)) for name, times in db.conn.execute(sql, [*self._mine, LEARNED]))
+            return tuple((str(name), int(times)) for name, times in db.conn.execute(sql, [*self._scope, LEARNED]))
 
     def unlearn(self) -> None:
         """Delete what was learned of this project's retrievals. Chats that began with it keep what they were told."""
         with writing(self.path) as db:
-            db.conn.execute("delete from retrievals where user_id = ? and project = ?", self._mine)
+            db.conn.execute("delete from retrievals where user_id = ? and project = ?", self._scope)
 
     def rank(self, _ask: Ask) -> Answer:
         """What a rule asks before it orders the archive: what was learned, as items `times name`."""
@@ -137,11 +137,11 @@ class Memories:
         with writing(self.path) as db:
             db.conn.execute(
                 "update memories set text = '', source = '', forgotten = 1 where user_id = ? and project = ? and id = ?",
-                [*self._mine, id],
+                [*self._scope, id],
             )
-            db.conn.execute("delete from memories_fts where user_id = ? and project = ? and id = ?", [*self._mine, id])
+            db.conn.execute("delete from memories_fts where user_id = ? and project = ? and id = ?", [*self._scope, id])
             mine = "thread in (select id from threads where user_id = ?)"
-            for said in _written(text):
+            for said in _list_json_forms(text):
                 for table, column, which in (
                     ("facts", "fact", "(fact like '%\"recall:%' or fact like '%\"extract:%')"),
                     ("decisions", "edit", "rule = 'insert_memories'"),
@@ -154,43 +154,43 @@ class Memories:
         with writing(self.path) as db:
             where = "where user_id = ? and project = ? and id = ?"
             kept = f"delete from memories {where} and not forgotten"  # noqa: S608 - ours
-            if db.conn.execute(kept, [*self._mine, id]).rowcount:
-                db.conn.execute(f"delete from memories_fts {where}", [*self._mine, id])  # noqa: S608 - ours
+            if db.conn.execute(kept, [*self._scope, id]).rowcount:
+                db.conn.execute(f"delete from memories_fts {where}", [*self._scope, id])  # noqa: S608 - ours
 
     @property
-    def _mine(self) -> list[str]:
+    def _scope(self) -> list[str]:
         return [self.user, self.project]
 
-    def _found(self, db: Database, id: str) -> Memory | None:
+    def _find(self, db: Database, id: str) -> Memory | None:
         sql = f"select {_COLUMNS} from memories where user_id = ? and project = ? and id = ?"  # noqa: S608 - names are ours
-        row = db.conn.execute(sql, [*self._mine, id]).fetchone()
-        return _fact(row) if row else None
+        row = db.conn.execute(sql, [*self._scope, id]).fetchone()
+        return _make_memory(row) if row else None
 
     def _put(self, db: Database, fact: Memory) -> None:
         sql = f"insert into memories (user_id, project, {_COLUMNS}, heard) values (?, ?, ?, ?, ?, ?, ?, 0, ?, ?)"  # noqa: S608 - ours
-        row = [*self._mine, fact.id, fact.owner, fact.text, fact.said, fact.source, fact.tier, self.clock()]
+        row = [*self._scope, fact.id, fact.owner, fact.text, fact.said, fact.source, fact.tier, self.clock()]
         db.conn.execute(sql, row)
         sql = "insert into memories_fts (user_id, project, id, terms) values (?, ?, ?, ?)"
-        db.conn.execute(sql, [*self._mine, fact.id, " ".join(extract_terms(fact.text))])
+        db.conn.execute(sql, [*self._scope, fact.id, " ".join(extract_terms(fact.text))])
 
-    def _heard(self, db: Database, known: Memory, again: Memory) -> Memory:
+    def _count_again(self, db: Database, known: Memory, again: Memory) -> Memory:
         """A known fact, as it is once it was said again: another chat counts, and one that was told to stay stays."""
         other = known.source.partition(" ")[0] != again.source.partition(" ")[0]
         sql = "update memories set heard = ?, chats = chats + ? where user_id = ? and project = ? and id = ?"
-        db.conn.execute(sql, [self.clock(), int(other), *self._mine, known.id])
+        db.conn.execute(sql, [self.clock(), int(other), *self._scope, known.id])
         if known.tier != "long":
             sql = (
                 "update memories set tier = 'long' where user_id = ? and project = ? and id = ? and (chats >= ? or ? = 'long')"
             )
-            db.conn.execute(sql, [*self._mine, known.id, LASTING, again.tier])
-        return self._found(db, known.id) or known
+            db.conn.execute(sql, [*self._scope, known.id, LASTING, again.tier])
+        return self._find(db, known.id) or known
 
 
-def _fact(row: tuple[str, Owner, str, str, str, int, Tier]) -> Memory:
+def _make_memory(row: tuple[str, Owner, str, str, str, int, Tier]) -> Memory:
     return Memory(*row[:5], forgotten=bool(row[5]), tier=row[6])
 
 
-def _written(text: str) -> tuple[str, ...]:
+def _list_json_forms(text: str) -> tuple[str, ...]:
     """A text as it stands in JSON, and in JSON within JSON, the longer first."""
     once = json.dumps(text, ensure_ascii=False)[1:-1]
     forms = {once, json.dumps(text)[1:-1], json.dumps(once, ensure_ascii=False)[1:-1]}

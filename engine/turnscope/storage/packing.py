@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from turnscope.errors import TurnscopeError
-from turnscope.session.model import JSON, Block, Bucket, Fork, Later, Session, block_at
+from turnscope.session.model import JSON, Block, Bucket, Fork, LazyContent, Session, get_block
 from turnscope.storage.blobs import Content, digest_of, encoded
 
 FORM = 4  # of what `pack` writes: count up when it changes, or when a field of the session's types does
@@ -59,7 +59,7 @@ def blocks_of(session: Session) -> Iterator[Block]:
 
 def pack(session: Session) -> bytes:
     """All but the contents. TypeError, ValueError or RecursionError where that cannot be written."""
-    packed = _packed(session)
+    packed = _pack(session)
     try:
         return msgspec.msgpack.encode(packed)
     except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
@@ -72,7 +72,7 @@ def unpack(packed: bytes, digests: bytes, fetch: Fetch) -> Session:
         value = msgspec.convert(json.loads(packed), _Packed, str_keys=True)
     else:
         value = msgspec.msgpack.decode(packed, type=_Packed)
-    return _unpacked(value, BytesIO(digests), fetch)
+    return _unpack(value, BytesIO(digests), fetch)
 
 
 def give_up(session: Session, digests: bytes, fetch: Fetch) -> None:
@@ -80,7 +80,7 @@ def give_up(session: Session, digests: bytes, fetch: Fetch) -> None:
 
     So whoever holds the session goes on with it, and its texts are not in memory beside those on disk.
     """
-    _give_up(session, BytesIO(digests), fetch)
+    _release(session, BytesIO(digests), fetch)
 
 
 def digests_of(packed: bytes) -> Iterator[str]:
@@ -88,7 +88,7 @@ def digests_of(packed: bytes) -> Iterator[str]:
     return (packed[i : i + BYTES].hex() for i in range(0, len(packed), BYTES))
 
 
-def _packed(session: Session) -> _Packed:
+def _pack(session: Session) -> _Packed:
     words: dict[tuple[str, str, str, str], int] = {}
     kinds = tuple(words.setdefault((b.role, b.bucket.value, b.kind, b.name), len(words)) for b in session.blocks)
     return _Packed(
@@ -99,12 +99,12 @@ def _packed(session: Session) -> _Packed:
         tuple(block.turn for block in session.blocks),
         tuple(block.pair for block in session.blocks),
         tuple(block.digest for block in session.blocks),
-        tuple(map(_packed, session.subagents)),
-        tuple((f.of, f.start, tuple((b.at, b.pair) for b in f.mended), _packed(f.own)) for f in session.forks),
+        tuple(map(_pack, session.subagents)),
+        tuple((f.of, f.start, tuple((b.at, b.pair) for b in f.relinked), _pack(f.own)) for f in session.forks),
     )
 
 
-def _unpacked(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -> Session:
+def _unpack(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -> Session:
     """A session, or what a branch adds from block `start` on."""
     texts = _Texts(digests.read(len(packed.kinds) * BYTES), fetch)
     words = [(role, Bucket(bucket), kind, name) for role, bucket, kind, name in packed.words]
@@ -112,27 +112,27 @@ def _unpacked(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -
     blocks = []
     for n, (word, message, turn, pair, digest) in enumerate(zip(*columns, strict=True)):
         role, bucket, kind, name = words[word]
-        blocks.append(Block(start + n, message, turn, role, bucket, kind, digest, pair, name, Later(texts, n)))
+        blocks.append(Block(start + n, message, turn, role, bucket, kind, digest, pair, name, LazyContent(texts, n)))
     session = structs.replace(
-        packed.head, blocks=tuple(blocks), subagents=tuple(_unpacked(inner, digests, fetch) for inner in packed.subagents)
+        packed.head, blocks=tuple(blocks), subagents=tuple(_unpack(inner, digests, fetch) for inner in packed.subagents)
     )
     forks: list[Fork] = []
     for of, left, pairs, own in packed.forks:
-        mended = tuple(structs.replace(block_at(session, forks, of, at), pair=pair) for at, pair in pairs)
-        forks.append(Fork(_unpacked(own, digests, fetch, left), of, left, mended))
+        mended = tuple(structs.replace(get_block(session, forks, of, at), pair=pair) for at, pair in pairs)
+        forks.append(Fork(_unpack(own, digests, fetch, left), of, left, mended))
     return structs.replace(session, forks=tuple(forks))
 
 
-def _give_up(session: Session, digests: BytesIO, fetch: Fetch) -> None:
+def _release(session: Session, digests: BytesIO, fetch: Fetch) -> None:
     texts = _Texts(digests.read(len(session.blocks) * BYTES), fetch)
     for n, block in enumerate(session.blocks):
-        structs.force_setattr(block, "content", Later(texts, n))
+        structs.force_setattr(block, "content", LazyContent(texts, n))
     for inner in session.subagents:
-        _give_up(inner, digests, fetch)
+        _release(inner, digests, fetch)
     for fork in session.forks:
-        _give_up(fork.own, digests, fetch)
-        for mended in fork.mended:
-            structs.force_setattr(mended, "content", block_at(session, session.forks, fork.of, mended.at).content)
+        _release(fork.own, digests, fetch)
+        for mended in fork.relinked:
+            structs.force_setattr(mended, "content", get_block(session, session.forks, fork.of, mended.at).content)
 
 
 class _Texts:

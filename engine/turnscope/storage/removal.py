@@ -25,19 +25,19 @@ def remove(db: Database, thread: str) -> None:
             f"this chat has {branches:,} {'branch' if branches == 1 else 'branches'}, which would lose what they share with it",
             hint="Delete those first.",
         )
-    gone = set(_held(db, "= ?", thread))
+    gone = set(_iter_digests(db, "= ?", thread))
     for row in [*db.query("select id, text from messages where thread = ?", [thread])]:
         db.execute("insert into messages_fts (messages_fts, rowid, text) values ('delete', ?, ?)", [row["id"], row["text"]])
     for table in TABLES:
         db.execute(f"delete from {table} where thread = ?", [thread])  # noqa: S608 - names are ours
     db.execute("delete from threads where id = ?", [thread])
-    kept = set(_held(db, "!= ?", thread))
+    kept = set(_iter_digests(db, "!= ?", thread))
     for row in db.query("select blobs from sessions"):
         kept.update(digests_of(row["blobs"]))
     db.conn.executemany("delete from blobs where digest = ?", ((digest,) for digest in gone - kept))
 
 
-def _held(db: Database, which: str, thread: str) -> Iterator[str]:
+def _iter_digests(db: Database, which: str, thread: str) -> Iterator[str]:
     """Digests of the texts that threads hold."""
     for table in ("messages", "statics"):
         for row in db.query(f"select blobs from {table} where thread {which}", [thread]):  # noqa: S608 - ours

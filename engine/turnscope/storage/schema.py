@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import DecodeError
 
-from turnscope.session.facts import typed
-from turnscope.session.model import JSON, Answer, Answered, Fact
-from turnscope.session.place import Place, origin
+from turnscope.session.destination import Destination, parse_origin
+from turnscope.session.facts import convert_old_answers
+from turnscope.session.model import JSON, Answer, AnswerFact, Fact
 from turnscope.storage.blobs import decoded
 from turnscope.storage.values import packed, unpacked
 
@@ -54,9 +54,9 @@ create index facts_of_thread on facts (thread);
     for row in [*db.query("select * from answers order by thread, key")]:
         answer = unpacked(row["answer"], Answer)
         try:
-            facts: list[Fact] = [*typed({row["key"]: answer})]
+            facts: list[Fact] = [*convert_old_answers({row["key"]: answer})]
         except DecodeError:  # no chat is lost to one fact in it
-            facts = [Answered(row["key"], answer)]
+            facts = [AnswerFact(row["key"], answer)]
         db.conn.executemany("insert into facts (thread, fact) values (?, ?)", ((row["thread"], packed(f)) for f in facts))
     db.conn.execute("drop table answers")
 
@@ -98,15 +98,15 @@ alter table requests add column draft text;
             db.conn.execute("insert into places values (?, 0, ?, ?)", [row["id"], packed(place), row["created"]])
 
 
-def went(about: JSON, model: str) -> Place | None:
+def went(about: JSON, model: str) -> Destination | None:
     """Where a thread of an earlier version went, by what it said of itself and its newest request's model; None: not known."""
     said = about if isinstance(about, Mapping) else {}
     kind, url = str(said.get("provider") or ""), str(said.get("url") or "")
     model = model or str(said.get("model") or "")
     if model.startswith("offline-"):
-        return Place("offline", "", model)
-    if model and (kind == "anthropic" or (kind == "server" and origin(url))):
-        return Place(kind, url if kind == "server" else "", model)
+        return Destination("offline", "", model)
+    if model and (kind == "anthropic" or (kind == "server" and parse_origin(url))):
+        return Destination(kind, url if kind == "server" else "", model)
     return None
 
 

@@ -65,7 +65,7 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
             yield digest, content
 
     with reading(path) as db:
-        for batch in _batches(noted()):
+        for batch in _split_batches(noted()):
             with immediate(db):
                 blobs.keep(db, batch, chat=False)
         with immediate(db):
@@ -159,13 +159,13 @@ def _drop_old(db: Database, newest: str) -> None:
     blobs.drop(db, {digest for _, packed in gone for digest in digests_of(packed)} - held)
 
 
-def _batches(contents: Iterator[tuple[str, Content]]) -> Iterator[Iterator[tuple[str, Content]]]:
+def _split_batches(contents: Iterator[tuple[str, Content]]) -> Iterator[Iterator[tuple[str, Content]]]:
     """Runs of so many bytes, to be taken one after the other; none of it is held."""
     for first in contents:
-        yield _run(first, contents)
+        yield _take_batch(first, contents)
 
 
-def _run(first: tuple[str, Content], rest: Iterator[tuple[str, Content]]) -> Iterator[tuple[str, Content]]:
+def _take_batch(first: tuple[str, Content], rest: Iterator[tuple[str, Content]]) -> Iterator[tuple[str, Content]]:
     yield first
     room = BATCH - len(first[1])
     while room > 0 and (pair := next(rest, None)):

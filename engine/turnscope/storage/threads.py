@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from turnscope.errors import PolicyError, TurnscopeError
 from turnscope.planning.policy import Policy, load, parse
 from turnscope.session.content import dumps
-from turnscope.session.model import CHAT, JSON, Answer, Answered, Session
-from turnscope.session.place import Place
+from turnscope.session.destination import Destination
+from turnscope.session.model import CHAT, JSON, Answer, AnswerFact, Session
 from turnscope.storage import removal
 from turnscope.storage.blobs import decoded
 from turnscope.storage.database import StorageError, reading, writing
@@ -88,7 +88,7 @@ class Threads:
         parent: str = "",
         at: int = -1,
         about: Mapping[str, JSON] | None = None,
-        place: Place | None = None,
+        place: Destination | None = None,
     ) -> str:
         """A new thread; gives its id. It may go on from an imported session (`base`) or the first `at` blocks of `parent`.
 
@@ -114,7 +114,13 @@ class Threads:
         with reading(self.path) as db:
             found = [(row, row.pop("toml")) for row in db.query(sql, [self.user])]
             return tuple(
-                Row(**{**row, "about": about_of(row["about"], toml) | _goes(self._place(db, row["id"]))}) for row, toml in found
+                Row(
+                    **{
+                        **row,
+                        "about": about_of(row["about"], toml) | _describe_destination(self._find_destination(db, row["id"])),
+                    }
+                )
+                for row, toml in found
             )
 
     def looks(self) -> tuple[Look, ...]:
@@ -143,23 +149,23 @@ class Threads:
         """Delete a thread and every text that nothing else holds. TurnscopeError: it has branches, or an answer is coming."""
         with writing(self.path) as db:
             owned(db, thread, self.user)
-            if any(_begun(db, thread)) and not unsettled(db, self.path, thread):
+            if any(_query_pending(db, thread)) and not unsettled(db, self.path, thread):
                 raise TurnscopeError("an answer is coming in this chat", hint="Wait for its end, or stop it.")
             removal.remove(db, thread)
 
-    def place(self, thread: str) -> Place | None:
+    def place(self, thread: str) -> Destination | None:
         """Where a thread goes; None where nobody has said so (some of an earlier version). TurnscopeError: no such thread."""
         with reading(self.path) as db:
             owned(db, thread, self.user)
-            return self._place(db, thread)
+            return self._find_destination(db, thread)
 
-    def _place(self, db: Database, thread: str) -> Place | None:
+    def _find_destination(self, db: Database, thread: str) -> Destination | None:
         sql = "select place from places where thread = ? order by request desc limit 1"
         row = next(db.query(sql, [thread]), None)
         if row:
-            return unpacked(row["place"], Place)
+            return unpacked(row["place"], Destination)
         parent = next(db.query("select parent from threads where id = ?", [thread]))["parent"]
-        return self._place(db, parent) if parent else None
+        return self._find_destination(db, parent) if parent else None
 
     def problems(self, thread: str) -> dict[int, Mapping[str, JSON]]:
         """Why requests of a thread are not complete, by number: `kind`, `what`, `hint` and the fields of the error."""
@@ -183,11 +189,11 @@ class Threads:
         if not self.path.exists():
             return {}
         with reading(self.path) as db:
-            return {fact.key: fact.answer for fact in facts_of(db, answers_of(self.user)) if isinstance(fact, Answered)}
+            return {fact.key: fact.answer for fact in facts_of(db, answers_of(self.user)) if isinstance(fact, AnswerFact)}
 
     def keep_answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask of a replay."""
-        self.sink(answers_of(self.user)).fact(Answered(key, answer))
+        self.sink(answers_of(self.user)).record_fact(AnswerFact(key, answer))
 
     def sink(self, thread: str) -> Keeper:
         """Where a chat writes what happens."""
@@ -200,7 +206,7 @@ class Threads:
         """
         with reading(self.path) as db:
             owned(db, thread, self.user)
-            lost = [id for id in _line(db, thread) if unsettled(db, self.path, id)]
+            lost = [id for id in _iter_ancestors(db, thread) if unsettled(db, self.path, id)]
         for id in lost:
             with suppress(StorageError):  # it can still be read; the next one settles it
                 self.sink(id).settle()
@@ -221,7 +227,7 @@ class Threads:
         """
         with reading(self.path) as db:
             owned(db, thread, self.user)
-            return tuple(self._policies(db, thread))
+            return tuple(self._list_policies(db, thread))
 
     def statics(self, thread: str, request: int) -> tuple[Sequence[JSON], Sequence[JSON]]:
         """The system prompt and the tool definitions that a stored request was sent with; empty where it had none.
@@ -241,13 +247,13 @@ class Threads:
             raise TurnscopeError(f"there is no request {request} in this chat", hint="Choose one that was sent from it.")
         return self.statics(parent, request)
 
-    def _policies(self, db: Database, thread: str) -> Sequence[tuple[int, Policy]]:
+    def _list_policies(self, db: Database, thread: str) -> Sequence[tuple[int, Policy]]:
         row, shared = row_of(db, thread), 0
         found: list[tuple[int, Policy]] = []
         if row["parent"]:
             sql = "select count(*) as many from requests where thread = ? and stop <= ? and status != 'begun'"
             shared = next(db.query(sql, [row["parent"], row["at"]]))["many"]
-            found = [(n, policy) for n, policy in self._policies(db, row["parent"]) if n < shared]
+            found = [(n, policy) for n, policy in self._list_policies(db, row["parent"]) if n < shared]
         own = [*db.query("select request, toml from policies where thread = ? order by request", [thread])]
         if not own or own[0]["request"] > shared:  # the first one is known by name alone
             with suppress(PolicyError):
@@ -255,17 +261,17 @@ class Threads:
         return [*found, *((kept["request"], parse(name_of(kept["toml"]), kept["toml"])) for kept in own)]
 
 
-def _begun(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
+def _query_pending(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
     return db.query("select n from requests where thread = ? and status = ?", [thread, BEGUN])
 
 
-def _line(db: Database, thread: str) -> Iterator[str]:
+def _iter_ancestors(db: Database, thread: str) -> Iterator[str]:
     """A thread and those that it comes from."""
     while thread:
         yield thread
         thread = row_of(db, thread)["parent"]
 
 
-def _goes(place: Place | None) -> dict[str, JSON]:
+def _describe_destination(place: Destination | None) -> dict[str, JSON]:
     """Where a thread goes, as its row says it."""
     return {"provider": place.kind, "url": place.url, "model": place.model} if place else {}

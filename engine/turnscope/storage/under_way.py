@@ -17,40 +17,40 @@ from threading import Lock
 BEGUN = "begun"
 LONG = 3_600.0  # seconds after which a request of another machine is taken for lost
 
-_here: set[tuple[str, str, int]] = set()  # database, thread and number of those under way in this process
+_pending: set[tuple[str, str, int]] = set()  # database, thread and number of those under way in this process
 _lock = Lock()
 
 
 def opened(path: Path, thread: str, request: int) -> bool:
     """This process has a request under way; False where it has had it already."""
     with _lock:
-        before = len(_here)
-        _here.add((str(path), thread, request))
-        return len(_here) > before
+        before = len(_pending)
+        _pending.add((str(path), thread, request))
+        return len(_pending) > before
 
 
 def closed(path: Path, thread: str, request: int) -> None:
     """It has not any more."""
-    _here.discard((str(path), thread, request))
+    _pending.discard((str(path), thread, request))
 
 
 def owner() -> str:
     """This process, as others can tell it from one that got its number later."""
-    return f"{socket.gethostname()}|{os.getpid()}|{_born(os.getpid())}"
+    return f"{socket.gethostname()}|{os.getpid()}|{_read_start_time(os.getpid())}"
 
 
 def lost(path: Path, thread: str, request: int, of: str, sent: float | None) -> bool:
     """Whether nobody will end a request any more whose `owner` was this and which was sent then (seconds since the epoch)."""
     if of == owner():
-        return (str(path), thread, request) not in _here
+        return (str(path), thread, request) not in _pending
     host, _, rest = of.partition("|")
     number, _, born = rest.partition("|")
     if host != socket.gethostname():
         return time.time() - (sent or 0.0) > LONG
-    return not number.isdigit() or not _lives(int(number)) or _born(int(number)) != born
+    return not number.isdigit() or not _is_running(int(number)) or _read_start_time(int(number)) != born
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     if os.name == "nt":  # there, a signal of 0 ends a process
         kernel = getattr(ctypes, "windll").kernel32  # noqa: B009 - it is there on Windows alone
         handle = kernel.OpenProcess(0x1000, False, pid)
@@ -61,24 +61,24 @@ def _lives(pid: int) -> bool:
         return False
     except PermissionError:
         return True
-    return not _ended(pid)
+    return not _is_zombie(pid)
 
 
-def _ended(pid: int) -> bool:
+def _is_zombie(pid: int) -> bool:
     """It has ended, and its parent has not looked yet."""
-    return _stat(pid)[:1] == ["Z"]
+    return _read_stat(pid)[:1] == ["Z"]
 
 
-def _born(pid: int) -> str:
-    return _own(pid) if pid == os.getpid() else "".join(_stat(pid)[19:20])
+def _read_start_time(pid: int) -> str:
+    return _read_own_start_time(pid) if pid == os.getpid() else "".join(_read_stat(pid)[19:20])
 
 
 @cache
-def _own(pid: int) -> str:
-    return "".join(_stat(pid)[19:20])
+def _read_own_start_time(pid: int) -> str:
+    return "".join(_read_stat(pid)[19:20])
 
 
-def _stat(pid: int) -> list[str]:
+def _read_stat(pid: int) -> list[str]:
     """What Linux says of a process, from its state on; nothing elsewhere."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()

@@ -1,5 +1,5 @@
-"""What pages, notebooks and reports show, as data: pure functions of a trace (`knobs` alone also keeps a file). No Plotly, no
-Streamlit, no HTML.
+"""What pages, notebooks and reports show, as data: pure functions of a trace (`parameters` alone also keeps a file). No Plotly,
+no Streamlit, no HTML.
 
 The values that these functions take and give are named here, for those who annotate.
 """

@@ -13,11 +13,11 @@ from decimal import Decimal
 
 import numpy as np
 
-from turnscope.counting.reconcile import CELLS, Floats, Ints, Reconciled
+from turnscope.counting.reconciliation import CELLS, Floats, Ints, Reconciliation
 from turnscope.planning.render import first
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Cost, Prices
-from turnscope.session.model import Block, Request, written
+from turnscope.session.model import Block, Request, select_model_output
 
 READ, WRITTEN, UNCACHED = range(3)  # how a token of the prompt is billed
 
@@ -70,14 +70,14 @@ def charge(request: Request, prices: Prices, answer: list[Block], count: Callabl
     if usage is None:
         return Charge(count(answer))
     if not request.output_stub:
-        return Charge(usage.output_tokens, prices.cost(usage, request.model, request.sent_at))
+        return Charge(usage.output_tokens, prices.compute_cost(usage, request.model, request.sent_at))
     tokens = max(usage.output_tokens, count(answer))
-    rates = prices.rates(request.model, usage.prompt_tokens, request.sent_at)
+    rates = prices.find_rates(request.model, usage.prompt_tokens, request.sent_at)
     more = rates.output * (tokens - usage.output_tokens) / 1_000_000 if rates else Decimal(0)
-    return Charge(tokens, prices.cost(usage, request.model, request.sent_at, output_tokens=tokens), True, more)
+    return Charge(tokens, prices.compute_cost(usage, request.model, request.sent_at, output_tokens=tokens), True, more)
 
 
-def bill(trace: Trace, reconciled: Reconciled) -> Bill:
+def bill(trace: Trace, reconciled: Reconciliation) -> Bill:
     """Price every request of a trace of what was really sent."""
     session, plans, ledger, prices = trace.session, trace.plans, trace.ledger, trace.prices
     n = len(plans)
@@ -87,27 +87,27 @@ def bill(trace: Trace, reconciled: Reconciled) -> Bill:
     for row, plan in enumerate(plans):
         request, usage = plan.request, plan.request.usage
         told = usage is not None and not request.output_stub  # how much was written, so that nothing has to be counted
-        answer = [] if told else written(session.blocks[request.cut : request.stop])
-        made = charge(request, prices, answer, ledger.content)
+        answer = [] if told else select_model_output(session.blocks[request.cut : request.stop])
+        made = charge(request, prices, answer, ledger.count_content)
         charges.append(made)
         if usage is None:
             continue
         usages[row] = usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.input_tokens
-        rate = prices.rates(request.model, usage.prompt_tokens, request.sent_at)
+        rate = prices.find_rates(request.model, usage.prompt_tokens, request.sent_at)
         if rate and made.cost:
             hours = min(1.0, usage.cache_creation_1h_input_tokens / max(1, usage.cache_creation_input_tokens))
             write = float(rate.cache_write_1h) * hours + float(rate.cache_write_5m) * (1 - hours)
             rates[row] = float(rate.cache_read), write, float(rate.input)
             answers[row] = float(made.cost.answer)
             passes[row] = float(made.cost.iterations - made.cost.iterations_output)
-    walked = _walked(usages, trace, reconciled)
+    walked = _split_by_billing(usages, trace, reconciled)
     usd = (walked * rates[:, :, None]).sum(axis=1) / 1e6
     if passes.any():  # a further pass reads the whole prompt
         usd += passes[:, None] * reconciled.cells / np.maximum(reconciled.cells.sum(axis=1), 1)[:, None]
     return Bill(np.ascontiguousarray(walked.transpose(0, 2, 1)), usd, answers, tuple(charges))
 
 
-def _walked(usages: Ints, trace: Trace, reconciled: Reconciled) -> Ints:
+def _split_by_billing(usages: Ints, trace: Trace, reconciled: Reconciliation) -> Ints:
     """Tokens of each request by how they were billed and by cell. `usages[request, how]` = what was billed; zeros say that
     nothing was recorded, not that nothing was sent.
 
@@ -117,7 +117,7 @@ def _walked(usages: Ints, trace: Trace, reconciled: Reconciled) -> Ints:
     most, prompts = reconciled.cells[:, :-1], usages.sum(axis=1)
     stretch = most.sum(axis=1) / np.maximum(1, prompts)
     hidden, scale = (
-        np.array([getattr(terms, name) for terms in reconciled.terms], dtype=np.float64) for name in ("hidden", "scale")
+        np.array([getattr(terms, name) for terms in reconciled.terms], dtype=np.float64) for name in ("hidden_tokens", "scale")
     )
     before, found = np.zeros_like(most), np.zeros((len(prompts), 3, len(CELLS)), dtype=np.int64)
     for how, edges in enumerate(np.cumsum(usages, axis=1).T):
@@ -125,14 +125,14 @@ def _walked(usages: Ints, trace: Trace, reconciled: Reconciled) -> Ints:
         upto = np.where((usages[:, how] > 0)[:, None], most, before)
         if len(here):
             places = edges[here] * stretch[here]
-            upto[here] = _upto(here, places, trace, hidden[here], scale[here], before[here], most[here])
+            upto[here] = _count_before(here, places, trace, hidden[here], scale[here], before[here], most[here])
         found[:, how, :-1] = upto - before
         found[:, how, -1] = usages[:, how] - found[:, how, :-1].sum(axis=1)
         before = upto
     return found
 
 
-def _upto(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Floats, least: Ints, most: Ints) -> Ints:
+def _count_before(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Floats, least: Ints, most: Ints) -> Ints:
     """How much of each cell stands before a place of each prompt, between `least` and `most`."""
     counted = np.maximum(0.0, places - hidden) / np.where(scale == 0, np.inf, scale)
     plans, ledger = trace.plans, trace.ledger
@@ -145,10 +145,10 @@ def _upto(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Float
     for cell in range(5, most.shape[1]):
         found[:, cell] = np.minimum(most[:, cell], left)
         left -= found[:, cell]
-    return _settled(found, least, most, wholes)
+    return _balance_rows(found, least, most, wholes)
 
 
-def _settled(found: Ints, least: Ints, most: Ints, wholes: Ints) -> Ints:
+def _balance_rows(found: Ints, least: Ints, most: Ints, wholes: Ints) -> Ints:
     """Each row brought to its sum, each cell between `least` and `most`: rounding leaves no kind of token below zero.
 
     What is too much or too little is taken from the largest cells, or put there.

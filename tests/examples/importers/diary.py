@@ -12,7 +12,7 @@ from typing import Any
 
 from turnscope.importers import Importer
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, usage
+from turnscope.session.builder import Builder, parse_usage
 from turnscope.session.thread import Thread
 
 
@@ -35,12 +35,12 @@ def read(source: Source, entry: Entry) -> Thread:
     for number, said in enumerate(days(source)[entry.id].get("said", ())):
         match said:
             case ["me", str(text)]:
-                builder.message("user", text, sent_at=entry.at)
+                builder.add_message("user", text, sent_at=entry.at)
             case ["it", str(text), *tokens]:
-                billed = usage(dict(zip(("input_tokens", "output_tokens"), tokens, strict=False))) if tokens else None
-                builder.request(builder.message("assistant", text, sent_at=entry.at), usage=billed)
+                billed = parse_usage(dict(zip(("input_tokens", "output_tokens"), tokens, strict=False))) if tokens else None
+                builder.set_request(builder.add_message("assistant", text, sent_at=entry.at), usage=billed)
             case _:
-                builder.note("warning", 0, f"what was said as number {number} has no known shape and was left out")
+                builder.add_note("warning", 0, f"what was said as number {number} has no known shape and was left out")
     return Thread(builder.build())
 
 

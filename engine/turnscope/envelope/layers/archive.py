@@ -14,7 +14,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.conversations import Split, find_current, find_first_full, get_memo, parse_id
 from turnscope.envelope.layers.mentions import parse_learned, rank_related
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 
 TOOL = "retrieve_conversations"
 FORMS = ("header", "summary", "full", "mixed")
@@ -53,7 +53,7 @@ def find_calls(ctx: Ctx, start: int) -> Sequence[int]:
     if "retrievals" not in known:
         known["retrievals"] = tuple(at for at in ctx.index.calls if ctx.session.blocks[at].name == TOOL)
     found: Sequence[int] = known["retrievals"]
-    return found[upto(found, start) : upto(found, ctx.request.cut)]
+    return found[count_before(found, start) : count_before(found, ctx.request.cut)]
 
 
 def grant_ids(envelope: Envelope, ctx: Ctx, split: Split, request: Any, quota: int) -> Iterator[Grant]:

@@ -14,7 +14,7 @@ from turnscope.envelope.layers.forms import MARKS, format_time, get_metadata, ma
 from turnscope.envelope.layers.metadata import Metadata
 from turnscope.envelope.layers.words import split_sentences
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import JSON
 
 REPORT = "report_housekeeping"  # the tool by which a model tells what it made of a turn
@@ -34,7 +34,7 @@ def build_context(ctx: Ctx, split: Split, cap: int) -> str:
 def _collect_points(ctx: Ctx, split: Split, known: list[Metadata], newest: range) -> Iterator[Point]:
     report = read_report(ctx)
     first, last = get_metadata(ctx, split, 0), known[0]
-    turn = upto(ctx.index.turns, ctx.request.cut) - 1
+    turn = count_before(ctx.index.turns, ctx.request.cut) - 1
     asked = [*split_sentences(read_prompt(ctx, ctx.index.turns[turn]))] if turn >= 0 else []
     yield "objective", " ", (*report.get("understood_intent", ())[:1], *(one[:240] for one in asked[:2]))
     lines = (_format_line(format_id(ctx, split, n), told) for n, told in zip((0, *newest), (first, *known), strict=True))
@@ -66,7 +66,7 @@ def read_report(ctx: Ctx) -> Mapping[str, tuple[str, ...]]:
     calls = get_memo(ctx).get("reports")
     if calls is None:
         calls = get_memo(ctx)["reports"] = tuple(at for at in ctx.index.calls if ctx.session.blocks[at].name == REPORT)
-    place = upto(calls, ctx.request.cut)
+    place = count_before(calls, ctx.request.cut)
     raw = ctx.session.blocks[calls[place - 1]].raw if place else None
     given = raw.get("input") if isinstance(raw, Mapping) else None
     return {field: _read_sentences(given.get(field)) for field in FIELDS} if isinstance(given, Mapping) else {}

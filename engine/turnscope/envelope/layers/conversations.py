@@ -17,7 +17,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.words import find_content_words
 from turnscope.envelope.rule import Ctx
 from turnscope.envelope.wishes import find_wishes
-from turnscope.session.index import Index, before, upto
+from turnscope.session.index import Index, count_before, find_at_or_before
 from turnscope.session.model import Session, Span
 
 NEAR = 1  # words that a prompt shares with a topic that goes on
@@ -51,7 +51,7 @@ def find_borders(ctx: Ctx, split: Split) -> tuple[int, ...]:
 
 def find_current(ctx: Ctx, split: Split) -> int:
     """The number of the conversation under way, from 0; -1 before the first. So many conversations are over."""
-    return upto(find_borders(ctx, split), ctx.request.cut) - 1
+    return count_before(find_borders(ctx, split), ctx.request.cut) - 1
 
 
 def get_span(ctx: Ctx, split: Split, number: int) -> Span:
@@ -87,7 +87,7 @@ def parse_id(ctx: Ctx, split: Split, name: str) -> tuple[int, str]:
 
 def find_current_prompt(ctx: Ctx) -> Span:
     """The prompt that is being answered: it stands, whatever of its answers is left out."""
-    at = before(ctx.index.turns, ctx.request.cut - 1)
+    at = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
     if at is None:
         return Span(0, 0)
     message = ctx.session.messages[ctx.session.blocks[at].message]
@@ -109,7 +109,7 @@ def _is_second_version(ctx: Ctx, split: Split, number: int) -> bool:
 
 def _is_present(envelope: Envelope, ctx: Ctx, span: Span) -> bool:
     """Whether anything of a conversation stands besides system blocks and the prompt that is being answered."""
-    for part in (talk for one in exclude_prompt(ctx, span) for talk in ctx.index.talk(*one)):
+    for part in (talk for one in exclude_prompt(ctx, span) for talk in ctx.index.find_conversation_spans(*one)):
         piece = envelope.at(part.start)
         if piece.body != () or piece.stop < part.stop:
             return True

@@ -35,7 +35,7 @@ class Header(Struct, frozen=True):
 
 def make_counter(ctx: Ctx) -> Count:
     """How the policy counts texts."""
-    return lambda texts: ctx.own.each([Part(text=text) for text in texts])
+    return lambda texts: ctx.own.count_each_part([Part(text=text) for text in texts])
 
 
 def get_metadata(ctx: Ctx, split: Split, number: int) -> Metadata:

@@ -9,7 +9,7 @@ from turnscope.envelope.layers.conversations import Split, find_current, get_mem
 from turnscope.envelope.layers.forms import get_metadata
 from turnscope.envelope.layers.words import TextNames, find_names
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Ask
 
 LEARNED = Ask("rank", "learned:retrieved", "", "what this project's sessions look up again")
@@ -27,7 +27,7 @@ def parse_learned(items: Sequence[str]) -> dict[str, int]:
 def find_prompt_names(ctx: Ctx, split: Split) -> TextNames:
     """What the prompts of the conversation under way name."""
     known, start = get_memo(ctx), get_span(ctx, split, find_current(ctx, split)).start
-    turn = upto(ctx.index.turns, ctx.request.cut) - 1
+    turn = count_before(ctx.index.turns, ctx.request.cut) - 1
     at = max(start, ctx.index.turns[turn]) if turn >= 0 else start
     if ("asked", at) not in known:
         known["asked", at] = find_names(read_prompt(ctx, at))
@@ -51,7 +51,7 @@ def index_mentions(ctx: Ctx, split: Split) -> Mapping[str, list[int]]:
 def find_mentions(ctx: Ctx, split: Split, word: str) -> list[int]:
     """The conversations that are over and name an entity, rising; of many the newest."""
     numbers = index_mentions(ctx, split).get(word, [])
-    stop = upto(numbers, find_current(ctx, split))
+    stop = count_before(numbers, find_current(ctx, split))
     return numbers[max(0, stop - FAR) : stop]
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from turnscope.envelope.conversation import find_path
 from turnscope.envelope.layers.words import TextNames, clip_text, find_names, find_topic, split_sentences
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import Block
 
 REMEMBERED = 8_192  # conversations whose reading is kept
@@ -105,7 +105,7 @@ def _find_failures(blocks: Sequence[Block]) -> tuple[list[str], bool]:
         if isinstance(raw, Mapping):
             broken = bool(raw.get("is_error"))
             if broken:
-                lines = [*split_sentences(clip_text(text_of(raw.get("content")), RESULT))]
+                lines = [*split_sentences(clip_text(extract_text(raw.get("content")), RESULT))]
                 found += [_shorten(next((line for line in lines if _FAILS.search(line)), lines[0]))] if lines else []
     return found, broken
 

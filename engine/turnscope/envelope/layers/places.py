@@ -10,7 +10,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.layers.conversations import Split, exclude_prompt, find_borders, find_current
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
 CONTEXT, HEADERS, SUMMARIES, REFERENCES, RETRIEVED = "context", "headers", "summaries", "references", "retrieved"
@@ -63,7 +63,9 @@ def count_present_tokens(envelope: Envelope, ctx: Ctx, span: Span) -> int:
         for piece in envelope.iter_pieces(part):
             whole = piece.body is None
             found += (
-                ctx.tokens(max(piece.start, part.start), min(piece.stop, part.stop)) if whole else sum(ctx.own.body(piece.body))
+                ctx.tokens(max(piece.start, part.start), min(piece.stop, part.stop))
+                if whole
+                else sum(ctx.own.count_placeholder(piece.body))
             )
     return found
 
@@ -72,6 +74,6 @@ def count_shrinkable_tokens(envelope: Envelope, ctx: Ctx, split: Split) -> int:
     """Tokens of inserts that give way before a conversation does."""
     starts = find_borders(ctx, split)
     cut = ctx.previous.request.cut if ctx.previous else 0
-    places = {find_current_start(ctx, split), starts[max(0, upto(starts, cut) - 1)]}
+    places = {find_current_start(ctx, split), starts[max(0, count_before(starts, cut) - 1)]}
     inserts = (p for at in places for p in envelope.iter_pieces_and_inserts(Span(at, at + 1)) if p.start == p.stop == at)
-    return sum(sum(ctx.own.body(piece.body)) for piece in inserts if piece.slot in SHRINKABLE)
+    return sum(sum(ctx.own.count_placeholder(piece.body)) for piece in inserts if piece.slot in SHRINKABLE)

@@ -92,12 +92,12 @@ def fit_forms(
     For headers, what nobody asked for makes room: the inserts of other layers.
     """
     insert = find_insert(envelope, was.at, RETRIEVED) if was and 0 <= was.at < envelope.stop else None
-    held = sum(ctx.own.body(insert.body)) if insert else 0
+    held = sum(ctx.own.count_placeholder(insert.body)) if insert else 0
     held += sum(
         count_present_tokens(envelope, ctx, get_span(ctx, forms, n)) for n, form in (was.shown if was else ()) if form == "full"
     )
     room = ctx.limit - ctx.size(envelope) + held
-    more = count_shrinkable_tokens(envelope, ctx, forms) - (sum(ctx.own.body(insert.body)) if insert else 0)
+    more = count_shrinkable_tokens(envelope, ctx, forms) - (sum(ctx.own.count_placeholder(insert.body)) if insert else 0)
     shown = dict(now.shown)
     while shown and sum(_count_form(ctx, forms, n, form) for n, form in shown.items()) > room:
         most = next(form for form in SMALLER if form in shown.values())
@@ -150,5 +150,5 @@ def _count_form(ctx: Ctx, forms: RetrievalLimits, number: int, form: str) -> int
 def _find_absent(envelope: Envelope, ctx: Ctx, forms: RetrievalLimits, number: int) -> Iterator[Span]:
     whole = get_span(ctx, forms, number)
     parts = (part for one in exclude_prompt(ctx, whole) for part in subtract_spans(one, find_manual_drops(ctx, whole)))
-    spans = (span for part in parts for span in ctx.index.talk(*part))
+    spans = (span for part in parts for span in ctx.index.find_conversation_spans(*part))
     yield from (span for span in spans if envelope.at(span.start).body == ())

@@ -29,10 +29,10 @@ ASIDE = {"summary": "leafUuid", "file-history-snapshot": "messageId", "queue-ope
 
 
 def sniff(source: Source) -> int:
-    return max(map(_ours, source.first), default=0)
+    return max(map(_score, source.first), default=0)
 
 
-def _ours(record: Any) -> int:
+def _score(record: Any) -> int:
     if not isinstance(record, dict) or not isinstance(record.get("type"), str):
         return 0
     if "parentUuid" in record and "sessionId" in record:
@@ -75,7 +75,7 @@ IMPORTER = Importer(
     part_of=part_of,
     suffixes=(".jsonl",),
     follow=Following,
-    version=4,
+    version=5,
     wants="record with `parentUuid` and `sessionId`",
     right="fragments of a message merged, usage counted once, compaction and microcompaction kept apart from the timeline, "
     "retries, rewinds as branches, subagents",

@@ -13,6 +13,7 @@ from glob import escape
 from msgspec import structs
 
 from turnscope.errors import UnreadableFile
+from turnscope.importers.claude_code.exact import attach_exact_requests
 from turnscope.importers.claude_code.lines import Chain, Entry, File, scan, string
 from turnscope.importers.claude_code.paths import alone, lay_out, told
 from turnscope.reading.source import Source
@@ -39,7 +40,7 @@ class Agents:
 def agents_of(source: Source, file: File, inline: list[Entry], known: set[str]) -> Agents:
     """Every subagent of a session. `inline`: the session's own side chains; `known`: ids it was billed for."""
     agents = Agents()
-    for agent in (*_inline(inline, file, known), *_beside(source, file, known, agents)):
+    for agent in (*_build_inline(inline, file, known), *_read_agent_files(source, file, known, agents)):
         agents.sessions.setdefault(agent.id, agent)
     for id, found in file.progress.items():
         if found and id not in agents.sessions:
@@ -47,7 +48,7 @@ def agents_of(source: Source, file: File, inline: list[Entry], known: set[str]) 
     return agents
 
 
-def _inline(entries: list[Entry], file: File, known: set[str]) -> list[Session]:
+def _build_inline(entries: list[Entry], file: File, known: set[str]) -> list[Session]:
     """Subagents of versions up to 1.0: side chains inside the file, one per root."""
     by = {entry.uuid: entry for entry in entries}
     groups: dict[str, list[Entry]] = {}
@@ -73,10 +74,10 @@ def beside(source: Source) -> list[Source]:
     return [*source.beside(f"{escape(source.path.stem)}/subagents/agent-*.jsonl"), *source.beside("agent-*.jsonl")]
 
 
-def _beside(source: Source, file: File, known: set[str], agents: Agents) -> Iterator[Session]:
+def _read_agent_files(source: Source, file: File, known: set[str], agents: Agents) -> Iterator[Session]:
     """Subagents in files of their own: `SESSION/subagents/agent-ID.jsonl`, or `agent-ID.jsonl` beside the session."""
     for agent in beside(source):
-        if agent.path.parent == source.path.parent and _owner(agent) not in file.sessions:
+        if agent.path.parent == source.path.parent and _read_owner(agent) not in file.sessions:
             continue
         try:
             scanned = scan(agent)
@@ -85,20 +86,20 @@ def _beside(source: Source, file: File, known: set[str], agents: Agents) -> Iter
             continue
         name = agent.path.stem.removeprefix("agent-")
         if layout := lay_out(scanned.entries.values(), scanned, name, known):
-            for id, call in (*_meta(agent, name), *scanned.spawned.items()):
+            for id, call in (*_read_meta(agent, name), *scanned.spawned.items()):
                 agents.spawned.setdefault(id, call)
             forks = (fork.own for fork in layout.session.forks)
             known.update(r.id for one in (layout.session, *forks) for r in one.requests)  # a fork repeats what another was told
-            yield told(layout.session, scanned)
+            yield attach_exact_requests(told(layout.session, scanned), scanned)
 
 
-def _meta(source: Source, agent: str) -> list[tuple[str, str]]:
+def _read_meta(source: Source, agent: str) -> list[tuple[str, str]]:
     meta = source.near(f"{source.path.stem}.meta.json")
     call = meta.document.get("toolUseId") if meta and isinstance(meta.document, dict) else None
     return [(agent, call)] if isinstance(call, str) else []
 
 
-def _owner(source: Source) -> str:
+def _read_owner(source: Source) -> str:
     """The session that a subagent's file names in its first lines."""
     named = (string(record.get("sessionId")) for record, _ in source.records(limit=5) if isinstance(record, dict))
     return next(filter(None, named), "")
@@ -114,7 +115,7 @@ def placed(main: Session, found: Agents, spawned: dict[str, str]) -> Session:
     agents, spawned = list(found.sessions.values()), {**found.spawned, **spawned}
     homes = [main, *(fork.own for fork in main.forks), *agents]
     starts = [0, *(max(0, fork.own.at - fork.start) for fork in main.forks), *(0 for _ in agents)]
-    calls, prompts = _calls(homes, starts)
+    calls, prompts = _index_calls(homes, starts)
     taken = {calls[spawned[agent.id]] for agent in agents if spawned.get(agent.id) in calls}
     under: dict[int, int] = {}
     inside: dict[int, list[int]] = {}
@@ -123,7 +124,7 @@ def placed(main: Session, found: Agents, spawned: dict[str, str]) -> Session:
         if place is None and agent.id not in spawned and agent.blocks:
             same = (p for p in prompts.get(agent.blocks[0].text, ()) if p not in taken)
             place = next(same, None)
-        if place is None or _within(place[0], number, under):
+        if place is None or _is_within(place[0], number, under):
             place = (0, -1)
         taken.add(place)
         under[number] = place[0]
@@ -138,7 +139,7 @@ def placed(main: Session, found: Agents, spawned: dict[str, str]) -> Session:
     return structs.replace(whole(0), forks=forks)
 
 
-def _calls(homes: list[Session], starts: list[int]) -> tuple[dict[str, Place], dict[str, list[Place]]]:
+def _index_calls(homes: list[Session], starts: list[int]) -> tuple[dict[str, Place], dict[str, list[Place]]]:
     """Where each tool call stands, by its id, and by the prompt that it gives. A branch counts from where it parted."""
     calls: dict[str, Place] = {}
     prompts: dict[str, list[Place]] = {}
@@ -152,7 +153,7 @@ def _calls(homes: list[Session], starts: list[int]) -> tuple[dict[str, Place], d
     return calls, prompts
 
 
-def _within(home: int, number: int, under: dict[int, int]) -> bool:
+def _is_within(home: int, number: int, under: dict[int, int]) -> bool:
     """Whether `home` is `number` itself or hangs from it."""
     while home != number and home in under:
         home = under[home]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnscope.importers.claude_code.wordings import WORDED, Fields, dig
-from turnscope.session.content import text_of
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 
 UNSENT = frozenset(
     {"command_permissions", "credential_org", "deferred_tools_record", "goal_status", "hook_cancelled",
-     "hook_non_blocking_error", "hook_system_message", "thinking_drop"}
+     "hook_non_blocking_error", "hook_system_message", "prompt_snapshot", "thinking_drop"}
 )  # fmt: skip
 HEARD = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")  # hooks whose output is for the model; all others' is not
 
@@ -40,23 +40,42 @@ def put_in(record: Fields) -> PutIn | None:
     """What was sent of a line; None where nothing was, or its type is not known and it does not say."""
     fields = fields_of(record)
     type = name_of(fields)
-    parts, inferred = _parts(type, fields, record.get("rendered"))
+    parts, inferred = _make_parts(type, fields, record.get("rendered"))
     call = fields.get("toolUseID")
     call = call if isinstance(call, str) else ""
     return PutIn(KINDS.get(type, "reminder"), parts, inferred, call, type == "read_truncation_notice") if parts else None
 
 
-def _parts(type: str, fields: Fields, rendered: Any) -> tuple[tuple[JSON, ...], bool]:
+def _make_parts(type: str, fields: Fields, rendered: Any) -> tuple[tuple[JSON, ...], bool]:
     """What was sent, and whether its wording is inferred."""
     rows = rendered if isinstance(rendered, list) else [rendered]
-    if said := tuple(text for row in rows if isinstance(row, dict) and (text := text_of(row.get("content")))):
+    if said := tuple(text for row in rows if isinstance(row, dict) and (text := extract_text(row.get("content")))):
         return said, False
     if type in UNSENT or (type == "hook_success" and fields.get("hookEvent") not in HEARD):
         return (), False
     if type in WORDED and (worded := WORDED[type](fields)):
         return (f"<system-reminder>\n{worded}\n</system-reminder>",), True
-    texts = (text_of(fields.get(key)) for key in TEXTS.get(type, ()))
-    return _media(fields) or tuple(filter(None, (next(filter(None, texts), ""),))), False
+    texts = (extract_text(fields.get(key)) for key in TEXTS.get(type, ()))
+    return _convert_media(fields) or tuple(filter(None, (next(filter(None, texts), ""),))), False
+
+
+def read_snapshot(record: Fields) -> dict[str, list[JSON]]:
+    """The system prompt and the tools that a line says were in force, as blocks in Anthropic's shape, by role.
+
+    A snapshot at the start of a session has no tools yet, and not the first line of the system prompt (`cliPrefix`).
+    """
+    fields = fields_of(record)
+    if name_of(fields) != "prompt_snapshot":
+        return {}
+    prompt, prefix, tools = fields.get("systemPrompt"), fields.get("cliPrefix"), fields.get("tools")
+    texts = [prefix] if isinstance(prefix, str) and prefix else []
+    texts += ["\n\n".join(part for part in prompt if isinstance(part, str))] if isinstance(prompt, list) else []
+    named = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
+    found: dict[str, list[JSON]] = {
+        "system": [{"type": "text", "text": text} for text in texts],
+        "tools": [tool["schema"] if isinstance(tool.get("schema"), dict) else tool for tool in named],  # the tool as sent
+    }
+    return {role: blocks for role, blocks in found.items() if blocks}
 
 
 def is_known(record: Fields) -> bool:
@@ -75,7 +94,7 @@ def name_of(fields: Fields) -> str:
     return type if isinstance(type, str) and type else "no type"
 
 
-def _media(fields: Fields) -> tuple[JSON, ...]:
+def _convert_media(fields: Fields) -> tuple[JSON, ...]:
     """Content that is not all text: a picture that was put in, a prompt with one."""
     prompt, file = fields.get("prompt"), dig(fields, "content", "file")
     if isinstance(prompt, list) and any(isinstance(part, dict) and part.get("type") == "image" for part in prompt):
@@ -87,10 +106,10 @@ def _media(fields: Fields) -> tuple[JSON, ...]:
 
 def with_notices(content: str | list[Any], notices: Mapping[str, str]) -> str | list[Any]:
     """A message's content with what was sent as part of its results. `notices`: by call."""
-    return [_noticed(block, notices) for block in content] if notices and isinstance(content, list) else content
+    return [_add_notice(block, notices) for block in content] if notices and isinstance(content, list) else content
 
 
-def _noticed(block: Any, notices: Mapping[str, str]) -> Any:
+def _add_notice(block: Any, notices: Mapping[str, str]) -> Any:
     call = block.get("tool_use_id") if isinstance(block, dict) else None
     if not isinstance(call, str) or call not in notices:
         return block

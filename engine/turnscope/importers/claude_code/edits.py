@@ -10,38 +10,38 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from turnscope.importers.claude_code.lines import Entry, strings
-from turnscope.session.builder import Draft, Look, drop
-from turnscope.session.model import Edit, Observed, Part, Session, Span
+from turnscope.session.builder import Draft, Observer, observe_drop
+from turnscope.session.model import Edit, ObservedEdit, Part, Session, Span
 
 CLEARED = "[Old tool result content cleared]"  # what microcompaction leaves of a tool result
 
 
-def _first_request(session: Session, at: int) -> int:
+def _find_first_request(session: Session, at: int) -> int:
     """Number of the first request that was sent when block `at` existed; past the end where none was."""
     return bisect_right(session.requests, at, key=lambda request: request.cut)
 
 
-def _addresses(session: Session, drafts: Iterable[Draft]) -> set[int]:
+def _list_addresses(session: Session, drafts: Iterable[Draft]) -> set[int]:
     """Blocks of some messages, each tool call with its result."""
     found = {at for draft in drafts for at in range(draft.start, draft.stop)}
     return found | {session.blocks[at].pair for at in found if session.blocks[at].pair >= 0}
 
 
-def compacted(boundary: Entry | None, kept: Sequence[Draft]) -> Look:
+def compacted(boundary: Entry | None, kept: Sequence[Draft]) -> Observer:
     """Everything before the summary (the last of `kept`) left the window, but for messages that were preserved."""
     meta = boundary.meta("compactMetadata") if boundary else {}
     trigger = "the user asked for it" if meta.get("trigger") == "manual" else "the window was nearly full"
     facts = {key: meta[key] for key in ("trigger", "preTokens", "postTokens") if key in meta}
 
-    def look(session: Session) -> Iterator[Observed]:
+    def look(session: Session) -> Iterator[ObservedEdit]:
         summary = kept[-1].start
-        request = _first_request(session, summary)
+        request = _find_first_request(session, summary)
         if request < len(session.requests):
             because = f"compacted into a summary ({trigger})"
             start = 0
-            for at in sorted({*_addresses(session, kept[:-1]), summary}):
+            for at in sorted({*_list_addresses(session, kept[:-1]), summary}):
                 if start < min(at, summary):
-                    yield drop(request, start, min(at, summary), because, "condense", summary=summary, **facts)
+                    yield observe_drop(request, start, min(at, summary), because, "condense", summary=summary, **facts)
                 start = at + 1
 
     return look
@@ -49,7 +49,7 @@ def compacted(boundary: Entry | None, kept: Sequence[Draft]) -> Look:
 
 def microcompacted(
     entry: Entry, after: Draft | None, draft: Callable[[str], Draft | None], kept: Sequence[Draft] | None
-) -> Look:
+) -> Observer:
     """The named tool results were cleared for later requests, their calls stay; named attachments left altogether.
 
     `after`: the message before it; `draft`: the message of a line; `kept`: see `compacted`, None before the first one.
@@ -59,30 +59,41 @@ def microcompacted(
     reminders = [found for uuid in strings(meta.get("clearedAttachmentUUIDs")) if (found := draft(uuid))]
     facts: dict[str, Any] = {key: meta[key] for key in ("trigger", "preTokens", "tokensSaved") if key in meta}
 
-    def look(session: Session) -> Iterator[Observed]:
-        request = _first_request(session, after.stop - 1) if after else 0
+    def look(session: Session) -> Iterator[ObservedEdit]:
+        request = _find_first_request(session, after.stop - 1) if after else 0
         if request >= len(session.requests):
             return
         since = kept[-1].start if kept else 0
-        there = _addresses(session, kept) if kept else set()
+        there = _list_addresses(session, kept) if kept else set()
         for block in session.blocks[: session.requests[request].cut]:
             named = block.kind == "tool_result" and isinstance(block.raw, dict) and block.raw.get("tool_use_id")
             if isinstance(named, str) and named in ids and (block.at >= since or block.at in there):
                 raw = {**block.raw, "content": CLEARED}
                 body = (Part("user", "tool_result", CLEARED, raw),)
                 because = "microcompacted: an old tool result was cleared, its call stays"
-                yield Observed(request, Edit("clear", because, Span(block.at, block.at + 1), body, facts=facts))
+                yield ObservedEdit(request, Edit("clear", because, Span(block.at, block.at + 1), body, facts=facts))
         for left in reminders:
             if left.start >= since:
-                yield drop(request, left.start, left.stop, "microcompacted: an old attachment was left out", **facts)
+                yield observe_drop(request, left.start, left.stop, "microcompacted: an old attachment was left out", **facts)
 
     return look
 
 
-def never_sent(draft: Draft) -> Look:
-    def look(session: Session) -> Iterator[Observed]:
-        request = _first_request(session, draft.start)
+def never_sent(draft: Draft) -> Observer:
+    def look(session: Session) -> Iterator[ObservedEdit]:
+        request = _find_first_request(session, draft.start)
         if request < len(session.requests):
-            yield drop(request, draft.start, draft.stop, "the tool's own message, never sent")
+            yield observe_drop(request, draft.start, draft.stop, "the tool's own message, never sent")
+
+    return look
+
+
+def superseded(role: str, old: Draft, new: Draft) -> Observer:
+    """The system prompt or the tools gave way to another version of them."""
+
+    def look(session: Session) -> Iterator[ObservedEdit]:
+        request = _find_first_request(session, new.start)
+        if request < len(session.requests):
+            yield observe_drop(request, old.start, old.stop, f"{role}: superseded by another version of it", superseded=True)
 
     return look

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import structs
 
 from turnscope.importers.claude_code.agents import Agents, agents_of, beside, placed
+from turnscope.importers.claude_code.exact import attach_exact_requests, find_origins
 from turnscope.importers.claude_code.lines import Entry, File, feed
 from turnscope.importers.claude_code.paths import NAME, Layout, extended, lay_out, told
 from turnscope.reading.source import Source
@@ -41,15 +42,16 @@ class Reading:
         apart = any(entry.spoken and not entry.side for entry in file.entries.values())
         stem = self.source.path.stem
         name = stem if stem in file.sessions or not apart else next(reversed(file.sessions), stem)
-        session = self._main(file, name, apart)
+        session = self._build_main(file, name, apart)
         if session is None:
             return Thread(Session(name, source=NAME))
         self._find_agents(file, apart)
         session = told(session, file, last)
         session = structs.replace(session, notes=(*session.notes, *self.agents.notes))
+        session = attach_exact_requests(session, file, find_origins(self.source, file))
         return Thread(placed(session, self.agents, file.spawned))
 
-    def _main(self, file: File, name: str, apart: bool) -> Session | None:
+    def _build_main(self, file: File, name: str, apart: bool) -> Session | None:
         """The main path with its branches: gone on with, or laid out anew."""
         heard = (name, apart, file.chain, dict(file.titles), dict(file.about))
         new = [entry for entry in islice(file.entries.values(), self.lines, None) if not (apart and entry.side)]

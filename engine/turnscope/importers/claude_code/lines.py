@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from turnscope.importers.claude_code.api_requests import TYPES, ApiRequests
 from turnscope.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
 from turnscope.reading.source import Source
-from turnscope.session.content import block_text, dumps
+from turnscope.session.content import dumps, extract_block_text
 from turnscope.session.model import Note
 
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
@@ -88,6 +89,11 @@ class File:
     unsent: Tally[str] = field(default_factory=Tally)  # attachments by type
     strange: dict[tuple[str, bool], list[int]] = field(default_factory=dict)  # unknown types: [how many, their characters]
     chain: Chain = field(default_factory=Chain)
+    snapshots: dict[str, tuple[Entry, int]] = field(default_factory=dict)  # the newest of each strand, and its number
+    completed: bool = False  # a line that was linked before says more now
+    api: ApiRequests = field(default_factory=ApiRequests)  # requests that the log records whole
+    refs: dict[str, str] = field(default_factory=dict)  # answer -> the recorded request that it answers
+    origins: dict[str, None] = field(default_factory=dict)  # sessions whose answers were copied here, with their ids
 
     def note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
         """Note something about a line."""
@@ -96,6 +102,13 @@ class File:
     @property
     def preserved(self) -> dict[str, frozenset[str]]:
         return self.chain.preserved
+
+    def boundary_of(self, summary: Entry) -> Entry | None:
+        """The line that tells of the compaction which left a summary; attachments may stand between the two."""
+        found = self.entries.get(summary.parent)
+        while found is not None and found.type == "attachment":
+            found = self.entries.get(found.parent)
+        return found if found is not None and found.data.get("subtype") == "compact_boundary" else None
 
     def notes(self, last: Iterable[Note] = ()) -> tuple[Note, ...]:
         """What a person should know; of many notes alike only the first few with their line. `last`: of a last line."""
@@ -131,7 +144,8 @@ def scan(source: Source) -> File:
 
 
 def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], object] | None = None) -> bool:
-    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come.
+    """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come, or one that
+    completes what an earlier one says.
 
     `hear`: is told each text of their messages.
     """
@@ -141,10 +155,11 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
         elif not isinstance(record, dict):
             file.note("warning", line, "not a record of Claude Code (no object), skipped")
         else:
-            _entry(file, record, line)
+            _add_entry(file, record, line)
             if hear and isinstance(message := record.get("message"), dict):
-                _tell(message.get("content"), hear)
-    kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None))
+                _pass_text_on(message.get("content"), hear)
+    kept = file.chain.lost.isdisjoint(islice(file.entries, file.chain.entries, None)) and not file.completed
+    file.completed = False
     if not kept:
         for entry in file.entries.values():
             entry.parent = entry.given
@@ -153,13 +168,12 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
     return kept
 
 
-def _entry(file: File, record: dict[str, Any], line: int) -> None:
+def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
     """Take one record in."""
     get = record.get
     kind = string(get("type"))
-    for key in ABOUT if len(file.about) < len(ABOUT) else ():
-        if isinstance(get(key), str) and record[key]:
-            file.about.setdefault(key, record[key])
+    if len(file.about) < len(ABOUT):
+        file.about = {key: record[key] for key in ABOUT if isinstance(get(key), str) and record[key]} | file.about
     if isinstance(session := get("sessionId"), str):
         file.sessions[session] = None
     if kind == "summary" and isinstance(get("summary"), str):
@@ -168,7 +182,9 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
         file.titles[kind] = record[TITLES[kind]]
     uuid = get("uuid")
     if not isinstance(uuid, str):
-        if kind in ("user", "assistant"):
+        if kind in TYPES:
+            file.api.add(record, line)
+        elif kind in ("user", "assistant"):
             file.note("warning", line, "a message without a uuid, skipped")
         elif kind not in ("summary", *TITLES):
             file.unknown[kind or "no type"] += 1
@@ -176,27 +192,56 @@ def _entry(file: File, record: dict[str, Any], line: int) -> None:
     parent = get("parentUuid") or get("logicalParentUuid")
     result = record.pop("toolUseResult", None)  # a second copy of the result: only the subagent's id is of use
     if kind == "progress" or isinstance(result, dict):
-        _agents(file, record, result, line)
+        _read_agents(file, record, result, line)
     if uuid in file.entries:
         file.note("info", line, "a line with the same uuid stands earlier in the file; the first was kept")
         return
-    at, side = _time(get("timestamp")), get("isSidechain") is True
+    at, side = _parse_time(get("timestamp")), get("isSidechain") is True
     data = {"type": kind} if kind == "progress" else record
     entry = Entry(line, uuid, string(parent), side, data, at, string(get("agentId")))
     if kind in ("user", "assistant") and not entry.message:
         file.note("warning", line, "a message without content, skipped")
     file.entries[uuid] = entry
-    if kind == "attachment":
-        _left_out(file, entry)
+    if entry.spoken:
+        _refer(file, entry)
+    elif kind == "attachment":
+        _count_unsent(file, entry)
+        _complete_snapshot(file, entry)
 
 
-def _tell(content: Any, hear: Callable[[str], object]) -> None:
+def _complete_snapshot(file: File, entry: Entry) -> None:
+    """A snapshot of the prompt is written twice: before the first request without tools, and again with them.
+
+    The first of the two then says what both say, for the first request carried the tools, too.
+    """
+    fields = fields_of(entry.data)
+    if name_of(fields) != "prompt_snapshot":
+        return
+    strand = entry.agent if entry.side else ""
+    first, number = file.snapshots.get(strand, (entry, 0))
+    if fields.get("tools") and fields.get("systemPrompt") == fields_of(first.data).get("systemPrompt"):
+        first.data = {**first.data, "attachment": fields}
+        file.completed = file.completed or number < file.chain.entries
+    file.snapshots[strand] = (entry, len(file.entries) - 1)
+
+
+def _refer(file: File, entry: Entry) -> None:
+    """Note a message for the requests that hold it, and which recorded request an answer belongs to."""
+    file.api.hear(entry.message)
+    ref, origin = string(entry.data.get("requestRef")), string(entry.data.get("requestSessionId"))
+    if ref and entry.id:
+        file.refs[entry.id] = ref
+        if origin and origin != entry.data.get("sessionId"):
+            file.origins[origin] = None
+
+
+def _pass_text_on(content: Any, hear: Callable[[str], object]) -> None:
     """Say the texts of a message, as its blocks will have them."""
     for part in content if isinstance(content, list) else (content,):
-        hear(block_text(string(part.get("type")), part) if isinstance(part, dict) else string(part))
+        hear(extract_block_text(string(part.get("type")), part) if isinstance(part, dict) else string(part))
 
 
-def _left_out(file: File, entry: Entry) -> None:
+def _count_unsent(file: File, entry: Entry) -> None:
     """Count an attachment that is not sent, or of which that is not known."""
     name = name_of(fields_of(entry.data))
     if not is_known(entry.data):
@@ -221,15 +266,15 @@ def _link(file: File) -> None:
         elif not entry.parent and (entry.summary or entry.agent):  # an old summary; a subagent that was resumed
             entry.parent = chain.last.get(strand, "")
         if entry.data.get("subtype") == "compact_boundary":
-            chain.preserved[entry.uuid] = kept = _preserved(entry, file)
+            chain.preserved[entry.uuid] = kept = _find_preserved(entry, file)
             chain.moved.update(dict.fromkeys(kept, entry.uuid))
-        elif entry.summary and entry.parent in chain.preserved:
-            chain.moved.update(dict.fromkeys(chain.preserved[entry.parent], entry.uuid))
+        elif entry.summary and (boundary := file.boundary_of(entry)) is not None:
+            chain.moved.update(dict.fromkeys(chain.preserved.get(boundary.uuid, ()), entry.uuid))
         chain.last[strand] = entry.uuid
     chain.entries = len(file.entries)
 
 
-def _preserved(boundary: Entry, file: File) -> frozenset[str]:
+def _find_preserved(boundary: Entry, file: File) -> frozenset[str]:
     """The lines that a compaction left in the window beside its summary: named one by one, or from head to tail."""
     segment, named = boundary.meta("compactMetadata", "preservedSegment"), boundary.meta("compactMetadata", "preservedMessages")
     uuids = strings(named.get("uuids"))
@@ -254,7 +299,7 @@ def strings(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
-def _agents(file: File, record: dict[str, Any], result: Any, line: int) -> None:
+def _read_agents(file: File, record: dict[str, Any], result: Any, line: int) -> None:
     """Which tool call started which subagent, and the messages that `progress` lines carry of one."""
     content = record["message"].get("content") if isinstance(record.get("message"), dict) else None
     if isinstance(result, dict) and isinstance(result.get("agentId"), str) and isinstance(content, list):
@@ -268,14 +313,14 @@ def _agents(file: File, record: dict[str, Any], result: Any, line: int) -> None:
             if isinstance(record.get("parentToolUseID"), str):
                 file.spawned.setdefault(agent, record["parentToolUseID"])
             uuid = string(inner.get("uuid")) or f"{agent}:{line}"
-            at = _time(inner.get("timestamp") or record.get("timestamp"))
+            at = _parse_time(inner.get("timestamp") or record.get("timestamp"))
             entry = Entry(line, uuid, "", True, inner, at, agent)
             known = file.progress.setdefault(agent, [])
             if entry.spoken and all(e.uuid != uuid for e in known[-3:]):
                 known.append(entry)
 
 
-def _time(value: Any) -> float | None:
+def _parse_time(value: Any) -> float | None:
     try:
         at = datetime.fromisoformat(value)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -6,22 +6,24 @@ told by `edits`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from msgspec import Struct, structs
 
-from turnscope.importers.claude_code.attachments import with_notices
-from turnscope.importers.claude_code.edits import compacted, microcompacted, never_sent
+from turnscope.importers.claude_code.attachments import read_snapshot, with_notices
+from turnscope.importers.claude_code.edits import compacted, microcompacted, never_sent, superseded
 from turnscope.importers.claude_code.lines import TITLES, Entry, File, string
 from turnscope.importers.claude_code.tree import END, Limb, Tree
-from turnscope.session.builder import Builder, Draft, Look, applied, dollars, usage
-from turnscope.session.content import text_of
-from turnscope.session.model import BEGUN, Fork, Note, Session, Usage, joined
+from turnscope.session.builder import Builder, Draft, Observer, parse_applied_edits, parse_usage, parse_usd
+from turnscope.session.content import extract_text
+from turnscope.session.model import BEGINS_MID_CONVERSATION, Fork, Note, Session, Usage, join_path
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
 TITLE_CHARS = 80
+STORED_INPUTS = "stored_inputs"  # key of Session.about: inputs of tool calls as stored, by call, where another was sent
 NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
 
 
@@ -35,6 +37,7 @@ class State(Struct, frozen=True, gc=False):
     kept: tuple[Draft, ...] | None = None  # what the newest compaction preserved, its own summary last; None before the first
     named: str = ""  # the newest title that a line of the path was given
     opening: str = ""  # how the first prompt begins
+    static: tuple[tuple[str, Draft], ...] = ()  # the system prompt and the tools in force, by role
 
     @property
     def messages(self) -> int:
@@ -50,7 +53,7 @@ class Path:
     builder: Builder
     states: list[State]
     drafts: dict[str, Draft] = field(default_factory=dict)  # by line
-    looks: list[tuple[Draft | None, Look]] = field(default_factory=list)  # with the newest message of the time
+    looks: list[tuple[Draft | None, Observer]] = field(default_factory=list)  # with the newest message of the time
     at: int = END  # the first block that the main path does not share
     unbilled: int = END  # the first request that the main path does not hold
     same: int = END  # how many messages are as on the main path; END = the path was kept
@@ -74,7 +77,7 @@ class Path:
             stop, path = min(stop, path.shared), path.base
         return None
 
-    def looks_since(self, address: int) -> list[Look]:
+    def looks_since(self, address: int) -> list[Observer]:
         """Its looks, and those before it that are made from messages that reach to a block address; oldest first."""
         found = [look for _, look in reversed(self.looks)]
         path = self
@@ -113,7 +116,7 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
     left = {entry.uuid for entry in spoken}
     limb = tree.limb(spoken[-1])
     left.difference_update(entry.uuid for entry in limb.whole)
-    main = _path(limb, None, Builder(name, NAME, **file.about), file, known)
+    main = _lay_path(limb, None, Builder(name, NAME, **file.about), file, known)
     session = main.builder.build([look for _, look in main.looks])
     billed = {request.id for request in session.requests}
     laid, kept, forks, copies = {limb: main}, [main], list[Fork](), 0
@@ -123,18 +126,18 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
         limb = tree.limb(leaf)
         left.difference_update(entry.uuid for entry in limb.whole)
         base = laid[limb.base] if limb.base else None
-        path = _path(limb, base, _branch(main, base, limb.at, f"{name}~{len(kept)}"), file, known)
-        fork = path.builder.fork(session, forks, path.looks_since(path.builder.last))
+        path = _lay_path(limb, base, _start_branch(main, base, limb.at, f"{name}~{len(kept)}"), file, known)
+        fork = path.builder.build_fork(session, forks, path.looks_since(path.builder.last_cut))
         laid[limb] = path
         left_from = kept[fork.of]
-        path.at = left_from.at if left_from.at < fork.start else _parted(session, fork)
+        path.at = left_from.at if left_from.at < fork.start else _find_divergence(session, fork)
         unbilled = (request.n for request in fork.own.requests if request.id not in billed)
         path.unbilled = left_from.unbilled if left_from.unbilled < path.builder.first else next(unbilled, END)
         if path.at < path.builder.line.end or path.unbilled < END:
             forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=path.at)))
             kept.append(path)
         else:  # a copy of what the main path holds, as resuming a session leaves it
-            path.same = _same(session, fork, path.builder)
+            path.same = _count_shared(session, fork, path.builder)
             copies = max(copies, path.builder.line.end)
     return Layout(tree, main, structs.replace(session, forks=tuple(forks)), known, copies)
 
@@ -153,14 +156,14 @@ def extended(layout: Layout, file: File, since: list[Entry], leaf: Entry) -> Ses
     if any(entry.spoken and entry.uuid not in on for entry in (*main.limb.whole[cut:], *since)):
         return None  # a path was left
     messages = main.state(limb.at).messages
-    builder = main.builder.branch(messages, old.id)
+    builder = main.builder.start_branch(messages, old.id)
     start = builder.line.start
     ends = ((fork.own.at, fork.start, fork.start + len(fork.own.blocks)) for fork in old.forks)
     if layout.copies > start or any(at >= min(start, end) or left > start for at, left, end in ends):
         return None
-    path = _path(limb, main, builder, file, layout.known)
-    fork = builder.fork(old, old.forks, path.looks_since(builder.last))
-    session = joined(old, (*old.forks, fork), len(old.forks) + 1)
+    path = _lay_path(limb, main, builder, file, layout.known)
+    fork = builder.build_fork(old, old.forks, path.looks_since(builder.last_cut))
+    session = join_path(old, (*old.forks, fork), len(old.forks) + 1)
     again = {entry.line for entry in main.limb.whole[cut:]}
     notes = (*(note for note in old.notes if note.line not in again), *fork.own.notes)
     return structs.replace(session, notes=notes, forks=old.forks)
@@ -177,86 +180,98 @@ def told(session: Session, file: File, last: Iterable[Note] = ()) -> Session:
 def alone(lines: list[Entry], name: str, known: Collection[str]) -> Session:
     """A session of lines that follow each other, whatever they say of their parents."""
     limb = Limb(None, 0, lines, lines, list(range(len(lines))))
-    path = _path(limb, None, Builder(name, NAME), File(), known)
+    path = _lay_path(limb, None, Builder(name, NAME), File(), known)
     return path.builder.build([look for _, look in path.looks])
 
 
-def _branch(main: Path, base: Path | None, depth: int, id: str) -> Builder:
+def _start_branch(main: Path, base: Path | None, depth: int, id: str) -> Builder:
     """A builder that goes on from a path's line at `depth`; from the main path where that path is a copy of it."""
     messages = base.state(depth).messages if base else 0
     if base is None or messages <= base.same < END:
-        return main.builder.branch(messages, id)
+        return main.builder.start_branch(messages, id)
     builder = base.builder
     if base.same == END or builder.base is None or messages <= builder.shared:
-        return builder.branch(messages, id)
-    branch = builder.base.branch(builder.shared, id)
+        return builder.start_branch(messages, id)
+    branch = builder.base.start_branch(builder.shared, id)
     branch.drafts = [replace(draft) for draft in builder.drafts[: messages - builder.shared]]
     return branch
 
 
-def _path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Collection[str]) -> Path:
+def _lay_path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Collection[str]) -> Path:
     """The messages of a limb, which go on from what `builder` has."""
     state = base.state(limb.at) if base else State()
-    path = Path(limb, base, builder, [state], shared=state.messages, notices=_notices(limb))
+    path = Path(limb, base, builder, [state], shared=state.messages, notices=_collect_notices(limb))
     state = structs.replace(state, looks=0)
     for entry in limb.whole:
-        state = _next(path, state, entry, file, known)
+        state = _advance(path, state, entry, file, known)
         path.states.append(state)
     given = [file.titles[kind] for kind in TITLES if kind in file.titles]
     builder.title = given[-1] if given else state.named or state.opening
-    if base is None and _mid_conversation(limb.chain[0], file):
-        builder.about[BEGUN] = True
+    if base is None and _begins_mid_conversation(limb.chain[0], file):
+        builder.about[BEGINS_MID_CONVERSATION] = True
     return path
 
 
-def _next(path: Path, state: State, entry: Entry, file: File, known: Collection[str]) -> State:
+def _advance(path: Path, state: State, entry: Entry, file: File, known: Collection[str]) -> State:
     """Add one line; gives what the line after it needs to know."""
     builder, draft = path.builder, None
-    attempts, before, kept, opening = state.attempts, state.before, state.kept, state.opening
+    attempts, before, kept, opening, static = state.attempts, state.before, state.kept, state.opening, state.static
     if entry.type == "system":
         attempts += entry.data.get("subtype") == "api_error"
         if entry.data.get("subtype") == "microcompact_boundary":
             path.looks.append((state.newest, microcompacted(entry, state.newest, path.draft, kept)))
     elif entry.type == "attachment":
-        draft = _beside(path, entry)
+        draft = _add_injection(path, entry)
+        static = _add_snapshot(path, static, entry)
     elif entry.spoken:
-        draft = _spoken(path, entry, before, attempts, known)
+        draft = _add_message(path, entry, before, attempts, known)
         if entry.type == "assistant":
             attempts = 1
         else:
-            before, opening = entry.at, opening or _opening(entry)
+            before, opening = entry.at, opening or _get_opening(entry)
         if entry.summary:
-            preserved = (path.draft(uuid) for uuid in file.preserved.get(entry.parent, ()))
-            kept = (*(found for found in preserved if found), draft)
-            path.looks.append((draft, compacted(file.entries.get(entry.parent), kept)))
-        if _unsent(entry):
+            boundary = file.boundary_of(entry)
+            stays = (*file.preserved.get(boundary.uuid, ()), *_between(boundary, entry, file)) if boundary else ()
+            preserved = (found for uuid in stays if (found := path.draft(uuid)))
+            kept = (*(held for _, held in static), *preserved, draft)
+            path.looks.append((draft, compacted(boundary, kept)))
+        if _is_unsent(entry):
             path.looks.append((draft, never_sent(draft)))
     if draft is not None:
         path.drafts[entry.uuid] = draft
     newest = builder.drafts[-1] if builder.drafts else state.newest
     named = file.titles.get(entry.uuid, state.named)
-    return State(newest, len(path.looks), attempts, before, kept, named, opening)
+    return State(newest, len(path.looks), attempts, before, kept, named, opening, static)
 
 
-def _spoken(path: Path, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
+def _between(boundary: Entry, summary: Entry, file: File) -> Iterator[str]:
+    """Lines that the tool injected anew between a compaction and its summary."""
+    at = summary.parent
+    while at != boundary.uuid:
+        yield at
+        at = file.entries[at].parent
+
+
+def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
     """Add a line's message. Answers whose id is in `known` were billed elsewhere: side questions repeat what was said."""
     builder, message, data = path.builder, entry.message, entry.data
     content = message.get("content")
     content = with_notices(content, path.notices) if isinstance(content, (str, list)) else ""
     if entry.type == "user":
-        text = text_of(content[:1] if isinstance(content, list) else content).lstrip()
+        text = extract_text(content[:1] if isinstance(content, list) else content).lstrip()
         aside = data.get("isMeta") is True or text.startswith(NOT_PROMPTS)
         origin = "summary" if entry.summary else "meta" if aside else ""
-        return builder.message("user", content, origin=origin, kind="summary" if entry.summary else "", sent_at=entry.at)
-    if _unsent(entry):
-        builder.note("info", entry.line, f"a message of the tool itself, never sent: {text_of(content)[:80]}")
-        return builder.message("assistant", content, kind="notice", sent_at=entry.at, origin="meta")
-    draft = builder.message("assistant", content, id=entry.id or entry.uuid, sent_at=entry.at)
+        return builder.add_message("user", content, origin=origin, kind="summary" if entry.summary else "", sent_at=entry.at)
+    if _is_unsent(entry):
+        builder.add_note("info", entry.line, f"a message of the tool itself, never sent: {extract_text(content)[:80]}")
+        return builder.add_message("assistant", content, kind="notice", sent_at=entry.at, origin="meta")
+    content = _use_wire_inputs(builder, content, data)
+    draft = builder.add_message("assistant", content, id=entry.id or entry.uuid, sent_at=entry.at)
     billed, earlier = message.get("usage"), draft.request
-    found = path.billed[1] if billed == path.billed[0] else usage(billed)  # each fragment of an answer says it again
+    found = path.billed[1] if billed == path.billed[0] else parse_usage(billed)  # each fragment of an answer says it again
     path.billed = billed, found
     if found is not None and (not entry.id or entry.id not in known):
-        builder.request(
+        builder.set_request(
             draft,
             id=entry.id,
             model=string(message.get("model")),
@@ -265,57 +280,83 @@ def _spoken(path: Path, entry: Entry, before: float | None, attempts: int, known
             answered_at=entry.at,
             stop_reason=string(message.get("stop_reason")) or None,
             attempts=earlier.attempts if earlier else attempts,
-            logged_usd=dollars(data.get("costUSD"), earlier.logged_usd if earlier else None),
-            applied=applied(message.get("context_management")) or (earlier.applied if earlier else ()),
+            logged_usd=parse_usd(data.get("costUSD"), earlier.logged_usd if earlier else None),
+            applied=parse_applied_edits(message.get("context_management")) or (earlier.applied if earlier else ()),
         )
     return draft
 
 
-def _unsent(entry: Entry) -> bool:
+def _use_wire_inputs(builder: Builder, content: str | list[Any], data: dict[str, Any]) -> str | list[Any]:
+    """An answer with the inputs that its calls went over the wire with, where the log stores them in another form."""
+    wire = data.get("wireToolInputs")
+    if not isinstance(wire, dict) or not isinstance(content, list):
+        return content
+    blocks, stored = list(content), builder.about.setdefault(STORED_INPUTS, {})
+    for number, block in enumerate(blocks):
+        sent = wire.get(block.get("id")) if isinstance(block, dict) and block.get("type") == "tool_use" else None
+        if isinstance(sent, dict) and sent != block.get("input"):
+            stored[block["id"]] = block.get("input")
+            blocks[number] = {**block, "input": sent}
+    return blocks
+
+
+def _is_unsent(entry: Entry) -> bool:
     return entry.type == "assistant" and (
         entry.message.get("model") == SYNTHETIC or entry.data.get("isApiErrorMessage") is True
     )
 
 
-def _beside(path: Path, entry: Entry) -> Draft | None:
+def _add_injection(path: Path, entry: Entry) -> Draft | None:
     """Add what the tool put in beside the prompt; what is part of a result as sent stands there already."""
     put = entry.put
     if put is None or (put.inside and put.call in path.notices):
         return None
     origin = "inferred" if put.inferred else "meta"
-    return path.builder.message("user", list(put.parts), origin=origin, kind=put.kind, sent_at=entry.at)
+    return path.builder.add_message("user", list(put.parts), origin=origin, kind=put.kind, sent_at=entry.at)
 
 
-def _notices(limb: Limb) -> dict[str, str]:
+def _add_snapshot(path: Path, static: tuple[tuple[str, Draft], ...], entry: Entry) -> tuple[tuple[str, Draft], ...]:
+    """Add the system prompt and the tools that a line records, where they are not those in force already."""
+    held = dict(static)
+    for role, blocks in read_snapshot(entry.data).items():
+        old = held.get(role)
+        if old is None or [raw for raw, _ in old.parts] != blocks:
+            held[role] = path.builder.add_message(role, blocks, origin="system", sent_at=entry.at)
+            if old is not None:
+                path.looks.append((held[role], superseded(role, old, held[role])))
+    return tuple(held.items())
+
+
+def _collect_notices(limb: Limb) -> dict[str, str]:
     """What was sent as part of results: their call is on the path, and so is the result that the line hangs from."""
     found = [put for entry in limb.whole if (put := entry.put) and put.inside and limb.find("marks", put.call) is not None]
-    return {put.call: "\n".join(map(text_of, put.parts)) for put in found if limb.find("answered", put.call) is not None}
+    return {put.call: "\n".join(map(extract_text, put.parts)) for put in found if limb.find("answered", put.call) is not None}
 
 
-def _mid_conversation(root: Entry, file: File) -> bool:
+def _begins_mid_conversation(root: Entry, file: File) -> bool:
     """Whether a path begins with a line that follows another one, which is in another file. A compaction begins anew."""
     alone = root.side or root.agent or root.summary or root.data.get("subtype") == "compact_boundary"
     return bool(root.given) and root.given not in file.entries and not alone
 
 
-def _opening(entry: Entry) -> str:
+def _get_opening(entry: Entry) -> str:
     """How a prompt begins; "" where it is none of the user's own words."""
     if entry.data.get("isMeta") is True:
         return ""
-    text = " ".join(text_of(entry.message.get("content")).split())
+    text = " ".join(extract_text(entry.message.get("content")).split())
     if text.startswith("<"):
         return ""
     return text if len(text) <= TITLE_CHARS else f"{text[: TITLE_CHARS - 1].rstrip()}…"
 
 
-def _parted(main: Session, fork: Fork) -> int:
+def _find_divergence(main: Session, fork: Fork) -> int:
     """First block of a fork that the main path does not share; past its end where that shares them all."""
     pairs = zip(main.blocks[fork.start :], fork.own.blocks, strict=False)
     end = min(len(main.blocks), fork.start + len(fork.own.blocks))
     return next((a.at for a, b in pairs if a.digest != b.digest), end)
 
 
-def _same(main: Session, fork: Fork, builder: Builder) -> int:
+def _count_shared(main: Session, fork: Fork, builder: Builder) -> int:
     """How many messages of a copy are as on the main path, with everything that is known of them."""
     first, own = builder.shared, fork.own
     pairs = zip(main.messages[first:], own.messages, strict=False)

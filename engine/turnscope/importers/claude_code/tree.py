@@ -75,7 +75,7 @@ class Tree:
         if entry.spoken:
             self.keys[entry.uuid] = keys = tuple(_belongs_to(entry))
             if entry.type == "assistant":
-                self.calls[entry.uuid] = tuple(_calls(entry))
+                self.calls[entry.uuid] = tuple(_iter_calls(entry))
             for key in keys:
                 (self.fragments if entry.type == "assistant" else self.results).setdefault(key, []).append(entry)
         elif entry.type == "attachment":
@@ -133,13 +133,13 @@ class Tree:
                 for key in keys:
                     limb.answered.setdefault(key, depth)
             elif entry.type == "assistant" and not earlier:
-                for key in self._marks(entry):
+                for key in self._iter_marks(entry):
                     limb.marks.setdefault(key, depth)
         lowest = END
         for n in range(len(limb.reach) - 1, -1, -1):
             limb.reach[n] = lowest = min(lowest, limb.reach[n])
 
-    def _marks(self, entry: Entry) -> Iterator[str]:
+    def _iter_marks(self, entry: Entry) -> Iterator[str]:
         """The ids of an answer, of its calls, and of whatever stands in one result with those."""
         yield from self.keys[entry.uuid]
         for part in self.fragments[entry.id] if entry.id else (entry,):
@@ -159,7 +159,7 @@ class Tree:
             if entry.type != "assistant" or not entry.spoken:
                 limb.whole.append(entry)
                 if entry.type == "user" and entry.uuid in self.keys:
-                    limb.whole += self._beside(limb, entry, depth)
+                    limb.whole += self._iter_injected(limb, entry, depth)
                 continue
             if entry.id in begun:
                 continue
@@ -181,9 +181,9 @@ class Tree:
                     limb.on[result.uuid] = depth
                     for key in keys:
                         limb.answered.setdefault(key, depth)
-                    limb.whole += (result, *self._beside(limb, result, depth))
+                    limb.whole += (result, *self._iter_injected(limb, result, depth))
 
-    def _beside(self, limb: Limb, result: Entry, depth: int) -> Iterator[Entry]:
+    def _iter_injected(self, limb: Limb, result: Entry, depth: int) -> Iterator[Entry]:
         """What the tool put in beside a result, or its call, where the path does not lead through it."""
         for call in self.keys[result.uuid]:
             for aside in self.asides.get(call, ()) if limb.find("marks", call) is not None else ():
@@ -204,7 +204,7 @@ def _belongs_to(entry: Entry) -> Iterator[str]:
             yield block["tool_use_id"]
 
 
-def _calls(entry: Entry) -> Iterator[str]:
+def _iter_calls(entry: Entry) -> Iterator[str]:
     content = entry.message.get("content")
     for block in content if isinstance(content, list) else ():
         if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("id"), str):

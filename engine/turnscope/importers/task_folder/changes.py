@@ -12,8 +12,8 @@ from typing import Any
 
 from turnscope.importers.task_folder.folder import Call, Folder, number, string
 from turnscope.importers.task_folder.markup import joined
-from turnscope.session.builder import Draft, drop, stand_in
-from turnscope.session.model import JSON, Block, Edit, Observed, Part, Session, Span
+from turnscope.session.builder import Draft, make_part, observe_drop
+from turnscope.session.model import JSON, Block, Edit, ObservedEdit, Part, Session, Span
 
 _ANSWERING = frozenset({"text", "reasoning", "completion_result", "tool", "command"})  # events that an answer causes
 _TEXTS = {"text", "thinking", "reminder", "tool_use"}  # kinds of blocks that were one stored text
@@ -37,35 +37,35 @@ class Said:
         return Span(self.draft.start, self.draft.stop)
 
 
-def observed(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[Observed]:
+def observed(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
     """Every change that the files tell of."""
     if folder.is_roo:
-        yield from _roo(folder, said, session)
+        yield from _observe_roo(folder, said, session)
     else:
-        masks = _masks(folder)
-        yield from _masked(masks, said, session)
-        yield from _rewritten(folder, masks, said, session)
+        masks = _read_masks(folder)
+        yield from _observe_masks(masks, said, session)
+        yield from _observe_rewrites(folder, masks, said, session)
 
 
 # --- Cline ------------------------------------------------------------------------------------------------------------------
 
 
-def _masks(folder: Folder) -> list[tuple[int, int] | None]:
+def _read_masks(folder: Folder) -> list[tuple[int, int] | None]:
     """The deleted range of each request: it stands on the screen's first event after it."""
     found: list[tuple[int, int] | None] = []
     for call in folder.calls:
         mask = call.after[0].get("conversationHistoryDeletedRange") if call.after else None
-        before = found[-1] if found else _range(call.event.get("conversationHistoryDeletedRange"))
-        found.append(_range(mask) if call.after else before)
+        before = found[-1] if found else _read_range(call.event.get("conversationHistoryDeletedRange"))
+        found.append(_read_range(mask) if call.after else before)
     return found
 
 
-def _range(mask: JSON) -> tuple[int, int] | None:
+def _read_range(mask: JSON) -> tuple[int, int] | None:
     usable = isinstance(mask, list) and len(mask) == 2 and all(isinstance(end, int) for end in mask)
     return (mask[0], mask[1]) if usable and 0 <= mask[0] <= mask[1] else None
 
 
-def _masked(masks: Sequence[tuple[int, int] | None], said: Sequence[Said], session: Session) -> Iterator[Observed]:
+def _observe_masks(masks: Sequence[tuple[int, int] | None], said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
     held: tuple[int, int] | None = None
     for n, mask in enumerate(masks[: len(session.requests)]):
         if mask == held:
@@ -74,38 +74,38 @@ def _masked(masks: Sequence[tuple[int, int] | None], said: Sequence[Said], sessi
         old, new = held or (mask or (2, 1))[:1] * 2, mask or (held or (2, 1))[:1] * 2
         held_end, end = (held[1] if held else old[0] - 1), (mask[1] if mask else new[0] - 1)
         text = f"Cline hides messages {new[0]} to {end} of its history" if mask else "Cline shows its whole history again"
-        for span in _spans(said, end + 1, held_end, cut):
-            yield Observed(n, Edit("restore", text, span, restore=True))
-        for span in _spans(said, max(new[0], held_end + 1), end, cut):
-            yield drop(n, *span, text, messages=end - new[0] + 1)
-        yield from _orphans(n, said, end, session)
+        for span in _find_spans(said, end + 1, held_end, cut):
+            yield ObservedEdit(n, Edit("restore", text, span, restore=True))
+        for span in _find_spans(said, max(new[0], held_end + 1), end, cut):
+            yield observe_drop(n, *span, text, messages=end - new[0] + 1)
+        yield from _observe_orphans(n, said, end, session)
         held = mask
 
 
-def _spans(said: Sequence[Said], first: int, last: int, cut: int) -> list[Span]:
+def _find_spans(said: Sequence[Said], first: int, last: int, cut: int) -> list[Span]:
     """Blocks of the messages at positions `first` to `last`, both included, as far as a request could send them."""
     there = [s.span for s in said if first <= s.place <= last and s.draft.start < cut]
     return [Span(there[0].start, min(there[-1].stop, cut))] if there else []
 
 
-def _orphans(n: int, said: Sequence[Said], end: int, session: Session) -> Iterator[Observed]:
+def _observe_orphans(n: int, said: Sequence[Said], end: int, session: Session) -> Iterator[ObservedEdit]:
     """Results in the first message behind the mask: Cline leaves them out, as their calls are hidden."""
     first = next((s for s in said if s.place == end + 1), None)
     if first is None or end < 2 or first.draft.role != "user" or first.draft.stop > session.requests[n].cut:
         return
     for block in session.blocks[first.draft.start : first.draft.stop]:
         if block.kind == "tool_result" and 0 <= block.pair < block.at:
-            yield drop(n, block.at, block.at + 1, "Cline leaves a result out whose call is hidden", "repair")
+            yield observe_drop(n, block.at, block.at + 1, "Cline leaves a result out whose call is hidden", "repair")
 
 
-def _rewritten(
+def _observe_rewrites(
     folder: Folder, masks: Sequence[tuple[int, int] | None], said: Sequence[Said], session: Session
-) -> Iterator[Observed]:
+) -> Iterator[ObservedEdit]:
     """Texts of `context_history.json`: [[message, [type, [[block, [[time, "text", [text], files], ...]], ...]]], ...]."""
     by_position = {s.stored: s for s in said if s.stored >= 0}
-    for message, block, time, text in _entries(folder.edits):
+    for message, block, time, text in _iter_entries(folder.edits):
         place = by_position.get(message)
-        n = _first_shown(folder.calls, masks, time)
+        n = _find_first_shown(folder.calls, masks, time)
         if place is None or n >= min(len(masks), len(session.requests)) or place.draft.stop > session.requests[n].cut:
             continue
         mask = masks[n]
@@ -113,16 +113,16 @@ def _rewritten(
             continue
         found = [place.draft.start + i for i, blocks in enumerate(place.blocks) if block in blocks]
         parts = session.blocks[found[0] : found[-1] + 1] if found else ()
-        if parts and (body := _with_text(parts, place, block, text)):
+        if parts and (body := _replace_text(parts, place, block, text)):
             span = Span(found[0], found[-1] + 1)
-            yield Observed(n, Edit("clear", f"Cline put another text into message {message}", span, body))
+            yield ObservedEdit(n, Edit("clear", f"Cline put another text into message {message}", span, body))
 
 
-def _entries(edits: JSON) -> Iterator[tuple[int, int, float, str]]:
+def _iter_entries(edits: JSON) -> Iterator[tuple[int, int, float, str]]:
     """(message, block, time, text) of each stored edit, oldest first."""
     found = []
-    for message, entry in _pairs(edits):
-        for block, updates in _pairs(entry[1] if isinstance(entry, list) and len(entry) == 2 else None):
+    for message, entry in _iter_pairs(edits):
+        for block, updates in _iter_pairs(entry[1] if isinstance(entry, list) and len(entry) == 2 else None):
             for update in updates if isinstance(updates, list) else ():
                 texts = update[2] if isinstance(update, list) and len(update) > 2 else None
                 if isinstance(texts, list) and texts and isinstance(texts[0], str) and update[1] == "text":
@@ -130,20 +130,20 @@ def _entries(edits: JSON) -> Iterator[tuple[int, int, float, str]]:
     return iter(sorted(found, key=lambda row: row[2]))
 
 
-def _pairs(rows: JSON) -> Iterator[tuple[int, Any]]:
+def _iter_pairs(rows: JSON) -> Iterator[tuple[int, Any]]:
     for row in rows if isinstance(rows, list) else ():
         if isinstance(row, list) and len(row) == 2 and isinstance(row[0], int) and row[0] >= 0:
             yield row[0], row[1]
 
 
-def _first_shown(calls: Sequence[Call], masks: Sequence[tuple[int, int] | None], time: float) -> int:
+def _find_first_shown(calls: Sequence[Call], masks: Sequence[tuple[int, int] | None], time: float) -> int:
     """The request that first shows an edit: edits carry the time of the request before, unless an error forced them."""
     n = sum(call.ts <= time for call in calls)
     forced = 0 < n <= len(masks) and calls[n - 1].ts < time and masks[n - 1] != (masks[n - 2] if n > 1 else None)
     return n - 1 if forced else n
 
 
-def _with_text(parts: Sequence[Block], place: Said, block: int, text: str) -> tuple[Part, ...]:
+def _replace_text(parts: Sequence[Block], place: Said, block: int, text: str) -> tuple[Part, ...]:
     raw = parts[0].raw
     if isinstance(raw, Mapping) and raw.get("type") == "tool_result" and isinstance(raw.get("content"), list):
         content = [part for part in raw["content"] if isinstance(part, Mapping)]
@@ -153,9 +153,9 @@ def _with_text(parts: Sequence[Block], place: Said, block: int, text: str) -> tu
             header = string(content[0].get("text")).partition("\n")[0]
             text = f"{header}\n{text}"
         new = [{"type": "text", "text": text}, *content[1:]]
-        return (stand_in(parts[0].role, {**raw, "content": joined(new)}),)
+        return (make_part(parts[0].role, {**raw, "content": joined(new)}),)
     kinds = {part.kind for part in parts}
-    return (stand_in(parts[0].role, {"type": "text", "text": text}),) if kinds <= _TEXTS else ()
+    return (make_part(parts[0].role, {"type": "text", "text": text}),) if kinds <= _TEXTS else ()
 
 
 # --- Roo --------------------------------------------------------------------------------------------------------------------
@@ -172,8 +172,8 @@ class _Cut:
     place: int = 0  # stored position of the entry
 
 
-def _roo(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[Observed]:
-    cuts = sorted(_cuts(folder), key=lambda cut: cut.request)
+def _observe_roo(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
+    cuts = sorted(_iter_cuts(folder), key=lambda cut: cut.request)
     after: dict[str, list[Said]] = {}
     for cut in cuts:
         summary = bool(cut.entry.get("isSummary"))
@@ -189,18 +189,18 @@ def _roo(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[Obs
             tagged = [s for s in tagged if s.draft.start not in covered]
         tagged.sort(key=lambda s: s.draft.start)
         after[cut.id] = tagged
-        yield from _hidden(cut, tagged, said, session)
+        yield from _observe_hidden(cut, tagged, said, session)
 
 
-def _hidden(cut: _Cut, tagged: Sequence[Said], said: Sequence[Said], session: Session) -> Iterator[Observed]:
+def _observe_hidden(cut: _Cut, tagged: Sequence[Said], said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
     """The runs of messages that a cut hides; its summary or marker stands in the last of them."""
     summary = bool(cut.entry.get("isSummary"))
     role = string(cut.entry.get("role")) or "user"
     content = cut.entry.get("content")
     raws: Iterable[JSON] = content if isinstance(content, list) else [content]
-    body = tuple(stand_in(role, raw, fence=not summary) for raw in raws if isinstance(raw, (str, dict)))
+    body = tuple(make_part(role, raw, fence=not summary) for raw in raws if isinstance(raw, (str, dict)))
     text = f"Roo condensed {len(tagged)} messages" if summary else f"Roo hid {len(tagged)} messages"
-    runs = _runs([s.span for s in tagged])
+    runs = _group_runs([s.span for s in tagged])
     start = next((s.draft.start for s in said if s.stored > cut.place), None)
     if not runs and start is None:
         return
@@ -210,14 +210,14 @@ def _hidden(cut: _Cut, tagged: Sequence[Said], said: Sequence[Said], session: Se
         return
     for span in runs:
         parts = body if span == runs[-1] else ()
-        yield Observed(n, Edit("condense" if summary else "drop", text, span, parts, facts={"messages": len(tagged)}))
+        yield ObservedEdit(n, Edit("condense" if summary else "drop", text, span, parts, facts={"messages": len(tagged)}))
     if not runs and body:
         slot = f"{'summary' if summary else 'marker'} {cut.id}".strip()
         text += "; they are no longer in its files"
-        yield Observed(n, Edit("insert", text, Span(reach, reach), body, slot=slot))
+        yield ObservedEdit(n, Edit("insert", text, Span(reach, reach), body, slot=slot))
 
 
-def _cuts(folder: Folder) -> Iterator[_Cut]:
+def _iter_cuts(folder: Folder) -> Iterator[_Cut]:
     """Summaries and markers in the stored history, each with its request."""
     told = [(n, event) for n, call in enumerate(folder.calls) for event in call.after]
     for place, entry in enumerate(folder.history):
@@ -236,12 +236,12 @@ def _cuts(folder: Folder) -> Iterator[_Cut]:
         yield _Cut(
             entry,
             id,
-            min(n + _answered_before(folder.calls[n], event), len(folder.calls) - 1) if folder.calls else 0,
+            min(n + _is_answered_before(folder.calls[n], event), len(folder.calls) - 1) if folder.calls else 0,
             place=place,
         )
 
 
-def _answered_before(call: Call, event: Mapping[str, JSON]) -> bool:
+def _is_answered_before(call: Call, event: Mapping[str, JSON]) -> bool:
     """Whether a request was already answered when it happened: then the next request is the first to show it."""
     for other in call.after:
         if other is event:
@@ -251,7 +251,7 @@ def _answered_before(call: Call, event: Mapping[str, JSON]) -> bool:
     return False
 
 
-def _runs(spans: Sequence[Span]) -> list[Span]:
+def _group_runs(spans: Sequence[Span]) -> list[Span]:
     """Rising spans, neighbours joined."""
     runs: list[Span] = []
     for span in spans:

@@ -62,7 +62,7 @@ class Folder:
         starts = [i for i, event in enumerate(self.screen) if event.get("say") == "api_req_started"]
         stops = [*starts[1:], len(self.screen)]
         return [
-            Call(self.screen[a], _object(self.screen[a].get("text")), tuple(self.screen[a + 1 : b]))
+            Call(self.screen[a], _parse_object(self.screen[a].get("text")), tuple(self.screen[a + 1 : b]))
             for a, b in zip(starts, stops, strict=False)
         ]
 
@@ -111,13 +111,13 @@ def open_folder(source: Source) -> Folder:
     inside = source.kind == "folder"
     own = source.document
     if inside:
-        history = _near(source, HISTORY, is_history)
-        screen = _near(source, SCREEN, is_screen) or _near(source, OLD_SCREEN, is_screen)
+        history = _read_list(source, HISTORY, is_history)
+        screen = _read_list(source, SCREEN, is_screen) or _read_list(source, OLD_SCREEN, is_screen)
     elif is_screen(own):
-        screen, history = own, _near(source, HISTORY, is_history)
+        screen, history = own, _read_list(source, HISTORY, is_history)
     else:
         history = own
-        screen = _near(source, SCREEN, is_screen) or _near(source, OLD_SCREEN, is_screen)
+        screen = _read_list(source, SCREEN, is_screen) or _read_list(source, OLD_SCREEN, is_screen)
     both = bool(screen and history)
     if not screen:
         notes.append(Note("warning", 0, f"{SCREEN} is not beside this file: usage, times and cuts are not known"))
@@ -133,8 +133,8 @@ def open_folder(source: Source) -> Folder:
         named or source.path.stem,
         rows[0],
         [row for row in rows[1] if row],
-        _document(source, EDITS),
-        _document(source, METADATA),
+        _read_document(source, EDITS),
+        _read_document(source, METADATA),
         notes,
         both,
     )
@@ -184,17 +184,17 @@ def string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _near(source: Source, name: str, fits: Any) -> list[Any]:
-    document = _document(source, name)
+def _read_list(source: Source, name: str, fits: Any) -> list[Any]:
+    document = _read_document(source, name)
     return document if fits(document) else []
 
 
-def _document(source: Source, name: str) -> JSON:
+def _read_document(source: Source, name: str) -> JSON:
     near = source.near(name)
     return near.document if near else None
 
 
-def _object(text: Any) -> dict[str, Any]:
+def _parse_object(text: Any) -> dict[str, Any]:
     try:
         value = json.loads(string(text) or "{}")
     except (ValueError, RecursionError):

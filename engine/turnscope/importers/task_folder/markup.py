@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from turnscope.session.content import thoughts_apart
+from turnscope.session.content import split_thoughts
 from turnscope.session.model import JSON
 
 # Tools of Cline (to 3.89) and Roo Code (to 3.52) that models call in XML.
@@ -62,19 +62,19 @@ def unfold(contents: Sequence[tuple[str, JSON]]) -> list[str | list[Piece]]:
         done.append(content if isinstance(content, str) else [Piece(raw, block) for block, raw in enumerate(listed)])
         if role == "user" and number and contents[number - 1][0] == "assistant":
             _pair(done, number)
-    return [_apart(content) if role == "assistant" else content for (role, _), content in zip(contents, done, strict=True)]
+    return [_split(content) if role == "assistant" else content for (role, _), content in zip(contents, done, strict=True)]
 
 
-def _apart(content: str | list[Piece]) -> str | list[Piece]:
+def _split(content: str | list[Piece]) -> str | list[Piece]:
     """An answer whose written thoughts are pieces of their own."""
     held = [Piece({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
-    made = [one for piece in held for one in _thoughts(piece)]
+    made = [one for piece in held for one in _split_thoughts(piece)]
     return made if len(made) > len(held) else content
 
 
-def _thoughts(piece: Piece) -> Iterator[Piece]:
+def _split_thoughts(piece: Piece) -> Iterator[Piece]:
     text = piece.raw.get("text") if isinstance(piece.raw, Mapping) and piece.raw.get("type") == "text" else None
-    if not isinstance(text, str) or len(texts := thoughts_apart(text)) < 2:
+    if not isinstance(text, str) or len(texts := split_thoughts(text)) < 2:
         yield piece
         return
     yield from (Piece({**piece.raw, "text": one}, piece.block) for one in texts)
@@ -88,8 +88,8 @@ def _pair(done: list[str | list[Piece]], number: int) -> None:
     given = [Piece({"type": "text", "text": answer}, 0)] if isinstance(answer, str) else answer
     answered = [p.raw.get("tool_use_id") for p in message if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
     open_ = [(place, piece.raw) for place, piece in enumerate(given) if isinstance(piece.raw, Mapping)]
-    calls = [(place, call) for place, raw in open_ if raw.get("id") not in answered for call in _calls(raw)]
-    results = list(_results([piece.raw for piece in message]))
+    calls = [(place, call) for place, raw in open_ if raw.get("id") not in answered for call in _find_calls(raw)]
+    results = list(_find_results([piece.raw for piece in message]))
     if not calls or not results:
         return
     ids: dict[tuple[int, int], str] = {}  # place of the call (piece, offset) -> id
@@ -103,20 +103,20 @@ def _pair(done: list[str | list[Piece]], number: int) -> None:
             ids[place, call.start] = name
             named[result] = name
     if named:
-        done[number - 1] = list(_with_calls(given, calls, ids))
-        done[number] = list(_with_results(message, named))
+        done[number - 1] = list(_insert_calls(given, calls, ids))
+        done[number] = list(_insert_results(message, named))
 
 
-def _calls(raw: Mapping[str, Any]) -> Iterator[_Written]:
+def _find_calls(raw: Mapping[str, Any]) -> Iterator[_Written]:
     """Calls in a block: those written in a text, or the one that it is."""
     if raw.get("type") == "tool_use" and isinstance(raw.get("name"), str) and isinstance(raw.get("id"), str):
         yield _Written(raw["name"], {}, 0, 0)
     text = raw.get("text") if raw.get("type") == "text" else None
     for found in _CALL.finditer(text) if isinstance(text, str) else ():
-        yield _Written(found[1], _given(found[2]), found.start(), found.end())
+        yield _Written(found[1], _parse_parameters(found[2]), found.start(), found.end())
 
 
-def _given(inner: str) -> dict[str, Any]:
+def _parse_parameters(inner: str) -> dict[str, Any]:
     """The parameters of a written call."""
     given: dict[str, Any] = {}
     at = 0
@@ -129,9 +129,9 @@ def _given(inner: str) -> dict[str, Any]:
             continue
         value: Any = inner[start:stop].strip("\n")
         if name in ("args", "file") and _OPEN.search(value):
-            value = _given(value)
+            value = _parse_parameters(value)
         elif name == "arguments":
-            value = _json(value)
+            value = _parse_json(value)
         if name in given:
             value = [*(given[name] if isinstance(given[name], list) else [given[name]]), value]
         given[name] = value
@@ -139,14 +139,14 @@ def _given(inner: str) -> dict[str, Any]:
     return given if given or not inner.strip() else {"text": inner.strip()}
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _results(raws: Sequence[JSON]) -> Iterator[_Answer]:
+def _find_results(raws: Sequence[JSON]) -> Iterator[_Answer]:
     """Results in a message: a header, then its text in the same block or the blocks behind it."""
     held: tuple[str, int] | None = None
     for block, raw in enumerate(raws):
@@ -163,7 +163,7 @@ def _results(raws: Sequence[JSON]) -> Iterator[_Answer]:
         yield _Answer(held[0], held[1], len(raws))
 
 
-def _with_calls(given: list[Piece], calls: list[tuple[int, _Written]], ids: Mapping[tuple[int, int], str]) -> Iterator[Piece]:
+def _insert_calls(given: list[Piece], calls: list[tuple[int, _Written]], ids: Mapping[tuple[int, int], str]) -> Iterator[Piece]:
     for place, piece in enumerate(given):
         chosen = [call for p, call in calls if p == place and (p, call.start) in ids and call.stop]
         if not chosen:
@@ -179,7 +179,7 @@ def _with_calls(given: list[Piece], calls: list[tuple[int, _Written]], ids: Mapp
             yield Piece({**piece.raw, "text": text[at:]}, piece.block)
 
 
-def _with_results(message: list[Piece], named: Mapping[_Answer, str]) -> Iterator[Piece]:
+def _insert_results(message: list[Piece], named: Mapping[_Answer, str]) -> Iterator[Piece]:
     """Results come first, as providers want them; their stored blocks are their content."""
     taken: set[int] = set()
     for result, name in named.items():

@@ -15,8 +15,8 @@ from turnscope.importers.task_folder.changes import Said, observed
 from turnscope.importers.task_folder.folder import Call, Folder, number, string, windows
 from turnscope.importers.task_folder.markup import Piece, result_of, unfold
 from turnscope.reading.source import parse
-from turnscope.session.builder import Builder, Draft, dollars
-from turnscope.session.content import text_of
+from turnscope.session.builder import Builder, Draft, parse_usd
+from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Session
 
 NAME = "task-folder"
@@ -71,29 +71,29 @@ def session_of(folder: Folder) -> Session:
     """The session of a task."""
     plot = lay_out(folder)
     contents = unfold([(row.role, row.content) for row in plot.rows])
-    builder = Builder(folder.name, NAME, _title(plot.rows), tool="Roo Code" if folder.is_roo else "Cline")
+    builder = Builder(folder.name, NAME, _make_title(plot.rows), tool="Roo Code" if folder.is_roo else "Cline")
     builder.notes.extend(folder.notes)
-    drafts = _told(builder, plot, contents)
+    drafts = _add_messages(builder, plot, contents)
     lost = sum(row.stored < 0 for row in plot.rows)
     if lost and folder.history:
-        builder.note("info", 0, f"{lost} messages are no longer in the stored history; they were put back from the screen")
-    found = windows(text_of(row.content) for row in plot.rows if row.role == "user")
+        builder.add_note("info", 0, f"{lost} messages are no longer in the stored history; they were put back from the screen")
+    found = windows(extract_text(row.content) for row in plot.rows if row.role == "user")
     builder.window = found[-1] if found else None
-    said = [_said(row, draft, content) for row, draft, content in zip(plot.rows, drafts, contents, strict=True)]
+    said = [_place_row(row, draft, content) for row, draft, content in zip(plot.rows, drafts, contents, strict=True)]
     return builder.build([lambda session: observed(folder, said, session)])
 
 
 def lay_out(folder: Folder) -> Plot:
     """Messages in the order in which they were said, each request behind the last message that it sent."""
     plot = Plot(folder)
-    places = _places(folder)
+    places = _find_places(folder)
     for n, call in enumerate(folder.calls):
         user, after = places[n], places[n + 1] if n + 1 < len(places) else len(folder.history)
         gone = user is None
         if user is None:
-            place = _named(call, plot.place)
+            place = _get_ordinal(call, plot.place)
             if plot.answers[-1:] != [None] or plot.rows[-1:] == [] or plot.rows[-1].place != place:  # else it was tried again
-                plot.say("user", _shown(call.text), call.ts, place)
+                plot.say("user", _split_shown(call.text), call.ts, place)
         else:
             plot.store(user + 1)
         plot.sent.append(len(plot.rows))
@@ -103,14 +103,14 @@ def lay_out(folder: Folder) -> Plot:
             plot.store(answer + 1)
         elif gone or (after is None and plot.rows):
             following = folder.calls[n + 1].text if n + 1 < len(folder.calls) else ""
-            plot.say("assistant", _spoken(call, following, n), call.ts, plot.place)
+            plot.say("assistant", _make_answer(call, following, n), call.ts, plot.place)
         answered = len(plot.rows) > plot.sent[-1] and plot.rows[-1].role == "assistant"
         plot.answers.append(len(plot.rows) - 1 if answered else None)
     plot.store(len(folder.history))
     return plot
 
 
-def _named(call: Call, otherwise: int) -> int:
+def _get_ordinal(call: Call, otherwise: int) -> int:
     """The place of the user's message of a request: behind the one that its event names."""
     before = call.event.get("conversationHistoryIndex")
     return before + 1 if isinstance(before, int) else otherwise
@@ -123,7 +123,7 @@ def is_said(message: Mapping[str, JSON]) -> bool:
     return message.get("role") in ("user", "assistant") and isinstance(message.get("content"), (str, list))
 
 
-def _places(folder: Folder) -> list[int | None]:
+def _find_places(folder: Folder) -> list[int | None]:
     """Per request the stored position of the user's message that it sent; None where the history no longer holds it."""
     users = [i for i, m in enumerate(folder.history) if m and is_said(m) and m["role"] == "user"]
     calls = folder.calls
@@ -144,56 +144,58 @@ def _places(folder: Folder) -> list[int | None]:
     return [answered[n - ahead] if n >= ahead else None for n in range(len(calls))]
 
 
-def _shown(text: str) -> list[JSON]:
+def _split_shown(text: str) -> list[JSON]:
     """A user's message as the screen repeats it: what was said, and the environment behind it."""
     said, mark, environment = text.partition(f"\n\n{_ENVIRONMENT}")
     parts = [said, mark.strip() + environment if mark else ""]
     return [{"type": "text", "text": part} for part in parts if part.strip()]
 
 
-def _spoken(call: Call, following: str, n: int) -> list[JSON]:
+def _make_answer(call: Call, following: str, n: int) -> list[JSON]:
     """An answer as the screen showed it. `following`: the next message, whose header names the tool that was called."""
     texts = [string(e.get("text")) for e in call.after if e.get("type") == "say" and e.get("say") == "text"]
     blocks: list[JSON] = [{"type": "text", "text": text} for text in texts if text.strip()]
     name = result_of(following)
     asked = [e for e in call.after if _TOOL_EVENTS & {str(e.get("ask")), str(e.get("say"))} and string(e.get("text"))]
     if name and asked:
-        blocks.append({"type": "tool_use", "id": f"screen-{n}", "name": name, "input": _input(string(asked[0].get("text")))})
+        blocks.append(
+            {"type": "tool_use", "id": f"screen-{n}", "name": name, "input": _parse_input(string(asked[0].get("text")))}
+        )
     elif asked:
         blocks.append({"type": "text", "text": string(asked[0].get("text"))})
     return blocks
 
 
-def _input(text: str) -> dict[str, JSON]:
+def _parse_input(text: str) -> dict[str, JSON]:
     value = parse(text.encode("utf-8", "replace"))
     return {key: v for key, v in value.items() if key not in ("tool", "type")} if isinstance(value, dict) else {"text": text}
 
 
-def _message(builder: Builder, n: int, row: Row, content: str | list[Piece], before: str) -> Draft:
+def _add_message(builder: Builder, n: int, row: Row, content: str | list[Piece], before: str) -> Draft:
     """Add a message; what the tool says about the environment is a reminder."""
     about: dict[str, Any] = {
         "id": f"m{n}",
-        "origin": _origin(row.role, content),
+        "origin": _infer_origin(row.role, content),
         "sent_at": row.ts / 1_000 if row.ts else None,
         "fence": row.role == before and builder.about.get("tool") != "Roo Code",
     }
     if isinstance(content, str) or not content:
-        return builder.message(row.role, content if isinstance(content, str) else [], **about)
+        return builder.add_message(row.role, content if isinstance(content, str) else [], **about)
     draft = None
     for piece in content:
         text = string(piece.raw.get("text")) if isinstance(piece.raw, Mapping) else ""
-        draft = builder.message(row.role, [piece.raw], kind="reminder" if text.startswith(_ENVIRONMENT) else "", **about)
+        draft = builder.add_message(row.role, [piece.raw], kind="reminder" if text.startswith(_ENVIRONMENT) else "", **about)
     assert draft is not None
     return draft
 
 
-def _origin(role: str, content: str | list[Piece]) -> str:
+def _infer_origin(role: str, content: str | list[Piece]) -> str:
     """A prompt is what a person said, in a message of their own or as the result of a tool that asked them."""
     if role != "user":
         return "answer"
     pieces = [Piece({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
-    results = [text_of(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
-    texts = [text_of(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "text"]
+    results = [extract_text(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
+    texts = [extract_text(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "text"]
     texts = [text for text in texts if text.strip() and not text.startswith(_ENVIRONMENT)]
     if any(text.partition("Result:")[2].lstrip().startswith(_REPLIES) for text in results):
         return "prompt"
@@ -202,50 +204,50 @@ def _origin(role: str, content: str | list[Piece]) -> str:
     return "tool" if results else "meta" if texts and texts[0].lstrip().startswith("[") else "prompt"
 
 
-def _told(builder: Builder, plot: Plot, contents: list[str | list[Piece]]) -> list[Draft]:
+def _add_messages(builder: Builder, plot: Plot, contents: list[str | list[Piece]]) -> list[Draft]:
     """Add every message, and each request at its answer, or behind what it sent."""
-    about = list(_about(plot))
+    about = list(_iter_request_fields(plot))
     answering = {row: fields for row, fields in zip(plot.answers, about, strict=True) if row is not None}
     drafts: list[Draft] = []
     n = 0
     for number_, row in enumerate((*plot.rows, None)):
         while n < len(about) and plot.sent[n] == number_:
             if plot.answers[n] is None:
-                builder.unanswered(**about[n])
+                builder.add_unanswered(**about[n])
             n += 1
         if row is None:
             break
-        draft = _message(builder, number_, row, contents[number_], plot.rows[number_ - 1].role if number_ else "")
+        draft = _add_message(builder, number_, row, contents[number_], plot.rows[number_ - 1].role if number_ else "")
         if number_ in answering or (row.role == "assistant" and not about):
-            builder.request(draft, **answering.get(number_, {}))  # without a screen each answer is taken for a request's
+            builder.set_request(draft, **answering.get(number_, {}))  # without a screen each answer is taken for a request's
         drafts.append(draft)
     return drafts
 
 
-def _about(plot: Plot) -> Iterator[dict[str, Any]]:
+def _iter_request_fields(plot: Plot) -> Iterator[dict[str, Any]]:
     """What is known about each request."""
     model = ""
     for n, call in enumerate(plot.folder.calls):
         answer = plot.answers[n]
         row = plot.rows[answer] if answer is not None else None
-        said = text_of(plot.rows[plot.sent[n] - 1].content) if plot.sent[n] else call.text
+        said = extract_text(plot.rows[plot.sent[n] - 1].content) if plot.sent[n] else call.text
         model = plot.folder.model(call, said, row.message if row else {}) or model
         yield {
             "model": model,
             "usage": plot.folder.usage(call),
-            "logged_usd": dollars(call.info.get("cost")),
+            "logged_usd": parse_usd(call.info.get("cost")),
             "sent_at": call.ts / 1_000 if call.ts else None,
             "answered_at": row.ts / 1_000 if row and row.ts > call.ts else None,
             "stop_reason": string(call.info.get("cancelReason")) or None,
         }
 
 
-def _said(row: Row, draft: Draft, content: str | list[Piece]) -> Said:
+def _place_row(row: Row, draft: Draft, content: str | list[Piece]) -> Said:
     blocks = [range(1)] if isinstance(content, str) else [range(p.block, p.block + p.took) for p in content]
     return Said(row.stored, row.message, draft, tuple(blocks), row.place)
 
 
-def _title(rows: list[Row]) -> str:
-    first = next((text_of(row.content) for row in rows if row.role == "user"), "")
+def _make_title(rows: list[Row]) -> str:
+    first = next((extract_text(row.content) for row in rows if row.role == "user"), "")
     said = first.partition("</task>")[0].removeprefix("<task>").partition(_ENVIRONMENT)[0]
     return " ".join(said.split())[:TITLE]

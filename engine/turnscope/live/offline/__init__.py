@@ -5,6 +5,6 @@ everything around the words: tokens are counted, a prompt that is too long is re
 comparing prefixes, context edits and compaction are applied, and faults can be ordered.
 """
 
-from turnscope.live.offline.server import FAULTS, Offline
+from turnscope.live.offline.server import FAULTS, OfflineServer
 
-__all__ = ["FAULTS", "Offline"]
+__all__ = ["FAULTS", "OfflineServer"]

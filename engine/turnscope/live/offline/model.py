@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from turnscope.counting.media import media_tokens
+from turnscope.counting.media import count_media
 from turnscope.counting.tokens import Counter, count_texts
 from turnscope.envelope.memories import find_facts as found_in
-from turnscope.live.offline.editing import visible
-from turnscope.live.offline.strict import signature
+from turnscope.live.offline.context_edits import drop_compacted
+from turnscope.live.offline.validation import sign_thinking
 from turnscope.planning.extract import extract
-from turnscope.session.content import block_text, dumps, text_of
+from turnscope.session.content import dumps, extract_block_text, extract_text
 from turnscope.views import attachments
 
 JSON = Any
 WINDOWS = {"offline-16k": 16_000, "offline-64k": 64_000, "offline-200k": 200_000}  # tokens
 COUNTER = Counter("toktok", "o200k_base", 1.0, "", "o200k_base")
-PER_MESSAGE = 4
-MIN_CACHE = 256  # tokens; a shorter prefix is not cached
-TTL = {"5m": 300.0, "1h": 3600.0}  # seconds
+TOKENS_PER_MESSAGE = 4
+MIN_CACHED_TOKENS = 256  # tokens; a shorter prefix is not cached
+TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}  # seconds
 TRANSCRIPT = re.compile(r"<transcript>\n?(.*)\n?</transcript>", re.DOTALL)
 
-_WISHES = (
+_TOOL_PATTERNS = (
     (
         re.compile(r"\b(?:write|take|make|keep)\s+a\s+note(?:\s+(?:that|of|on))?[\s:]+(.+)", re.IGNORECASE | re.DOTALL),
         "write_note",
@@ -51,7 +51,7 @@ _WISHES = (
 
 
 @dataclass(slots=True)
-class Memory:
+class CacheState:
     """Cached prefixes (digest -> when it expires), and every usage that was billed."""
 
     prefixes: dict[str, float] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class PromptBlock:
     """One block of a prompt in provider order, with the time to live of a cache breakpoint on it ("" = none)."""
 
     digest: str
@@ -67,49 +67,56 @@ class Unit:
     ttl: str
 
 
-def units(body: Mapping[str, JSON]) -> list[Unit]:
+def split_prompt(body: Mapping[str, JSON]) -> list[PromptBlock]:
     """The prompt as blocks in provider order: tools, system, messages."""
     raws: list[tuple[JSON, str, int]] = [(tool, "tool", 0) for tool in body.get("tools") or ()]
     system = body.get("system") or []
     raws += [(block, "system", 0) for block in ([system] if isinstance(system, str) else system)]
-    for message in visible(body.get("messages") or []):
+    for message in drop_compacted(body.get("messages") or []):
         content = message.get("content")
         blocks = [content] if isinstance(content, str) else content or []
         raws += [
-            (b, b.get("type", "") if isinstance(b, dict) else "text", PER_MESSAGE * (i == 0)) for i, b in enumerate(blocks)
+            (b, b.get("type", "") if isinstance(b, dict) else "text", TOKENS_PER_MESSAGE * (i == 0))
+            for i, b in enumerate(blocks)
         ]
     kinds = {"server_tool_use": "tool_use"}
-    texts = [block_text(kinds.get(kind, kind), _bare(raw)) for raw, kind, _ in raws]
+    texts = [extract_block_text(kinds.get(kind, kind), _strip_cache_control(raw)) for raw, kind, _ in raws]
     counts = count_texts(texts, COUNTER)
     found = []
     for (raw, _, extra), count in zip(raws, counts, strict=True):
         mark = raw.get("cache_control") if isinstance(raw, dict) else None
         ttl = str(mark.get("ttl", "5m")) if isinstance(mark, dict) else ""
-        found.append(Unit(_digest(dumps(_bare(raw))), count + media_tokens(_bare(raw), COUNTER.family) + extra, ttl))
+        found.append(
+            PromptBlock(
+                _hash_text(dumps(_strip_cache_control(raw))),
+                count + count_media(_strip_cache_control(raw), COUNTER.family) + extra,
+                ttl,
+            )
+        )
     if body.get("cache_control") and found:
-        found[-1] = Unit(found[-1].digest, found[-1].tokens, str(body["cache_control"].get("ttl", "5m")))
+        found[-1] = PromptBlock(found[-1].digest, found[-1].tokens, str(body["cache_control"].get("ttl", "5m")))
     return found
 
 
-def sized(body: Mapping[str, JSON]) -> int:
+def count_tokens(body: Mapping[str, JSON]) -> int:
     """Input tokens of a body."""
-    return sum(unit.tokens for unit in units(body))
+    return sum(unit.tokens for unit in split_prompt(body))
 
 
-def bill(found: list[Unit], memory: Memory, now: float) -> dict[str, JSON]:
+def bill_prompt(found: list[PromptBlock], memory: CacheState, now: float) -> dict[str, JSON]:
     """Usage of a prompt: what is read from cache, written to it and neither, by comparing prefixes."""
     total = sum(unit.tokens for unit in found)
     chain, sizes, digest, size = [], [], "", 0
     for unit in found:
-        digest, size = _digest(digest + unit.digest), size + unit.tokens
+        digest, size = _hash_text(digest + unit.digest), size + unit.tokens
         chain.append(digest)
         sizes.append(size)
     read = max((s for d, s in zip(chain, sizes, strict=True) if memory.prefixes.get(d, 0.0) > now), default=0)
     written = {"5m": 0, "1h": 0}
     upto = read
     for unit, place, size in zip(found, chain, sizes, strict=True):
-        if unit.ttl and size >= MIN_CACHE:
-            memory.prefixes[place] = now + TTL.get(unit.ttl, TTL["5m"])
+        if unit.ttl and size >= MIN_CACHED_TOKENS:
+            memory.prefixes[place] = now + TTL_SECONDS.get(unit.ttl, TTL_SECONDS["5m"])
             if size > upto:
                 written["1h" if unit.ttl == "1h" else "5m"] += size - upto
                 upto = size
@@ -122,18 +129,18 @@ def bill(found: list[Unit], memory: Memory, now: float) -> dict[str, JSON]:
     }
 
 
-def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
+def write_answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
     """The content blocks of an answer to `sent` messages. Deterministic; it says what it is."""
     messages = body["messages"]
     asked_last = next((m for m in reversed(messages) if m["role"] == "user"), messages[-1])  # behind it, a summary may stand
     last = asked_last.get("content")
-    attached, text = attachments.parted(last)
-    typed = _typed(last, text)
+    attached, text = attachments.split_content(last)
+    typed = _find_last_text(last, text)
     given = {tool.get("name") for tool in body.get("tools") or ()}
     blocks: list[JSON] = []
     if (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
-        thought = _thought(text, size, len(messages))
-        seal = signature(str(body.get("model", "")), sent, thought)
+        thought = _write_thinking(text, size, len(messages))
+        seal = sign_thinking(str(body.get("model", "")), sent, thought)
         blocks.append({"type": "thinking", "thinking": thought, "signature": seal})
     asked = TRANSCRIPT.search(text)
     if asked and "`user:`" in text[: asked.start()]:  # facts, by patterns
@@ -144,75 +151,82 @@ def answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
         return [*blocks, {"type": "text", "text": extract(asked.group(1), min(int(body.get("max_tokens") or 1_000), 2_000))}]
     results = [b for b in last if isinstance(b, dict) and b.get("type") == "tool_result"] if isinstance(last, list) else []
     if not results:
-        for pattern, name, argument in _WISHES:
+        for pattern, name, argument in _TOOL_PATTERNS:
             found = pattern.search(typed)
             if found and name in given:
-                call = f"toolu_{_digest(dumps(messages) + name)[:16]}"
+                call = f"toolu_{_hash_text(dumps(messages) + name)[:16]}"
                 wish = found.group(1).strip() or "."
-                asked_for = {argument: [wish], **_form(typed)} if argument == "ids" else {argument: wish}
+                asked_for = {argument: [wish], **_find_form(typed)} if argument == "ids" else {argument: wish}
                 asked_for |= {"title": wish.splitlines()[0].partition(": ")[0][:60]} if name == "write_note" else {}
                 return [*blocks, {"type": "tool_use", "id": call, "name": name, "input": asked_for}]
-    return [*blocks, {"type": "text", "text": _seen(attached) + _say(typed, results, size, len(messages))}]
+    return [
+        *blocks,
+        {"type": "text", "text": _describe_attachments(attached) + _write_text(typed, results, size, len(messages))},
+    ]
 
 
-def _form(text: str) -> dict[str, JSON]:
+def _find_form(text: str) -> dict[str, JSON]:
     """The form in which a conversation is asked for, where the prompt names one."""
     found = re.search(r"\b(?:in|as)\s+(?:a\s+)?(full|summary|header)\b", text, re.IGNORECASE)
     return {"format": found.group(1).lower()} if found else {}
 
 
-def _typed(last: JSON, text: str) -> str:
+def _find_last_text(last: JSON, text: str) -> str:
     """What was said last in a message: a policy may put texts of its own before it."""
     texts = [b.get("text") for b in last if isinstance(b, dict) and b.get("type") == "text"] if isinstance(last, list) else []
     return str(texts[-1]) if texts and texts[-1] else text
 
 
-def _seen(attached: list[JSON]) -> str:
+def _describe_attachments(attached: list[JSON]) -> str:
     """What is attached to the newest message, as far as a model that sees nothing can tell."""
-    found = [(attachments.file(raw), attachments.picture(raw), raw) for raw in attached]
+    found = [(attachments.read_text_file(raw), attachments.read_image(raw), raw) for raw in attached]
     told = [
         f"the file {file[0]} ({len(file[1]):,} characters)"
         if file
-        else f"an image ({picture or 'elsewhere'}), counted as {media_tokens(raw, COUNTER.family):,} tokens"
+        else f"an image ({picture or 'elsewhere'}), counted as {count_media(raw, COUNTER.family):,} tokens"
         for file, picture, raw in found
     ]
     return f"You attached {'; '.join(told)}. I cannot see into either. " if told else ""
 
 
-def within(blocks: list[JSON], most: int, body: Mapping[str, JSON], sent: list[JSON]) -> tuple[list[JSON], int, bool]:
+def cut_to_limit(
+    blocks: list[JSON], max_tokens: int, body: Mapping[str, JSON], sent: list[JSON]
+) -> tuple[list[JSON], int, bool]:
     """What of an answer comes before its limit of `most` tokens; with the tokens billed, and whether that is the whole of it.
 
     A text is cut amid; a call of a tool comes whole or not at all. What was cut is billed to its limit, as providers do.
     """
     said: list[JSON] = []
-    spent = PER_MESSAGE
+    spent = TOKENS_PER_MESSAGE
     for block in blocks:
-        tokens = _tokens(block)
-        if spent + tokens <= most:
+        tokens = _count_block(block)
+        if spent + tokens <= max_tokens:
             said.append(block)
             spent += tokens
             continue
         key = block["type"]
         if key in ("text", "thinking"):
             size = (
-                bisect_right(range(len(block[key]) + 1), most - spent, key=lambda n: _tokens({**block, key: block[key][:n]}))
+                bisect_right(
+                    range(len(block[key]) + 1), max_tokens - spent, key=lambda n: _count_block({**block, key: block[key][:n]})
+                )
                 - 1
             )
             if size > 0:
                 cut = {**block, key: block[key][:size]}
-                seal = {"signature": signature(str(body.get("model", "")), sent, cut[key])} if key == "thinking" else {}
+                seal = {"signature": sign_thinking(str(body.get("model", "")), sent, cut[key])} if key == "thinking" else {}
                 said.append(cut | seal)
-        return said, most, False
+        return said, max_tokens, False
     return said, spent, True
 
 
-def _tokens(block: Mapping[str, JSON]) -> int:
-    return count_texts([block_text(block["type"], {k: v for k, v in block.items() if k != "signature"})], COUNTER)[0]
+def _count_block(block: Mapping[str, JSON]) -> int:
+    return count_texts([extract_block_text(block["type"], {k: v for k, v in block.items() if k != "signature"})], COUNTER)[0]
 
 
-def _say(text: str, results: list[JSON], size: int, messages: int) -> str:
+def _write_text(text: str, results: list[JSON], size: int, messages: int) -> str:
     if results:
-        said = text_of(results[-1].get("content"))
+        said = extract_text(results[-1].get("content"))
         first = next((line for line in said.splitlines() if line.strip()), "")[:120]
         weight = "They now weigh on every later request of this chat."
         return f"The tool gave {len(said):,} characters, beginning with: {first}\n{weight}"
@@ -224,16 +238,16 @@ def _say(text: str, results: list[JSON], size: int, messages: int) -> str:
     )
 
 
-def _thought(text: str, size: int, messages: int) -> str:
+def _write_thinking(text: str, size: int, messages: int) -> str:
     words = " ".join(text.split())[:400]
     return f"The prompt holds {messages} messages and {size:,} tokens. The newest says: {words}. " * (
         1 + min(len(text) // 400, 6)
     )
 
 
-def _bare(raw: JSON) -> JSON:
+def _strip_cache_control(raw: JSON) -> JSON:
     return {k: v for k, v in raw.items() if k != "cache_control"} if isinstance(raw, dict) else raw
 
 
-def _digest(text: str) -> str:
+def _hash_text(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

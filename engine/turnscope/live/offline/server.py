@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
 from turnscope.counting.tokens import count_texts
-from turnscope.live.offline import editing, strict, strict_edits
+from turnscope.live.offline import context_edits, edit_validation, validation
 from turnscope.live.offline import model as offline
 from turnscope.session.content import dumps
 
@@ -34,14 +34,14 @@ _ERRORS = {
 }
 
 
-class Offline:
-    """The server, a resource: `with Offline() as server: server.url`. Loopback only; any key is accepted.
+class OfflineServer:
+    """The server, a resource: `with OfflineServer() as server: server.url`. Loopback only; any key is accepted.
 
     `faults`: names out of `FAULTS`, one is used up per request. `delay`: seconds between streamed pieces.
     """
 
     def __init__(self, *, delay: float = 0.0, clock: Callable[[], float] = time.time) -> None:
-        self.memory = offline.Memory()
+        self.memory = offline.CacheState()
         self.faults: deque[str] = deque()
         self.cut_after, self.slow, self.delay, self.clock = 3, 2.0, delay, clock
         self.lock = threading.Lock()
@@ -67,58 +67,58 @@ class Offline:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def message(self, body: dict[str, JSON]) -> tuple[int, dict[str, JSON]]:
+    def handle_message(self, body: dict[str, JSON]) -> tuple[int, dict[str, JSON]]:
         """Answer one request: HTTP status and the message or error object."""
         window = offline.WINDOWS.get(body.get("model", ""), offline.WINDOWS["offline-200k"])
-        wrong = strict.rejected(body)
+        wrong = validation.find_rejection(body)
         if wrong:
-            return _error(400, "invalid_request_error", wrong)
+            return _build_error(400, "invalid_request_error", wrong)
         if body.get("compaction"):
-            return self._on_demand(body, window)
+            return self._handle_compaction(body, window)
         messages = body["messages"]
-        body, applied = editing.edited(body, offline.sized)
-        size = offline.sized(body)
-        wished = editing.due(body, size)
-        passes, first = ([], []) if wished is None else self._compacted(body, size)
+        body, applied = context_edits.apply_edits(body, offline.count_tokens)
+        size = offline.count_tokens(body)
+        wished = context_edits.find_due_compaction(body, size)
+        passes, first = ([], []) if wished is None else self._run_summary_pass(body, size)
         if wished is not None and size <= window:
             body = {**body, "messages": [{"role": "assistant", "content": first}]}
             if wished.get("pause_after_compaction"):
-                return self._said(body, first, "compaction", _nothing() | {"iterations": passes}, applied)
-        found = offline.units(body)
+                return self._build_response(body, first, "compaction", _build_zero_usage() | {"iterations": passes}, applied)
+        found = offline.split_prompt(body)
         size = sum(unit.tokens for unit in found)
         if size > window:
-            return _error(400, "invalid_request_error", f"prompt is too long: {size} tokens > {window} maximum")
+            return _build_error(400, "invalid_request_error", f"prompt is too long: {size} tokens > {window} maximum")
         if size + body["max_tokens"] > window:
             what = f"input length and `max_tokens` exceed context limit: {size} + {body['max_tokens']} > {window}"
-            return _error(400, "invalid_request_error", what)
+            return _build_error(400, "invalid_request_error", what)
         sent = [*messages, *({"role": "assistant", "content": first} for _ in passes)]
-        blocks = offline.answer({**body, "messages": messages}, size, sent)
-        blocks, spent, whole = offline.within(blocks, body["max_tokens"], body, sent)
+        blocks = offline.write_answer({**body, "messages": messages}, size, sent)
+        blocks, spent, whole = offline.cut_to_limit(blocks, body["max_tokens"], body, sent)
         with self.lock:
-            usage = offline.bill(found, self.memory, self.clock())
+            usage = offline.bill_prompt(found, self.memory, self.clock())
         usage["output_tokens"] = spent
         if passes:
             usage["iterations"] = [*passes, {**usage, "type": "message"}]
         stop = "max_tokens" if not whole else "tool_use" if blocks[-1]["type"] == "tool_use" else "end_turn"
-        return self._said(body, [*first, *blocks], stop, usage, applied)
+        return self._build_response(body, [*first, *blocks], stop, usage, applied)
 
-    def _on_demand(self, body: dict[str, JSON], window: int) -> tuple[int, dict[str, JSON]]:
+    def _handle_compaction(self, body: dict[str, JSON], window: int) -> tuple[int, dict[str, JSON]]:
         """A summary and nothing else, as the `compaction` parameter asks for one."""
-        size = offline.sized(body)
+        size = offline.count_tokens(body)
         if size > window:
-            return _error(400, "invalid_request_error", f"prompt is too long: {size} tokens > {window} maximum")
-        passes, (block,) = self._compacted(body, size)
-        block["signature"] = strict_edits.signed(block["content"])
-        return self._said(body, [block], "compaction", _nothing() | {"iterations": passes}, [])
+            return _build_error(400, "invalid_request_error", f"prompt is too long: {size} tokens > {window} maximum")
+        passes, (block,) = self._run_summary_pass(body, size)
+        block["signature"] = edit_validation.sign_summary(block["content"])
+        return self._build_response(body, [block], "compaction", _build_zero_usage() | {"iterations": passes}, [])
 
-    def _compacted(self, body: dict[str, JSON], size: int) -> tuple[list[JSON], list[JSON]]:
+    def _run_summary_pass(self, body: dict[str, JSON], size: int) -> tuple[list[JSON], list[JSON]]:
         """A pass that sums up: its usage, and the block that it leads to."""
-        text = editing.summary(body, body["max_tokens"])
+        text = context_edits.summarize(body, body["max_tokens"])
         written = count_texts([text], offline.COUNTER)[0]
-        made = _nothing() | {"type": "compaction", "input_tokens": size, "output_tokens": written}
+        made = _build_zero_usage() | {"type": "compaction", "input_tokens": size, "output_tokens": written}
         return [made], [{"type": "compaction", "content": text}]
 
-    def _said(
+    def _build_response(
         self, body: dict[str, JSON], blocks: list[JSON], stop: str, usage: dict[str, JSON], applied: list[JSON]
     ) -> tuple[int, dict[str, JSON]]:
         with self.lock:
@@ -138,22 +138,22 @@ class Offline:
         return 200, answer | ({"context_management": {"applied_edits": applied}} if body.get("context_management") else {})
 
 
-def _nothing() -> dict[str, JSON]:
+def _build_zero_usage() -> dict[str, JSON]:
     """Usage of no token."""
     return dict.fromkeys(("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"), 0)
 
 
-def _error(status: int, kind: str, what: str) -> tuple[int, dict[str, JSON]]:
+def _build_error(status: int, kind: str, what: str) -> tuple[int, dict[str, JSON]]:
     return status, {"type": "error", "error": {"type": kind, "message": what}, "request_id": "req_offline"}
 
 
-def events(message: dict[str, JSON]) -> Iterator[tuple[str, JSON]]:
+def build_events(message: dict[str, JSON]) -> Iterator[tuple[str, JSON]]:
     """A message as the events of a stream."""
     head = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
     head.pop("context_management", None)
     yield "message_start", {"type": "message_start", "message": head}
     for i, block in enumerate(message["content"]):
-        for start, deltas in (_pieces(block),):
+        for start, deltas in (_split_block(block),):
             yield "content_block_start", {"type": "content_block_start", "index": i, "content_block": start}
             for delta in deltas:
                 yield "content_block_delta", {"type": "content_block_delta", "index": i, "delta": delta}
@@ -166,30 +166,30 @@ def events(message: dict[str, JSON]) -> Iterator[tuple[str, JSON]]:
     yield "message_stop", {"type": "message_stop"}
 
 
-def _pieces(block: dict[str, JSON]) -> tuple[JSON, list[JSON]]:
+def _split_block(block: dict[str, JSON]) -> tuple[JSON, list[JSON]]:
     if block["type"] == "text":
-        return {"type": "text", "text": ""}, [{"type": "text_delta", "text": part} for part in _cut(block["text"])]
+        return {"type": "text", "text": ""}, [{"type": "text_delta", "text": part} for part in _split_text(block["text"])]
     if block["type"] == "thinking":
-        said = [{"type": "thinking_delta", "thinking": part} for part in _cut(block["thinking"])]
+        said = [{"type": "thinking_delta", "thinking": part} for part in _split_text(block["thinking"])]
         return {"type": "thinking", "thinking": "", "signature": ""}, [
             *said,
             {"type": "signature_delta", "signature": block["signature"]},
         ]
     if block["type"] == "tool_use":
-        parts = [{"type": "input_json_delta", "partial_json": part} for part in _cut(dumps(block["input"]))]
+        parts = [{"type": "input_json_delta", "partial_json": part} for part in _split_text(dumps(block["input"]))]
         return {**block, "input": {}}, parts
     if block.get("signature"):  # made on demand: it comes whole
         return block, []
     return {"type": "compaction", "content": None}, [{"type": "compaction_delta", "content": block["content"]}]
 
 
-def _cut(text: str, size: int = 24) -> list[str]:
+def _split_text(text: str, size: int = 24) -> list[str]:
     return [text[i : i + size] for i in range(0, len(text), size)]
 
 
 class _Http(ThreadingHTTPServer):
     daemon_threads = True
-    offline: Offline
+    offline: OfflineServer
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -209,12 +209,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
         given = [name.strip() for name in (self.headers.get("anthropic-beta") or "").split(",") if name.strip()]
-        if lacking := strict_edits.lacking(body, given):
-            self.send(*_error(400, "invalid_request_error", lacking))
+        if lacking := edit_validation.find_missing_beta(body, given):
+            self.send(*_build_error(400, "invalid_request_error", lacking))
             return
         if self.path.split("?")[0].endswith("/count_tokens"):
-            after = offline.sized(editing.edited(body, offline.sized)[0])
-            told = {"context_management": {"original_input_tokens": offline.sized(body)}}
+            after = offline.count_tokens(context_edits.apply_edits(body, offline.count_tokens)[0])
+            told = {"context_management": {"original_input_tokens": offline.count_tokens(body)}}
             self.send(200, {"input_tokens": after} | (told if body.get("context_management") else {}))
             return
         offline_model = self.server.offline
@@ -224,11 +224,11 @@ class _Handler(BaseHTTPRequestHandler):
             time.sleep(offline_model.slow)
         if fault in _ERRORS:
             status, kind, what = _ERRORS[fault]
-            self.send(*_error(status, kind, what))
+            self.send(*_build_error(status, kind, what))
         elif fault == "too_long":
-            self.send(*_error(400, "invalid_request_error", "prompt is too long: 210883 tokens > 200000 maximum"))
+            self.send(*_build_error(400, "invalid_request_error", "prompt is too long: 210883 tokens > 200000 maximum"))
         else:
-            status, message = offline_model.message(body)
+            status, message = offline_model.handle_message(body)
             if status == 200 and body.get("stream"):
                 self.stream(message, fault)
             else:
@@ -250,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         cut_after, delay = self.server.offline.cut_after, self.server.offline.delay
         try:
-            for n, (name, event) in enumerate(events(message)):
+            for n, (name, event) in enumerate(build_events(message)):
                 if fault == "cut" and n >= cut_after:
                     return
                 data = "{not json" if fault == "malformed" and n == cut_after else dumps(event)

@@ -15,7 +15,7 @@ from turnscope.envelope.condensing import (
 )
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Answer, Edit, Part, Span
 
 # Ours: what the assistant says behind the summary, where the newest message is a prompt and where it is not.
@@ -44,12 +44,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         used = recorded_compactions.count_previous_usage(ctx, last, 0) if new else 0
         met, because = new and used > ctx.budget.limit, f"the last response had {used:,} tokens, more than {ctx.budget.limit:,}"
     starts = ctx.index.messages
-    there = upto(starts, ctx.request.cut)
+    there = count_before(starts, ctx.request.cut)
     if not met or not there:
         return last
     begin, _, fresh = find_leading_summary(envelope, ctx)
     at, text = recorded_compactions.find_recorded_summary(ctx, seen)
-    stop = at if at >= 0 else starts[there - 1] if _plain(ctx, starts[there - 1]) else ctx.request.cut
+    stop = at if at >= 0 else starts[there - 1] if _is_prompt(ctx, starts[there - 1]) else ctx.request.cut
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit}
     if fresh >= stop or (not seen and ctx.tokens(fresh, stop) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
@@ -62,29 +62,31 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         why = answer.failed or "the summary was empty"
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return last
-    messages = upto(starts, stop) - upto(starts, begin)
+    messages = count_before(starts, stop) - count_before(starts, begin)
     body = build_summary_parts(answer, messages, SummaryOptions("summarise"))
     if at < 0:
-        body += _behind(ctx, begin, stop)
+        body += _build_tail(ctx, begin, stop)
     facts |= {**describe_answer(answer), "messages": messages}
-    for number, span in enumerate(ctx.index.talk(begin, stop)):
+    for number, span in enumerate(ctx.index.find_conversation_spans(begin, stop)):
         envelope = yield Edit("condense", because, span, () if number else body, facts=facts)
     return ctx.request.n
 
 
-def _behind(ctx: Ctx, begin: int, stop: int) -> tuple[Part, ...]:
+def _build_tail(ctx: Ctx, begin: int, stop: int) -> tuple[Part, ...]:
     """A word of the assistant's, and the newest prompt again where it does not stand behind it."""
     if stop < ctx.request.cut:
         return (Part("assistant", "text", GO_ON),)
     starts = ctx.index.messages
-    at = next((a for a in reversed(starts[upto(starts, begin) : upto(starts, stop)]) if _plain(ctx, a)), None)
+    at = next(
+        (a for a in reversed(starts[count_before(starts, begin) : count_before(starts, stop)]) if _is_prompt(ctx, a)), None
+    )
     held = ctx.session.blocks[at : ctx.session.messages[ctx.session.blocks[at].message].stop] if at is not None else ()
     again = "\n".join(block.text for block in held if block.kind == "text")
     parts = (Part("assistant", "text", GO_ON_WITH_TOOLS),)
     return (*parts, Part("user", "text", again)) if again else parts
 
 
-def _plain(ctx: Ctx, at: int) -> bool:
+def _is_prompt(ctx: Ctx, at: int) -> bool:
     """Whether the message at an address is a prompt: text of the user's, and neither calls nor results."""
     message = ctx.session.messages[ctx.session.blocks[at].message]
     kinds = {block.kind for block in ctx.session.blocks[message.start : message.stop]}

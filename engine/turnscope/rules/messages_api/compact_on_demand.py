@@ -9,8 +9,8 @@ from typing import Annotated
 from turnscope.envelope.condensing import compute_fill
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.messages_api.edits import asked, summed
-from turnscope.session.index import before
+from turnscope.ports.messages_api.edits import build_summary_ask, build_summary_edits
+from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Edit, Span
 
 
@@ -24,15 +24,15 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    level, start = min(compute_fill(envelope, ctx), 100.0), before(ctx.index.turns, ctx.request.cut - 1) or 0
+    level, start = min(compute_fill(envelope, ctx), 100.0), find_at_or_before(ctx.index.turns, ctx.request.cut - 1) or 0
     begun = ctx.previous is not None and ctx.previous.request.cut > start  # a turn with its tool calls is finished first
-    if level <= params.share or begun or not any(ctx.index.talk(0, start)):
+    if level <= params.share or begun or not any(ctx.index.find_conversation_spans(0, start)):
         return
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
     older = envelope.replace(Edit("drop", "", Span(start, envelope.stop)), -1, ctx.ledger)[0]
     body = ctx.body(older) if ctx.body else {}
-    answer = yield asked("compact", older, ctx, start, params.instructions, params.max_tokens, body)
+    answer = yield build_summary_ask("compact", older, ctx, start, params.instructions, params.max_tokens, body)
     if answer.failed or not answer.text.strip():
         why = answer.failed or "the summary was empty"
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
@@ -40,7 +40,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     block = json.loads(answer.items[0]) if answer.items else {"type": "compaction", "content": answer.text}
     facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
     stood = f"{because}: {'the server' if answer.items else 'a stand-in for the server'}'s summary replaces all earlier turns"
-    yield from summed(ctx, 0, start, answer.text, stood, facts, block)
+    yield from build_summary_edits(ctx, 0, start, answer.text, stood, facts, block)
 
 
 RULE = Rule(

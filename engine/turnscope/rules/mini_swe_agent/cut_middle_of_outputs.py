@@ -8,7 +8,7 @@ from typing import Annotated
 from turnscope.envelope.conversation import build_result, get_previous_cut, get_result_text
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.index import upto
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
 WARNING = "The output of the last command was too long. Use a command that prints less, or look at a part of it."  # ours
@@ -26,7 +26,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """An output is cut when it comes in, and stays so."""
     results = ctx.index.results
-    for at in results[upto(results, get_previous_cut(ctx)) : upto(results, ctx.request.cut)]:
+    for at in results[count_before(results, get_previous_cut(ctx)) : count_before(results, ctx.request.cut)]:
         block = ctx.session.blocks[at]
         text = get_result_text(block)
         if text is None or len(text) < params.most or envelope.at(at).body is not None:

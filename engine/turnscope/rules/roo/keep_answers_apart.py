@@ -5,21 +5,21 @@ from __future__ import annotations
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.roo import management
-from turnscope.ports.roo.history import message
-from turnscope.session.index import upto
+from turnscope.ports.roo.history import build_entry
+from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     starts, messages, blocks = ctx.index.messages, ctx.session.messages, ctx.session.blocks
     since = ctx.previous.request.cut if ctx.previous else 0
-    for place in range(max(1, upto(starts, since)), upto(starts, ctx.request.cut)):
+    for place in range(max(1, count_before(starts, since)), count_before(starts, ctx.request.cut)):
         before, start = starts[place - 1], starts[place]
         stop = messages[blocks[start].message].stop
         joined = blocks[start].role == blocks[before].role and not messages[blocks[start].message].fence
         if not joined or envelope.at(before).body is not None or envelope.at(start).body is not None:
             continue
-        if len(management.merge([message(ctx, before), message(ctx, start)])) > 1:
+        if len(management.merge_neighbours([build_entry(ctx, before), build_entry(ctx, start)])) > 1:
             parts = tuple(
                 Part(block.role, block.kind, ref=block.at, place="before" if n else "own", fence=not n)
                 for n, block in enumerate(blocks[start:stop])

@@ -1,0 +1,114 @@
+"""What may come: the front of dollars against lost references, and how policies fill a window over turns that are planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from turnscope.figures.charts import FONT, Theme, escape_label
+from turnscope.figures.policy_charts import DASHES, LINES
+from turnscope.library.calculating import Outlook
+from turnscope.palette import PALETTES
+from turnscope.views.advice import Advice, Point
+
+
+def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", height: int = 360) -> go.Figure:
+    """Every setting that was tried, USD across and lost references up; the front as a line. A point's `customdata` begins with
+    its number. `shown`: the one that is looked at; None = the advised one."""
+    palette = PALETTES[theme]
+    best = {*found.front}
+    shown = found.chosen if shown is None else shown
+    fewest = min((point.searched.unsent for point in found.points), default=0)
+    rest = [(number, point) for number, point in enumerate(found.points) if number not in best]
+    unsent = [(number, point) for number, point in rest if point.searched.unsent > fewest]
+    rest = [(number, point) for number, point in rest if point.searched.unsent == fewest]
+    figure = go.Figure()
+    _add_points(figure, found, rest, "tried", {"color": palette["faint"], "size": 7, "opacity": 0.45})
+    if unsent:
+        _add_points(
+            figure,
+            found,
+            unsent,
+            "more requests could not be sent",
+            {"color": palette["bad"], "size": 7, "symbol": "x-thin-open"},
+        )
+    figure.add_scatter(
+        x=[float(point.searched.usd) for _, point in found.front_points],
+        y=[point.searched.lost for _, point in found.front_points],
+        mode="lines", line={"color": palette["accent"], "width": 1.5, "shape": "hv"}, hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
+    _add_points(
+        figure, found, found.front_points, "no other is cheaper and loses less", {"color": palette["accent"], "size": 11}
+    )
+    if found.points:
+        own = {"color": palette["warn"], "size": 13, "symbol": "diamond"}
+        _add_points(figure, found, [(0, found.points[0])], "as its file says", own)
+    if found.chosen:
+        advised = {"color": palette["good"], "size": 18, "symbol": "star"}
+        _add_points(figure, found, [(found.chosen, found.points[found.chosen])], "advised", advised)
+    if shown is not None and found.points:
+        ring = {"color": "rgba(0,0,0,0)", "size": 22, "symbol": "circle", "line": {"color": palette["text"], "width": 2}}
+        at = found.points[shown].searched
+        figure.add_scatter(
+            x=[float(at.usd)], y=[at.lost], mode="markers", marker=ring, cliponaxis=False, hoverinfo="skip", showlegend=False
+        )
+    _style_figure(figure, theme, height)
+    figure.update_layout(clickmode="event+select")
+    figure.update_xaxes(title="USD over all searched sessions", tickprefix="$", gridcolor=palette["free"])
+    return figure.update_yaxes(title="lost references", rangemode="tozero", tickformat=",d")
+
+
+def _add_points(
+    figure: go.Figure, found: Advice, points: Sequence[tuple[int, Point]], name: str, marker: dict[str, object]
+) -> None:
+    """Some of the points. One that is clicked does not make the others pale."""
+    seen = {"marker": {"opacity": marker.get("opacity", 1)}}
+    figure.add_scatter(
+        x=[float(point.searched.usd) for _, point in points], y=[point.searched.lost for _, point in points], mode="markers",
+        name=name, marker=marker, cliponaxis=False, selected=seen, unselected=seen,
+        customdata=[(number, _wrap(escape_label(found.describe_changes(point.changes)))) for number, point in points],
+        hovertemplate="$%{x:,.2f}, %{y:,} lost references<br>%{customdata[1]}<extra></extra>",
+    )  # fmt: skip
+
+
+def _wrap(text: str) -> str:
+    return text.replace("; ", "<br>")
+
+
+def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int = 340) -> go.Figure:
+    """Share of the window at the fullest request of each turn, a line per policy; where the first is cut a mark; the window as
+    a dashed line. A line ends where a request does not fit any more."""
+    palette = PALETTES[theme]
+    figure = go.Figure()
+    for number, each in enumerate(outlooks):
+        colour, dash = palette[LINES[number % len(LINES)]], DASHES[number // len(LINES) % len(DASHES)]
+        name = escape_label(each.row.title)
+        shown = each.fill[: each.ends] if each.ends else each.fill
+        figure.add_scatter(
+            x=[*range(1, len(shown) + 1)], y=shown, mode="lines", name=name, legendgroup=name,
+            line={"color": colour, "width": 2, "dash": dash}, hovertemplate=f"turn %{{x}}<br>{name}: %{{y:.0%}}<extra></extra>",
+        )  # fmt: skip
+        marks = [(each.first, "triangle-down", "is cut first"), (each.ends, "x", "does not fit any more")]
+        for turn, symbol, told in marks:
+            if turn:
+                figure.add_scatter(
+                    x=[turn], y=[each.fill[turn - 1]], mode="markers", showlegend=False, legendgroup=name,
+                    marker={"color": colour, "size": 10, "symbol": symbol},
+                    hovertemplate=f"{name} {told} at turn {turn}<extra></extra>",
+                )  # fmt: skip
+    figure.add_hline(y=1, line={"color": palette["bad"], "width": 1, "dash": "dash"})
+    _style_figure(figure, theme, height)
+    figure.update_xaxes(title="turn", showgrid=False)
+    return figure.update_yaxes(title="share of the window", rangemode="tozero", tickformat=".0%")
+
+
+def _style_figure(figure: go.Figure, theme: Theme, height: int) -> None:
+    palette = PALETTES[theme]
+    figure.update_layout(
+        height=height, margin={"l": 64, "r": 10, "t": 8, "b": 40}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
+        dragmode=False, legend={"orientation": "h", "y": -0.28}, font={"family": FONT, "size": 12, "color": palette["text"]},
+        hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
+    )  # fmt: skip
+    figure.update_xaxes(zeroline=False, fixedrange=True)
+    figure.update_yaxes(gridcolor=palette["free"], zeroline=False, fixedrange=True)

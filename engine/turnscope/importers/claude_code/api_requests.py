@@ -1,0 +1,197 @@
+"""Whole requests that a log records: each body rebuilt from the records that it is spread over, and proven by its digests.
+
+Claude Code 2.1.330 writes, behind a feature flag, `api-request-shape` (system prompt and tools), `api-request-blob` (a
+message) and `api-request`: the messages of an earlier request up to `keep`, then a `tail`, each message by its hash. A hash
+without a blob names a message that the transcript holds itself: an answer, whose content blocks are several lines, or a
+prompt. The hash proves that it is the one. Holds no opinion about where a request stands in the conversation (see `exact`).
+
+The rules were read from recorded runs: a message's hash is the SHA-256 of its compact JSON with sorted keys, without
+`cache_control`, a string content taken as one text block; `requestDigest` is that of the body as sent with `cache_control`,
+without `metadata`, `stream` and the first system block (a billing header, which is not recorded).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from hashlib import sha256
+from typing import Any
+
+import orjson
+from msgspec import Struct, structs
+
+from turnscope.reading.source import Source
+from turnscope.session.model import JSON
+
+SHAPE, BLOB, REQUEST = "api-request-shape", "api-request-blob", "api-request"
+TYPES = frozenset({SHAPE, BLOB, REQUEST})
+Mark = tuple[tuple[str | int, ...], JSON]  # where a `cache_control` stands in the body, and what it says
+
+
+class ApiRequest(Struct, frozen=True):
+    """One request as the log records it. `messages`: hashes; `params`: the rest of the body (model, betas, max_tokens, ...).
+
+    `source`: what asked for it, such as `sdk`, `repl_main_thread` or `agent:builtin:general-purpose`.
+    """
+
+    id: str
+    source: str
+    line: int
+    sent_at: float | None
+    shape: str
+    messages: tuple[str, ...]
+    params: Mapping[str, JSON]
+    marks: tuple[Mark, ...]
+    digest: str
+
+
+@dataclass(slots=True)
+class ApiRequests:
+    """The requests of a file, in the order in which they were sent, and what they are made of."""
+
+    shapes: dict[str, dict[str, JSON]] = field(default_factory=dict)
+    messages: dict[str, dict[str, JSON]] = field(default_factory=dict)  # by hash; an answer or a prompt once it was asked for
+    requests: dict[str, ApiRequest] = field(default_factory=dict)
+    answers: dict[str, dict[str, JSON]] = field(default_factory=dict)  # by the provider's id, their fragments joined
+    prompts: list[dict[str, JSON]] = field(default_factory=list)
+    heard: int = 0  # answers and prompts that were hashed so far
+
+    def __bool__(self) -> bool:
+        return bool(self.requests)
+
+    def add(self, record: Mapping[str, Any], line: int) -> None:
+        """Take in one of the three kinds of records; one without its fields says nothing."""
+        kind = record.get("type")
+        if kind == SHAPE and isinstance(record.get("shape"), dict):
+            self.shapes[str(record.get("shapeHash"))] = record["shape"]
+        elif kind == BLOB and isinstance(record.get("message"), dict):
+            self.messages[str(record.get("hash"))] = record["message"]
+        elif kind == REQUEST and isinstance(record.get("id"), str):
+            self.requests[record["id"]] = self._request(record, line)
+
+    def hear(self, message: Mapping[str, Any]) -> None:
+        """Take in a message of the transcript: a prompt, or a fragment of an answer."""
+        content, id = message.get("content"), message.get("id")
+        if message.get("role") == "assistant" and isinstance(id, str) and isinstance(content, list):
+            whole = self.answers.setdefault(id, {"role": "assistant", "content": []})
+            whole["content"].extend(content)
+        elif message.get("role") == "user" and isinstance(content, (str, list)):
+            self.prompts.append({"role": "user", "content": content})
+
+    def add_origin(self, source: Source) -> None:
+        """Take in the requests of another session's file, from which this one copied what was said. Their line is 0."""
+        other = ApiRequests()
+        for record, line in source.records():
+            if isinstance(record, dict):
+                other.add(record, line)
+                if isinstance(message := record.get("message"), dict):
+                    other.hear(message)
+        self.shapes = other.shapes | self.shapes
+        for request in other.requests.values():
+            self.requests.setdefault(request.id, structs.replace(request, line=0))
+            found = ((hash, other.find(hash)) for hash in request.messages if hash not in self.messages)
+            self.messages |= {hash: message for hash, message in found if message is not None}
+
+    def find(self, hash: str) -> dict[str, JSON] | None:
+        """The message with that hash; None where the file does not hold it."""
+        found = self.messages.get(hash)
+        if found is None and self.heard < (count := len(self.answers) + len(self.prompts)):
+            for message in (*self.answers.values(), *self.prompts):
+                listed = {**message, "content": list_blocks(message["content"])}
+                self.messages.setdefault(hash_message(listed), listed)
+            self.heard = count
+            found = self.messages.get(hash)
+        return found
+
+    def rebuild(self, request: ApiRequest) -> dict[str, JSON] | None:
+        """A request's body as it was sent, but for the billing header; None where a part of it is not in the file."""
+        shape = self.shapes.get(request.shape)
+        messages = [self.find(hash) for hash in request.messages]
+        if shape is None or not request.messages or None in messages:
+            return None
+        body: dict[str, JSON] = {**request.params, **shape, "messages": messages}
+        for path, value in request.marks:
+            body = _marked(body, path, value)
+        return body
+
+    def count_equal(self, requests: Iterable[ApiRequest]) -> int:
+        """How many requests, rebuilt, have the digest that the tool recorded of what it sent.
+
+        Requests share what stands before their tails, so each message is hashed about twice, whatever their number.
+        """
+        equal = 0
+        for request in requests:
+            body = self.rebuild(request)
+            equal += body is not None and digest_body(body) == request.digest
+        return equal
+
+    def _request(self, record: Mapping[str, Any], line: int) -> ApiRequest:
+        base = self.requests.get(str(record.get("base")))
+        keep = record.get("keep")
+        kept = base.messages[:keep] if base and isinstance(keep, int) else ()
+        params, tail = record.get("params"), record.get("tail")
+        marks = [mark for mark in _listed(record.get("cacheControl")) if isinstance(mark, dict)]
+        return ApiRequest(
+            id=record["id"],
+            source=str(record.get("querySource") or ""),
+            line=line,
+            sent_at=_time(record.get("timestamp")),
+            shape=str(record.get("shapeHash")),
+            messages=(*kept, *map(str, _listed(tail))),
+            params=params if isinstance(params, dict) else {},
+            marks=tuple((tuple(_listed(mark.get("path"))), mark.get("value")) for mark in marks),
+            digest=str(record.get("requestDigest") or ""),
+        )
+
+
+def list_blocks(content: JSON) -> JSON:
+    """A message's content as blocks: a string is one text block."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def hash_message(message: Mapping[str, JSON]) -> str:
+    """The hash that the tool gives a message."""
+    return _sha({**_unmarked(message), "content": list_blocks(_unmarked(message.get("content")))})
+
+
+def digest_body(body: Mapping[str, JSON]) -> str:
+    """The digest that the tool gives a body without its billing header."""
+    messages = [{**message, "content": list_blocks(message["content"])} for message in body["messages"]]
+    return _sha({**body, "messages": messages})
+
+
+def _sha(value: JSON) -> str:
+    return sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _unmarked(value: JSON) -> JSON:
+    """A value without any `cache_control`."""
+    if isinstance(value, dict):
+        return {key: _unmarked(part) for key, part in value.items() if key != "cache_control"}
+    return [_unmarked(part) for part in value] if isinstance(value, list) else value
+
+
+def _marked(value: JSON, path: tuple[str | int, ...], mark: JSON) -> JSON:
+    """A value with a `cache_control` at the end of a path; copies only what lies on it. A wrong path changes nothing."""
+    if not path:
+        return {**value, "cache_control": mark} if isinstance(value, dict) else value
+    key = path[0]
+    if isinstance(value, dict) and key == "content" and isinstance(value.get("content"), str):
+        value = {**value, "content": list_blocks(value["content"])}
+    if isinstance(value, dict) and key in value:
+        return {**value, key: _marked(value[key], path[1:], mark)}
+    if isinstance(value, list) and isinstance(key, int) and 0 <= key < len(value):
+        return [*value[:key], _marked(value[key], path[1:], mark), *value[key + 1 :]]
+    return value
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _time(value: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(value).timestamp()
+    except (TypeError, ValueError, OverflowError):
+        return None

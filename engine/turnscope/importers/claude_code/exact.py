@@ -1,0 +1,217 @@
+"""A session whose log records its requests whole: the same requests, with the envelopes that were really sent.
+
+The transcript says which requests make a path, what each was billed and what it was answered; the recorded bodies say what
+each carried. Bodies are laid along each other as those of an API log are, so that system prompt, tools, reminders and
+re-injected files are blocks, and what a compaction left out is seen in the first body without it. Holds no parsing: `paths`
+reads the transcript, `api_requests` rebuilds the bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import structs
+
+from turnscope.importers.claude_code.api_requests import ApiRequest, list_blocks
+from turnscope.importers.claude_code.lines import File
+from turnscope.reading.align import Alignment
+from turnscope.reading.body import Msg, RecordedBody, take_apart
+from turnscope.reading.source import Source
+from turnscope.reading.standins import Label
+from turnscope.session.builder import Builder
+from turnscope.session.model import JSON, Fork, Message, ObservedEdit, Request, Session, join_path
+
+EXACT = "exact_requests"  # key of Session.about: how many requests were recorded whole
+REMINDER = "<system-reminder>"
+TOOL, PROMPT, META, SUMMARY = "tool", "prompt", "meta", "summary"
+REFUSED = "the provider refused it, or it was interrupted"
+
+
+def find_origins(source: Source, file: File) -> Iterator[Source]:
+    """Files beside a resumed or forked session's that hold the requests of the answers which it copies."""
+    for session in file.origins:
+        if session != source.path.stem and (found := source.near(f"{session}.jsonl")) is not None:
+            yield found
+
+
+def attach_exact_requests(session: Session, file: File, origins: Iterable[Source] = ()) -> Session:
+    """The session with the envelopes that its log records; the session as it is where the log does not record all of them.
+
+    Args:
+        session: a session as its transcript tells it.
+        file: the lines that it was made of.
+        origins: files that may hold the records of requests that the session copies; see `find_origins`.
+    """
+    if not (file.api or file.origins):
+        return session
+    for origin in origins:
+        file.api.add_origin(origin)
+    reading = _Reading(file)
+    main = reading.lay_out(session)
+    if main is None:
+        return session
+    forks: list[Fork] = []
+    for number in range(len(session.forks)):
+        branch = reading.lay_out(join_path(session, session.forks, number + 1))
+        if branch is None:
+            return session  # its blocks would stand at other addresses than those of the main path
+        forks.append(_fork(main, branch, session.forks[number]))
+    return structs.replace(main, forks=tuple(forks), subagents=session.subagents)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The bodies of a file, taken apart once."""
+
+    file: File
+    parts: dict[str, Msg] = field(default_factory=dict)  # messages by hash
+    statics: dict[str, RecordedBody] = field(default_factory=dict)  # system prompts and tools by hash
+    kinds: dict[str, str] = field(default_factory=dict)  # kind of a text that the tool injected
+
+    def __post_init__(self) -> None:
+        for entry in self.file.entries.values():
+            if entry.put:
+                self.kinds |= {part: entry.put.kind for part in entry.put.parts if isinstance(part, str)}
+            elif entry.summary and isinstance(content := entry.message.get("content"), str):
+                self.kinds[content] = SUMMARY
+
+    def lay_out(self, path: Session) -> Session | None:
+        """One path by its recorded bodies; None where one of its requests has none."""
+        api, refs = self.file.api, self.file.refs
+        sent = [api.requests.get(refs.get(request.id, "")) for request in path.requests]
+        bodies = [self.body(request) if request else None for request in sent]
+        if not bodies or None in bodies:
+            return None
+        builder = Builder(path.id, path.source, path.title, **path.about)
+        builder.notes, builder.window = list(path.notes), path.window
+        alignment = Alignment(builder, label=self.label)
+        numbers: list[int] = []  # of the requests of the transcript
+        compacted = {seen.request for seen in path.observed if seen.edit.action == "condense"}
+        after = -1
+        for request, recorded, body in zip(path.requests, sent, bodies, strict=True):
+            assert recorded is not None
+            assert body is not None
+            for lost, without in self.unanswered(after, recorded):
+                alignment.request(without, None, **_unanswered(lost))
+            after = recorded.line
+            numbers.append(alignment.requests)
+            answer = _message(path, Message(request.cut, request.stop, "assistant"))
+            alignment.request(body, answer, compacted=request.n in compacted, **_fields(request))
+        behind = (message for message in path.messages if message.start >= path.requests[-1].stop)
+        for message in behind:  # said behind the last answer: no request has carried it
+            if message.role not in ("system", "tools"):
+                alignment.append(_message(path, message), message.sent_at)
+        session = alignment.build()
+        about = {**session.about, EXACT: len(bodies)}
+        return structs.replace(session, about=about, observed=_named(session, path.observed, numbers))
+
+    def body(self, request: ApiRequest) -> RecordedBody | None:
+        """A recorded body taken apart, each message and each version of system and tools once."""
+        api = self.file.api
+        messages = [self.message(hash) for hash in request.messages]
+        if request.shape not in api.shapes or not messages or None in messages:
+            return None
+        static = self.statics.get(request.shape)
+        if static is None:
+            static = self.statics[request.shape] = take_apart({**api.shapes[request.shape], "messages": []})
+        marks = [[list(path), value] for path, value in request.marks]
+        settings = {**static.settings, **request.params}
+        return RecordedBody([m for m in messages if m], static.system, static.tools, settings, marks, [])
+
+    def message(self, hash: str) -> Msg | None:
+        """A recorded message taken apart; None where the file does not hold it."""
+        if hash not in self.parts and (found := self.file.api.find(hash)) is not None:
+            self.parts[hash] = take_apart({"messages": [found]}).messages[0]
+        return self.parts.get(hash)
+
+    def unanswered(self, after: int, until: ApiRequest) -> Iterator[tuple[ApiRequest, RecordedBody]]:
+        """Requests that were sent between two answered ones (by line) and have no answer in the log."""
+        answered = set(self.file.refs.values())
+        for request in self.file.api.requests.values():
+            lost = request.id not in answered and request.source == until.source
+            if lost and -1 < after < request.line < until.line and (body := self.body(request)):
+                yield request, body
+
+    def label(self, message: Msg) -> Label:
+        """What a message of a body is, and the kind of each of its blocks ("" = as its type says)."""
+        if message.role != "user":
+            return Label()
+        texts = [_text(part) for part in message.parts]
+        kinds = [self.kinds.get(text, "reminder" if text.startswith(REMINDER) else "") for text in texts]
+        results = any(isinstance(part, dict) and part.get("type") == "tool_result" for part in message.parts)
+        said = any(text and not kind for text, kind in zip(texts, kinds, strict=True))
+        origin = SUMMARY if SUMMARY in kinds else PROMPT if said and not results else TOOL if results else META
+        return Label(origin, kinds)
+
+
+def _message(path: Session, message: Message) -> Msg:
+    raws = [block.raw for block in path.blocks[message.start : message.stop]]
+    content = raws[0] if len(raws) == 1 and isinstance(raws[0], str) else raws
+    return take_apart({"messages": [{"role": message.role, "content": list_blocks(content)}]}).messages[0]
+
+
+def _text(part: JSON) -> str:
+    if isinstance(part, str):
+        return part
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def _fields(request: Request) -> dict[str, Any]:
+    """What the transcript knows of a request, beside what its body says."""
+    placed = {"n", "turn", "cut", "stop", "settings", "output_stub"}
+    return {name: getattr(request, name) for name in request.__struct_fields__ if name not in placed}
+
+
+def _unanswered(request: ApiRequest) -> dict[str, Any]:
+    return {"model": str(request.params.get("model") or ""), "sent_at": request.sent_at, "stop_reason": "error"}
+
+
+def _named(session: Session, recorded: Sequence[ObservedEdit], numbers: Sequence[int]) -> tuple[ObservedEdit, ...]:
+    """What was observed, with the tool's own account of its compactions in place of what the bodies alone tell."""
+    accounts: Mapping[int, ObservedEdit] = {
+        numbers[seen.request]: seen for seen in recorded if seen.edit.action == "condense" and seen.request < len(numbers)
+    }
+    named: list[ObservedEdit] = []
+    for seen in session.observed:
+        account = accounts.get(seen.request)
+        left = seen.edit.action in ("drop", "condense") and not seen.edit.facts.get("superseded")
+        if account and left:
+            facts = {name: value for name, value in account.edit.facts.items() if name != "summary"}  # an address of the log's
+            edit = structs.replace(seen.edit, action="condense", because=account.edit.because, facts=facts)
+            named.append(structs.replace(seen, edit=edit))
+        else:
+            named.append(seen)
+    return tuple(named)
+
+
+def _fork(main: Session, branch: Session, old: Fork) -> Fork:
+    """What a branch adds to the main path: all behind the messages and requests that both begin with."""
+    requests = sum(1 for _ in _same(main.requests, branch.requests))
+    shared = sum(1 for _ in _same(main.messages, branch.messages))
+    last = branch.messages[shared - 1].stop if shared else 0
+    start = min(last, main.requests[requests - 1].stop) if requests else 0
+    start = next((a.at for a, b in zip(main.blocks[:start], branch.blocks, strict=False) if a.digest != b.digest), start)
+    requests = sum(request.stop <= start for request in branch.requests[:requests])
+    own = structs.replace(
+        branch,
+        blocks=branch.blocks[start:],
+        messages=tuple(message for message in branch.messages if message.start >= start),
+        requests=branch.requests[requests:],
+        observed=tuple(seen for seen in branch.observed if seen.request >= requests),
+        notes=old.own.notes,
+        parent=main.id,
+        at=start,
+        subagents=old.own.subagents,
+    )
+    mended = tuple(b for a, b in zip(main.blocks[:start], branch.blocks, strict=False) if a.pair != b.pair)
+    return Fork(own, 0, start, mended)
+
+
+def _same(a: Sequence[Any], b: Sequence[Any]) -> Iterator[Any]:
+    for one, other in zip(a, b, strict=False):
+        if one != other:
+            return
+        yield one

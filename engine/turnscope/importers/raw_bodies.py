@@ -1,0 +1,88 @@
+"""Folders of raw request bodies that Claude Code writes with `OTEL_LOG_RAW_API_BODIES=file:DIR`.
+
+`index.jsonl` names for each call its session, the file of its request and the file of its response; both are the bodies as
+they were. A session of the folder has the id of its transcript, and its requests the ids of that transcript's answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from turnscope.importers import Importer
+from turnscope.reading.anthropic_calls import convert_call
+from turnscope.reading.calls import Exchange, as_text, failure, is_body, when
+from turnscope.reading.conversations import Call, Conversations, gathered
+from turnscope.reading.source import Entry, Source
+from turnscope.session.model import Note
+from turnscope.session.thread import Thread
+
+NAME = "raw-bodies"
+INDEX = "index.jsonl"
+ENDS = (".request.json", ".response.json")
+
+
+def sniff(source: Source) -> int:
+    index = source if source.kind == "file" else source.near(INDEX)
+    first = index.first if index is not None else ()
+    named = (record for record in first if isinstance(record, dict) and record.get("session_id"))
+    return 95 if any(isinstance(record.get("request_file"), str) for record in named) else 0
+
+
+def part_of(path: Path) -> Path:
+    """A body opens as the log that it is a part of."""
+    index = path.with_name(INDEX)
+    return index if path.name.endswith(ENDS) and index.is_file() else path
+
+
+def entries(source: Source) -> Iterator[Entry]:
+    for session, found in _gather(source).items():
+        first = found.all[0]
+        count = sum(len(one.sent) for one in found.all)
+        yield Entry(session, first.title, first.sent[0].call.about.get("sent_at"), requests=count)
+
+
+def read(source: Source, entry: Entry) -> Thread:
+    sessions = _gather(source)
+    return Thread(next(iter(sessions.values())).session("", NAME) if not entry.id else sessions[entry.id].session("", NAME))
+
+
+def _gather(source: Source) -> dict[str, Conversations]:
+    """The calls of each session, by its id, the session with the most first; read once."""
+    if "raw-bodies" not in source.kept:
+        calls: dict[str, list[Call | Note]] = {}
+        for record, line in (source if source.kind == "file" else source.near(INDEX) or source).records():
+            if isinstance(record, dict) and isinstance(record.get("request_file"), str):
+                calls.setdefault(as_text(record.get("session_id")), []).append(_read_call(source, record, line))
+        found = {id: gathered(own, id) for id, own in calls.items()}
+        held = {id: one for id, one in found.items() if one.all}
+        source.kept["raw-bodies"] = dict(sorted(held.items(), key=lambda item: -sum(len(one.sent) for one in item[1].all)))
+    kept: dict[str, Conversations] = source.kept["raw-bodies"]
+    return kept
+
+
+def _read_call(source: Source, record: dict[str, Any], line: int) -> Call | Note:
+    """The call that a line of the index names."""
+    request = source.near(record["request_file"])
+    body = request.document if request is not None else None
+    if not isinstance(body, dict) or not is_body(body):
+        return Note("warning", line, f"the body {record['request_file']} is not in the folder, or holds no messages; left out")
+    name = record.get("response_file")
+    answer = source.near(name) if isinstance(name, str) else None
+    found = Exchange(body, answer.document if answer is not None else None, line, None, when(record.get("timestamp")))
+    found.error = failure(found)
+    return convert_call(found)
+
+
+IMPORTER = Importer(
+    NAME,
+    "Raw API bodies of Claude Code (folder or its index.jsonl)",
+    sniff,
+    read,
+    entries,
+    part_of=part_of,
+    suffixes=(".json", ".jsonl"),
+    wants="`index.jsonl` whose lines name `session_id` and `request_file`",
+    right="every body as it was sent, under the id of the transcript's session",
+)

@@ -1,0 +1,99 @@
+"""An opened session: its overview at hand at once, its texts and its requests when somebody looks at them.
+
+A page shows one request. So a stored session is not read as a whole: blocks come without their texts (`storage.packing`), plans
+are made up to the request that is asked for, and what a page says of the session as a whole is stored beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import overload
+
+from turnscope.counting.ledger import Ledger
+from turnscope.counting.reconciliation import Fit
+from turnscope.envelope.plan import Plan
+from turnscope.library.opening import AS_RECORDED, count_session, load_policy, load_prices
+from turnscope.planning import assemble
+from turnscope.planning.trace import Trace
+from turnscope.session.model import Session
+from turnscope.views.findings import Finding
+from turnscope.views.overview import Overview
+from turnscope.views.request_summary import annotate
+
+Annotations = tuple[Overview, tuple[Finding, ...]]
+"""The overview with cache breaks among its markers, and what stands out in the session."""
+
+
+@dataclass(slots=True)
+class OpenedSession:
+    """A session that was opened. `overview` is at hand at once; the session's text and its trace are made when asked for."""
+
+    key: str
+    overview: Overview
+    load_session: Callable[[], Session]
+    load_counts: Callable[[], dict[str, int]]
+    _session: Session | None = None
+    _trace: Trace | None = None
+    _annotated: Annotations | None = None
+    exact: float = 0.0  # share of the tokens that were counted with the model's own tokenizer
+    counted: bool = False  # all that can be counted so was
+
+    @property
+    def session(self) -> Session:
+        if self._session is None:
+            self._session = self.load_session()
+        return self._session
+
+    @property
+    def trace(self) -> Trace:
+        """What was really sent, request by request."""
+        if self._trace is None:
+            self._trace = replay_record(self.session, self.build_ledger(), self.overview.fits)
+        return self._trace
+
+    @property
+    def annotations(self) -> Annotations:
+        """What a page says of the session as a whole."""
+        if self._annotated is None:
+            self._annotated = annotate(self.trace, self.overview)
+        return self._annotated
+
+    def build_ledger(self) -> Ledger:
+        return replace(count_session(self.session, self.load_counts()), exact=self.exact)
+
+
+def replay_record(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Trace:
+    """The trace of what was really sent; each plan is made when somebody looks at it or at a later one."""
+    policy, prices = load_policy(AS_RECORDED), load_prices().add_proofs(session)
+    plans = LazyPlans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
+    return Trace(session, policy, ledger, plans, fits, prices)
+
+
+class LazyPlans(Sequence[Plan]):
+    """The first `count` values of an iterator, taken as far as somebody asks. Any thread may ask."""
+
+    def __init__(self, rest: Iterator[Plan], count: int) -> None:
+        self._rest, self._count = rest, count
+        self._made: list[Plan] = []
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, n: int) -> Plan: ...
+    @overload
+    def __getitem__(self, n: slice) -> tuple[Plan, ...]: ...
+    def __getitem__(self, n: int | slice) -> Plan | tuple[Plan, ...]:
+        if isinstance(n, slice):
+            return tuple(self[i] for i in range(*n.indices(self._count)))
+        at = n + self._count if n < 0 else n
+        if not 0 <= at < self._count:
+            raise IndexError(f"there is no request {n}")
+        if at >= len(self._made):
+            with self._lock:
+                while len(self._made) <= at:
+                    self._made.append(next(self._rest))
+        return self._made[at]

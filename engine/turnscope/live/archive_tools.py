@@ -1,0 +1,114 @@
+"""Tools of a layered chat: the model asks for earlier conversations, and reports what it made of a turn.
+
+Neither changes anything at once. The calls stand in the session, where the layers' rules read them for the next request, live
+and in every replay; what is answered here is what those rules will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from turnscope.envelope.layers.archive import FORMS, PRIORITIES, TOOL
+from turnscope.envelope.layers.context_summary import FIELDS, REPORT
+from turnscope.envelope.layers.conversations import find_current, get_span
+from turnscope.envelope.layers.retrieval import answer_calls
+from turnscope.envelope.plan import Plan
+from turnscope.envelope.rule import Ctx
+from turnscope.live.chat_state import ChatState
+from turnscope.planning.policy import Policy
+from turnscope.session.model import JSON, Block
+
+_TEXT = {"type": "string"}
+_TEXTS = {"type": "array", "items": _TEXT}
+_REPORT_FIELDS: Mapping[str, tuple[dict[str, Any], str]] = {
+    "response_header": (_TEXT, "your answer in one line"),
+    "query_header": (_TEXT, "the question in one line"),
+    "context_summary": (_TEXT, "where the whole conversation stands, in a few sentences"),
+    "key_decisions": (_TEXTS, "what was decided in this turn"),
+    "code_changes": (_TEXTS, "what was changed, with the file"),
+    "understood_intent": (_TEXT, "what the user wants, in one sentence"),
+    "context_used": (_TEXTS, "ids of the conversations that you used"),
+}
+DEFINITIONS: Sequence[dict[str, Any]] = (
+    {
+        "name": TOOL,
+        "description": "Get earlier conversations of this chat by the ids in their headers. They stand in your next request.",
+        "input_schema": {
+            "type": "object",
+            "properties": {
+                "ids": {**_TEXTS, "description": "such as c12"},
+                "format": {
+                    "type": "string",
+                    "enum": [*FORMS],
+                    "description": "summary is the cheapest that tells what was done",
+                },
+                "priority": {"type": "string", "enum": [*PRIORITIES], "description": "which come first, if not all may come"},
+            },
+            "required": ["ids"],
+        },
+    },
+    {
+        "name": REPORT,
+        "description": "Tell what you made of this turn; it becomes part of the context summary of the next one.",
+        "input_schema": {
+            "type": "object",
+            "properties": {name: {**kind, "description": what} for name, (kind, what) in _REPORT_FIELDS.items()},
+        },
+    },
+)
+TOOL_NAMES = tuple(tool["name"] for tool in DEFINITIONS)
+
+
+def list_definitions(policy: Policy) -> Sequence[JSON]:
+    """The definitions that a chat under this policy begins with; none where it keeps no archive."""
+    return DEFINITIONS if any(part.rule.name == TOOL for part in policy.rules) else ()
+
+
+def find_turn_conversations(chat: ChatState) -> Iterator[Sequence[Block]]:
+    """The conversations that the turn answered last belongs to, where the policy keeps an archive, the newest first.
+
+    Whether one is over is not known where silence or another topic ends it. So what it came to is asked as it stands, and asked
+    again where it goes on: the next request finds what was told of exactly these blocks, live and in every replay.
+    """
+    part = next((part for part in chat.policy.rules if part.rule.name == TOOL), None)
+    if part is None or chat.plan is None:
+        return
+    ctx, blocks = _build_context(chat, chat.plan), chat.live_session.session.blocks
+    for number in range(find_current(ctx, part.params), -1, -1):
+        span = get_span(ctx, part.params, number)
+        if span.stop <= ctx.index.turns[-1]:
+            return
+        yield blocks[span.start : span.stop]
+
+
+def _build_context(chat: ChatState, plan: Plan) -> Ctx:
+    """What a rule may read, were the next request sent now."""
+    basis, request, room = chat.live_session.get_policy_basis(chat.policy), chat.build_request(chat.live_session), plan.budget
+    return Ctx(
+        chat.live_session.session, request, basis.index, basis.ledger, basis.own, plan, plan.calibration, room, room.limit, 0
+    )
+
+
+def handles_all(blocks: Sequence[Block]) -> bool:
+    """Whether the calls of an answer are all of these tools."""
+    return all(block.name in TOOL_NAMES for block in blocks if block.kind == "tool_use")
+
+
+def run_tool(chat: ChatState, name: str, arguments: Mapping[str, JSON]) -> tuple[str, bool]:
+    """The answer to a call, which stands in the chat already, and whether it is an error."""
+    if name == REPORT:
+        told = [field for field in _REPORT_FIELDS if arguments.get(field)]
+        used = [field for field in told if field in FIELDS]
+        what = f"Kept: {', '.join(told)}. The next turn's context summary is made with {', '.join(used) or 'none of them'}."
+        return (what, False) if told else (f"Nothing was reported; the fields are {', '.join(_REPORT_FIELDS)}.", True)
+    part = next((part for part in chat.policy.rules if part.rule.name == TOOL), None)
+    plan = chat.plan
+    if part is None or plan is None:
+        return "The policy of this chat keeps no archive.", True
+    ctx = _build_context(chat, plan)
+    envelope = plan.after.grow(ctx.request.cut, ctx.ledger)
+    _, found = answer_calls(envelope, ctx, part.params, plan.get_state(TOOL))
+    mine = [grants for call, grants in found if ctx.session.blocks[call].raw.get("input") == arguments]
+    text = "; ".join(grant.sentence for grant in (mine[-1] if mine else ()))
+    return text or "No conversation was named.", not text

@@ -1,0 +1,52 @@
+"""What a chat's model is asked once a turn was answered, never before a request: its facts, and what its conversation came to.
+
+Each answer is recorded like every other, so the next request and every replay find it. A turn that did not end well asks
+nothing; a stop leaves what was not asked yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+from turnscope.envelope import fact_extraction
+from turnscope.envelope.layers import model_metadata
+from turnscope.live.archive_tools import find_turn_conversations
+from turnscope.live.chat import Chat
+from turnscope.live.events import Event, QueryAnswered, UnfinishedTurn
+from turnscope.live.rule_queries import request_summary
+from turnscope.session.model import Ask
+
+
+def run_post_turn_queries(chat: Chat, turn: Generator[Event], facts: bool = True, layers: bool = True) -> Generator[Event]:
+    """A turn's events, then those of what is asked about it. `facts`, `layers`: whether to ask for them."""
+    before, ended = len(chat.live_session.session.requests), False
+    try:
+        for event in turn:
+            ended = ended or isinstance(event, UnfinishedTurn)
+            yield event
+    finally:
+        turn.close()
+    if ended or len(chat.live_session.session.requests) == before:
+        return
+    for ask in list_due_queries(chat, facts, layers):
+        if ask.key not in chat.live_session.facts.answers:
+            answer = request_summary(chat.active_provider, chat.settings.summary_model or chat.settings.model, ask)
+            chat.record_answer(ask, answer)
+            yield QueryAnswered(ask, answer)
+
+
+def list_due_queries(chat: Chat, facts: bool = True, layers: bool = True) -> Iterator[Ask]:
+    """What a model is asked about the turn that was answered last, as the policy in force needs it."""
+    session, index = chat.live_session.session, chat.live_session.basis.index
+    rules = {part.rule.name for part in chat.policy.rules}
+    if not index.turns:
+        return
+    if (
+        facts
+        and "insert_memories" in rules
+        and (ask := fact_extraction.build_facts_ask(session, index.turns[-1], len(session.blocks)))
+    ):
+        yield ask
+    yield from (
+        ask for blocks in find_turn_conversations(chat) if layers and (ask := model_metadata.build_metadata_ask(blocks))
+    )

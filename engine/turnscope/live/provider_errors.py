@@ -1,0 +1,123 @@
+"""What a provider's refusal means, in a sentence: its own words as far as they are for people, what to do, and whether it says
+that the prompt is too long. Pure: a status and a text in, a ProviderError out. Knows no SDK.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from turnscope.errors import ProviderError
+from turnscope.live.secrets import scrub
+
+MAX_CHARS = 400  # characters of what a provider says
+MAX_DIGITS = 12  # of a number of tokens
+_HINTS = {
+    401: "Check the API key; it is kept in memory only.",
+    403: "Check the API key and what it may do; it is kept in memory only.",
+    404: "Check the address, where /v1/messages must be served, and the model's name.",
+    413: "The request is larger than the provider takes; let the policy cut more, or shorten the message.",
+    429: "Wait a little, or choose another model.",
+    529: "The provider is overloaded; send again in a moment.",
+}
+_RETRY_HINT = "Change the request, or send again."
+_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
+_HTML = re.compile(r"^\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
+# (what a server says, group with the prompt's tokens, group with what it holds): Anthropic; OpenAI and vLLM; LM Studio;
+# llama.cpp; Ollama.
+_TOO_LONG_PATTERNS: tuple[tuple[re.Pattern[str], int, int], ...] = tuple(
+    (re.compile(pattern, re.IGNORECASE | re.DOTALL), tokens, window)
+    for pattern, tokens, window in (
+        (r"prompt is too long: (\d+) tokens > (\d+)", 1, 2),
+        (r"exceed context limit: (\d+) \+ \d+ > (\d+)", 1, 2),
+        (r"maximum context length is (\d+) tokens.{0,80}?(?:resulted in|requested(?: about)?) (\d+) tokens", 2, 1),
+        (r"maximum context length (?:is|of) (\d+)", 0, 1),
+        (r"context_length_exceeded|exceeds? the (?:model's )?context (?:window|length)", 0, 0),
+        (r"keep the first (\d+) tokens when context the overflows.*?context length of only (\d+)", 1, 2),
+        (r"(?:number of )?tokens to keep from the initial prompt is greater than the context length", 0, 0),
+        (r"request \((\d+) tokens\) exceeds the available context size \((\d+)", 1, 2),
+        (r'"n_prompt_tokens":\s*(\d+).*?"n_ctx":\s*(\d+)', 1, 2),
+        (r"request \((\d+) tokens\) exceeds", 1, 0),
+        (r"exceeds? the available context size|exceed_context_size_error", 0, 0),
+        (r"input length.{0,20}exceeds.{0,20}(?:maximum )?context length", 0, 0),
+        (r"prompt (?:is )?too long|context (?:length|window|size) (?:was |is )?exceeded|model_context_window_exceeded", 0, 0),
+        (r"too many tokens in (?:the )?(?:prompt|request)", 0, 0),
+    )
+)
+
+
+def parse_too_long(text: str) -> tuple[bool, int, int]:
+    """Whether a server says that a prompt is too long, the tokens that it names, and those that it holds; 0 = not said."""
+    for pattern, tokens, window in _TOO_LONG_PATTERNS:
+        if found := pattern.search(text):
+            return True, _parse_tokens(found, tokens), _parse_tokens(found, window)
+    return False, 0, 0
+
+
+def _parse_tokens(found: re.Match[str], group: int) -> int:
+    """The tokens that a group holds; 0 where there is none, or nobody could mean it."""
+    digits = found[group] if group else ""
+    return int(digits) if 0 < len(digits) <= MAX_DIGITS else 0
+
+
+def explain_refusal(status: int, text: str, redirect_url: str = "") -> ProviderError:
+    """A refusal with an HTTP status and a body; `elsewhere`: where a redirect points. A status of 200 comes amid a stream."""
+    text = scrub(text)
+    long, tokens, window = parse_too_long(text)
+    if 300 <= status < 400:
+        to = f" to {scrub(redirect_url)[:MAX_CHARS]}" if redirect_url else ""
+        hint = "Nothing was sent there, and no key. If that is where the server is, choose that address."
+        return ProviderError(f"the server sends requests on{to}: redirects are not followed", hint=hint)
+    what = extract_message(text)
+    about = "the provider broke off" if status == 200 else f"the provider answered {status}"
+    return ProviderError(
+        f"{about}: {what}" if what else about,
+        hint=_HINTS.get(status, _RETRY_HINT if status < 500 else "The fault is the server's; send again in a moment."),
+        too_long=long or status == 413,
+        tokens=tokens,
+        window=window,
+    )
+
+
+def extract_message(text: str) -> str:
+    """What of a body is for people: the message of an error object, the title of a web page, else its beginning."""
+    if _HTML.search(text):
+        title = _TITLE.search(text)
+        return f"a web page instead of an answer{f' ({shorten(title[1])})' if title else ''}"
+    try:
+        value: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        return shorten(text)
+    if isinstance(value, Mapping):
+        inner = value.get("error", value)
+        words = inner if isinstance(inner, str) else inner.get("message") if isinstance(inner, Mapping) else None
+        words = words or value.get("message") or value.get("detail")
+        if isinstance(words, str) and words.strip():
+            return shorten(words)
+    return shorten(text)
+
+
+def shorten(text: str) -> str:
+    """One line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_CHARS else f"{line[:MAX_CHARS]}..."
+
+
+def explain_failure(error: Exception, seconds: float, host: str) -> ProviderError:
+    """No answer at all, or one that broke off on the wire: what that is by the name of the HTTP client's error."""
+    hint = "Nothing was lost; send again."
+    names = {kind.__name__ for kind in type(error).__mro__}
+    cause = error.__cause__ or error.__context__
+    names |= {kind.__name__ for kind in type(cause).__mro__} if cause else set()
+    if names & {"APITimeoutError", "TimeoutException", "TimeoutError"}:
+        return ProviderError(f"no answer: {host} was silent for {seconds:,.0f} seconds", hint=hint)
+    if names & {"ConnectError", "ConnectionRefusedError", "UnsupportedProtocol"}:
+        hint = "See that the server runs and the address is right; then send again."
+        return ProviderError(f"no answer: {host} cannot be reached", hint=hint)
+    if names & {"TransportError", "RemoteProtocolError", "ReadError", "APIConnectionError", "StreamError", "ConnectionError"}:
+        return ProviderError(f"no answer: the connection to {host} broke off", hint=hint)
+    if names & {"UnicodeDecodeError", "DecodingError", "ValueError", "JSONDecodeError"}:
+        return ProviderError(f"no answer: {host} sent something that cannot be read", hint=hint)
+    return ProviderError(f"no answer: the request to {host} failed ({type(error).__name__})", hint=hint)

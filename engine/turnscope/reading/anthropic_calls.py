@@ -1,0 +1,35 @@
+"""A recorded call of Anthropic's Messages API, whoever recorded it: body, answer, usage, edits of the server's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from turnscope.reading.calls import Exchange, as_text
+from turnscope.reading.conversations import Call
+from turnscope.reading.streams import events, message_of
+from turnscope.session.builder import parse_applied_edits, parse_usage
+
+
+def convert_call(found: Exchange) -> Call:
+    """A recorded call as one in Anthropic's shape, which it is."""
+    response = found.response
+    if isinstance(response, str):
+        response = message_of(events(response))
+    elif isinstance(response, list):
+        response = message_of(event for event in response if isinstance(event, dict))
+    about: dict[str, Any] = {
+        "model": as_text(found.body.get("model")),
+        "sent_at": found.sent_at,
+        "answered_at": found.answered_at,
+    }
+    answer = response if isinstance(response, Mapping) else {}
+    if answer.get("type") == "error" or not isinstance(answer.get("content"), (list, str)):
+        error = answer.get("error")
+        what = as_text(error.get("message")) if isinstance(error, Mapping) else ""
+        return Call(found.body, None, about, found.error or what, found.line)
+    about |= {"usage": parse_usage(answer.get("usage")), "id": as_text(answer.get("id"))}
+    about["applied"] = parse_applied_edits(answer.get("context_management"))
+    about["model"] = as_text(answer.get("model")) or about["model"]
+    about["stop_reason"] = as_text(answer.get("stop_reason")) or None
+    return Call(found.body, {"content": answer["content"]}, about, "", found.line)

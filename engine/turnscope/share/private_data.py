@@ -1,0 +1,148 @@
+"""What is private in a text: secrets, by detect-secrets' patterns and more of today's, and personal data that has a form.
+
+Names of people, places and companies have none, and are not found. Pure functions; no model, no network.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
+from detect_secrets.plugins.base import RegexBasedDetector
+from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString
+
+FILE = Path(__file__).with_name("private.txt")
+# The first finds the key's first line alone; addresses are found below; the rest are what any assignment to a secret is.
+LEFT_OUT = (
+    "Private Key",
+    "Public IP (ipv4)",
+    "Cloudant Credentials",
+    "SoftLayer Credentials",
+    "IBM Cloud IAM Key",
+    "IBM COS HMAC Credentials",
+)
+ENTROPY = 4.5  # bits a character: detect-secrets' own limit for base64
+
+
+class PrivateSpan(NamedTuple):
+    """A stretch `[start, stop)` of a text that is not to be told, and what it is."""
+
+    start: int
+    stop: int
+    kind: str
+
+
+def find_private(text: str) -> list[PrivateSpan]:
+    """What is private in a text, in order, without overlaps: of two that do the one that begins first, then the longer."""
+    found = sorted(_iter_matches(text), key=lambda one: (one.start, -one.stop))
+    kept: list[PrivateSpan] = []
+    for one in found:
+        if one.start >= one.stop:
+            continue
+        if kept and one.start < kept[-1].stop:
+            if one.stop > kept[-1].stop:
+                kept[-1] = kept[-1]._replace(stop=one.stop)
+            continue
+        kept.append(one)
+    return kept
+
+
+def mask_text(text: str) -> tuple[str, list[str]]:
+    """A text with what is private in it replaced by what it was; and those kinds, one for each stretch."""
+    found = find_private(text)
+    if not found:
+        return text, []
+    parts, at = [], 0
+    for one in found:
+        parts += [text[at : one.start], f"[{one.kind}]"]
+        at = one.stop
+    return "".join([*parts, text[at:]]), [one.kind for one in found]
+
+
+def _iter_matches(text: str) -> Iterator[PrivateSpan]:
+    for kind, pattern, check in _load_patterns():
+        for match in pattern.finditer(text):
+            value = "value" if "value" in pattern.groupindex and match["value"] else 0
+            if check(match[value]):
+                yield PrivateSpan(*match.span(value), kind)
+
+
+def _passes_luhn(digits: str) -> bool:
+    """ISO/IEC 7812's check digit, over 13 to 19 digits."""
+    numbers = [int(char) for char in digits if char.isdigit()][::-1]
+    doubled = [sum(divmod(2 * number, 10)) if at % 2 else number for at, number in enumerate(numbers)]
+    return 13 <= len(numbers) <= 19 and len(set(numbers)) > 1 and sum(doubled) % 10 == 0
+
+
+def _is_iban(text: str) -> bool:
+    """ISO 13616's check digits."""
+    held = "".join(text.split())
+    return 15 <= len(held) <= 34 and int("".join(str(int(char, 36)) for char in held[4:] + held[:4])) % 97 == 1
+
+
+def _is_address(text: str) -> bool:
+    """An address of a network that others could reach or know; a version number is none."""
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return False
+    return not (found.is_loopback or found.is_unspecified or found.is_multicast)
+
+
+def _is_phone(text: str) -> bool:
+    digits = sum(char.isdigit() for char in text)
+    return 9 <= digits <= 15 and not re.fullmatch(r"\d{4}-\d\d-\d\d.*|[\d.]+|\d+", text)
+
+
+def _is_random(text: str) -> bool:
+    mixed = all(any(is_so(char) for char in text) for is_so in (str.isdigit, str.isupper, str.islower))
+    return mixed and Base64HighEntropyString(limit=ENTROPY).calculate_shannon_entropy(text) > ENTROPY
+
+
+def _accept_any(_: str) -> bool:
+    return True
+
+
+_EMPTY = re.compile(  # no value that anybody chose
+    r"none|null|true|false|str|string|undefined|required|optional|x+|\*+|\.+|<.*>|\$?\{.*|\$\w+|%\(?\w+.*|\[.*"
+    r"|os\.environ.*|process\.env.*",
+    re.IGNORECASE,
+)
+
+
+def _is_secret(text: str) -> bool:
+    """A value that somebody chose to keep to himself, not the name of one, a type, or a placeholder."""
+    return not _EMPTY.fullmatch(text)
+
+
+_CHECKS: dict[str, Callable[[str], bool]] = {
+    "card number": _passes_luhn,
+    "IBAN": _is_iban,
+    "IP address": _is_address,
+    "phone number": _is_phone,
+    "secret": _is_secret,
+    "password": _is_secret,
+}
+
+
+def _load_detectors() -> Mapping[str, type[Any]]:
+    return get_mapping_from_secret_type_to_class()
+
+
+@cache
+def _load_patterns() -> tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...]:
+    """What is looked for: its kind, its pattern (`value` = the private part of it), and what a match has to pass."""
+    found: list[tuple[str, re.Pattern[str], Callable[[str], bool]]] = []
+    for line in (line for line in FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")):
+        kind, _, pattern = line.partition("|")
+        check = _is_random if pattern.startswith('["') else _CHECKS.get(kind, _accept_any)
+        found.append((kind, re.compile(pattern), check))
+    for name, detector in _load_detectors().items():
+        if issubclass(detector, RegexBasedDetector) and name not in LEFT_OUT:
+            found += [("secret", pattern, _accept_any) for pattern in detector().denylist]
+    return tuple(found)

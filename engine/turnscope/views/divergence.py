@@ -1,0 +1,118 @@
+"""Where two replays of a session part, and how each block, and each insert by its slot, stands in a request of either.
+
+Holds the reading of two traces; what it costs to part, and what is lost by it, is `comparison`'s.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from turnscope.envelope.difference import compare_pieces, find_first_change, get_visible
+from turnscope.planning.trace import Trace
+from turnscope.session.model import Placeholder
+from turnscope.views import slots
+from turnscope.views.labels import label_block
+from turnscope.views.position import Region, classify_position, compute_share, compute_shares
+
+DifferenceKind = Literal["only in A", "only in B", "other form"]
+Presence = Literal["in both", "only in A", "only in B"]
+
+
+class BlockDifference(NamedTuple):
+    """A block that two policies treat otherwise in a request, or a slot, which stands before block `at`. `how`: only the first
+    has it as it is, only the second, or both have it in another form; `where` it stands in the prompt of the one that has it:
+    the middle half is the middle."""
+
+    at: int
+    label: str
+    tokens: int
+    how: DifferenceKind
+    where: Region
+
+
+class Placement(NamedTuple):
+    """A block that stands as it is in a request of one of two policies or both, or a slot, which stands before block `at`; and
+    where in the prompt of each; "" = it does not."""
+
+    at: int
+    label: str
+    tokens: int
+    how: Presence
+    a: Region | Literal[""]
+    b: Region | Literal[""]
+
+
+def find_divergence(one: Trace, other: Trace) -> int | None:
+    """The first request that two replays of a session send otherwise; None where there is none."""
+    for a, b in zip(one.plans, other.plans, strict=False):
+        if find_first_change(a.seen, b.seen) is not None or find_first_change(b.seen, a.seen) is not None:
+            return a.request.n
+    return None
+
+
+def list_differences(one: Trace, other: Trace, request: int) -> tuple[BlockDifference, ...]:
+    """The blocks that two replays of a session treat otherwise in a request. IndexError where there is no such request."""
+    a, b = one.plans[request].seen, other.plans[request].seen
+    found: list[BlockDifference] = []
+    for start, stop, _ in compare_pieces([*a.pieces], [*b.pieces], get_visible, None):
+        for at in range(start, stop):
+            here, there = a.at(at).body is None, b.at(at).body is None
+            how: DifferenceKind = "other form" if here == there else "only in A" if here else "only in B"
+            stands = classify_position(compute_share(one if here or not there else other, request, at))
+            block = one.session.blocks[at]
+            found.append(BlockDifference(at, label_block(one.session, block), one.ledger.count_tokens(at, at + 1), how, stands))
+    was, now = _find_inserts(one, request), _find_inserts(other, request)
+    for slot in dict.fromkeys((*was, *now)):
+        if (held := [known[slot] for known in (was, now) if slot in known]) and (len(held) == 1 or held[0] != held[1]):
+            how = "other form" if len(held) == 2 else "only in A" if slot in was else "only in B"
+            found.append(BlockDifference(held[0].at, slots.label_slot(slot), held[0].tokens, how, held[0].where))
+    return tuple(sorted(found, key=lambda each: each.at))
+
+
+def list_placements(one: Trace, other: Trace, request: int) -> tuple[Placement, ...]:
+    """The blocks that one of two replays of a session keeps in a request, in order, and where they stand in either.
+
+    IndexError where there is no such request.
+    """
+    session, a, b = one.session, compute_shares(one, request), compute_shares(other, request)
+    found: list[Placement] = []
+    for at in sorted(a.keys() | b.keys()):
+        how: Presence = "in both" if at in a and at in b else "only in A" if at in a else "only in B"
+        there = (classify_position(a[at]) if at in a else "", classify_position(b[at]) if at in b else "")
+        found.append(Placement(at, label_block(session, session.blocks[at]), one.ledger.count_tokens(at, at + 1), how, *there))
+    was, now = _find_inserts(one, request), _find_inserts(other, request)
+    for slot in dict.fromkeys((*was, *now)):
+        how = "in both" if slot in was and slot in now else "only in A" if slot in was else "only in B"
+        held = was.get(slot) or now[slot]
+        put: tuple[Region | Literal[""], Region | Literal[""]] = (
+            was[slot].where if slot in was else "",
+            now[slot].where if slot in now else "",
+        )
+        found.append(Placement(held.at, slots.label_slot(slot), held.tokens, how, *put))
+    return tuple(sorted(found, key=lambda each: each.at))
+
+
+class _Insert(NamedTuple):
+    at: int
+    tokens: int
+    where: Region
+    bodies: tuple[Placeholder, ...]
+
+
+def _find_inserts(trace: Trace, request: int) -> dict[str, _Insert]:
+    """What stands in each slot of a request beside its blocks."""
+    plan = trace.plans[request]
+    found: dict[str, _Insert] = {}
+    for piece in plan.seen.pieces:
+        if piece.start < piece.stop or not piece.body:
+            continue
+        at = min(piece.start, plan.request.cut - 1)
+        front = at < 0 or all(part.place == "system" for part in piece.body)
+        known = found.get(piece.slot)
+        found[piece.slot] = _Insert(
+            known.at if known else piece.start,
+            (known.tokens if known else 0) + sum(piece.counts),
+            known.where if known else "head" if front else classify_position(compute_share(trace, request, at)),
+            (*(known.bodies if known else ()), piece.body),
+        )
+    return found

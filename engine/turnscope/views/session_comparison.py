@@ -1,0 +1,88 @@
+"""Two sessions side by side, each as it was recorded: the same task by two models, or before a change and after it.
+
+Holds the numbers of each; whether the two did the same work is for whoever compares them to say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from turnscope.planning.trace import Trace
+from turnscope.views.comparison import Row, SharedFacts, build_row
+from turnscope.views.tables import format_csv
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One session's record. `row`: its numbers as in a comparison of policies, by its own title; `answers`: tokens of all of
+    them; `minutes` from its first request to its last answer, None where the log has no times."""
+
+    title: str
+    models: tuple[str, ...]
+    row: Row
+    turns: int
+    answers: int
+    calls: int
+    minutes: float | None
+
+    @property
+    def name(self) -> str:
+        """What tells it from the other: its title and the model that most of its requests asked."""
+        return f"{self.title} · {self.models[0] if self.models else 'model not named'}"
+
+
+def build_side(trace: Trace, shared: SharedFacts) -> Side:
+    """A session in numbers. `trace`: as it was sent; `shared`: see `comparison.SharedFacts`."""
+    session = trace.session
+    title = session.title or session.id
+    models = tuple(model for model, _ in Counter(request.model for request in session.requests if request.model).most_common())
+    made = build_row(trace, shared)
+    found = Side(
+        title,
+        models,
+        made,
+        len({request.turn for request in session.requests}),
+        sum(shared.answer_tokens),
+        sum(block.kind == "tool_use" for block in session.blocks),
+        _measure_minutes(trace),
+    )
+    return replace(found, row=replace(made, policy=session.id, title=found.name))
+
+
+def _measure_minutes(trace: Trace) -> float | None:
+    times = [time for r in trace.session.requests for time in (r.sent_at, r.answered_at) if time is not None]
+    return (max(times) - min(times)) / 60 if times else None
+
+
+def list_measures(sides: Sequence[Side]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What is told of each, a measure at a time, as texts; a dash where the log does not say."""
+    rows = [each.row for each in sides]
+    yield "Models", tuple(", ".join(each.models) or "–" for each in sides)
+    yield "Requests", tuple(f"{len(made.sizes):,}" for made in rows)
+    yield "Turns", tuple(f"{each.turns:,}" for each in sides)
+    yield "Minutes", tuple("–" if each.minutes is None else f"{each.minutes:,.0f}" for each in sides)
+    yield "Prompt tokens, all requests", tuple(f"{sum(made.sizes):,}" for made in rows)
+    yield "Largest prompt", tuple(f"{max(made.sizes, default=0):,}" for made in rows)
+    yield "Peak of the window", tuple(f"{made.peak[0]:.0%}" if made.sizes else "–" for made in rows)
+    yield "Answer tokens", tuple(f"{each.answers:,}" for each in sides)
+    yield "Calls of tools", tuple(f"{each.calls:,}" for each in sides)
+    yield "USD, as billed", tuple(_format_usd(made.billed) for made in rows)
+    yield "USD, cache simulated", tuple(_format_usd(made.usd) for made in rows)
+    yield "Prompt from cache, simulated", tuple(f"{made.cost.cache_share:.0%}" for made in rows)
+    yield "Requests that fell by a tenth", tuple(f"{sum(b < 0.9 * a for a, b in _iter_pairs(made)):,}" for made in rows)
+    yield "Lost references", tuple(f"{len(made.losses.hits):,} of {sum(made.losses.uses):,}" for made in rows)
+
+
+def _iter_pairs(made: Row) -> Iterator[tuple[int, int]]:
+    return zip(made.sizes, made.sizes[1:], strict=False)
+
+
+def _format_usd(amount: object) -> str:
+    return "no known price" if amount is None else f"{amount:,.2f}"
+
+
+def sides_to_csv(sides: Sequence[Side]) -> str:
+    """The same as CSV, a column per session."""
+    return format_csv(("", *(each.name for each in sides)), ((what, *values) for what, values in list_measures(sides)))

@@ -1,0 +1,163 @@
+"""Blocks of a session by what they say, who said it and whether a request showed them; when each left the window, and why.
+
+Pure functions of a trace. Text is a plain substring with letter case ignored, or a regular expression with a time limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import regex
+
+from turnscope.errors import QueryError
+from turnscope.planning.trace import Standing, Trace
+from turnscope.session.model import Block, Span
+from turnscope.views.labels import label_block
+from turnscope.views.transcript import get_role, list_states
+
+PAGE_SIZE = 50  # hits of one page
+CONTEXT = 60  # characters of context on each side
+TIMEOUT = 2.0  # for a regular expression over a whole session; some take longer than anybody lives
+
+Find = Callable[[str], tuple[int, int] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to look for; "" = anything. `role`: user, assistant, system or tool; `tool`: a tool's name, of calls and results.
+
+    `request` with `which`: only blocks that this request showed to the model as they are ("in"), or did not ("out").
+    """
+
+    text: str = ""
+    regex: bool = False
+    role: str = ""
+    tool: str = ""
+    request: int = -1
+    which: Literal["", "in", "out"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A block that holds the text. `spans`: half-open ranges of requests whose prompt carried it; empty = none did.
+
+    `out`: how it stood when it last left, or in the first request that might have carried it; None while it is still there.
+    """
+
+    at: int
+    label: str
+    bucket: str
+    before: str
+    match: str
+    after: str
+    spans: tuple[Span, ...]
+    out: Standing | None
+
+    @property
+    def reason(self) -> str:
+        """How it left last, "" while it is still there."""
+        if self.out is None:
+            return ""
+        return f"left at request {self.out.since}" + (f": {self.out.because}" if self.out.because else "")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """All that a search found. `matches`: every block that fits; `hits`: those from the `start`-th on, a page of them."""
+
+    query: Query
+    matches: tuple[int, ...]
+    start: int
+    hits: tuple[Hit, ...]
+
+    @property
+    def match_count(self) -> int:
+        return len(self.matches)
+
+
+def search(trace: Trace, query: Query | str, start: int = 0, most: int = PAGE_SIZE) -> SearchResult:
+    """Every block that fits, and the requests that carried those of one page. Nothing is found by an empty text.
+
+    QueryError: the pattern is wrong, or takes too long.
+    """
+    query = Query(query) if isinstance(query, str) else query
+    if not query.text.strip():
+        return SearchResult(query, (), 0, ())
+    places = find_matches(trace, query)
+    start = max(0, min(start, len(places) - 1)) // most * most
+    page = places[start : start + most]
+    find = _build_finder(query)
+    hits = (
+        _build_hit(trace, trace.session.blocks[at], find, spans) for at, spans in zip(page, trace.carried(page), strict=True)
+    )
+    return SearchResult(query, places, start, tuple(hits))
+
+
+def find_matches(trace: Trace, query: Query) -> tuple[int, ...]:
+    """Addresses of the blocks that fit a query, in order; an empty text fits all. QueryError as for `search`."""
+    blocks = trace.session.blocks
+    if query.which and 0 <= query.request < len(trace.plans):
+        wanted = query.which == "in"
+        stands = list_states(trace, query.request)
+        blocks = tuple(block for block in blocks if (stands[block.at] == "here") == wanted)
+    if query.role:
+        blocks = tuple(block for block in blocks if get_role(block) == query.role)
+    if query.tool:
+        blocks = tuple(block for block in blocks if block.name == query.tool)
+    if query.text.strip():
+        find = _build_finder(query)
+        blocks = tuple(block for block in blocks if find(block.text))
+    return tuple(block.at for block in blocks)
+
+
+def list_tools(trace: Trace) -> list[str]:
+    """Names of the tools that were called in a session, sorted."""
+    return sorted({block.name for block in trace.session.blocks if block.name and block.kind in ("tool_use", "tool_result")})
+
+
+def _build_finder(query: Query) -> Find:
+    """Where a text holds what is looked for: start and end, None where it does not."""
+    if query.regex:
+        return _build_pattern_finder(query.text)
+    needle = query.text.casefold().strip()
+
+    def find(text: str) -> tuple[int, int] | None:
+        at = text.casefold().find(needle)
+        return (at, at + len(needle)) if at >= 0 else None
+
+    return find
+
+
+def _build_pattern_finder(text: str) -> Find:
+    try:
+        pattern = regex.compile(text, regex.IGNORECASE | regex.MULTILINE)
+    except regex.error as error:
+        where = f" at character {error.pos + 1}" if error.pos is not None else ""
+        raise QueryError(
+            f"This is no regular expression: {error.msg}{where}.", hint="Mend it, or switch “Regex” off to look for the text."
+        ) from error
+    until = time.monotonic() + TIMEOUT
+
+    def find(text: str) -> tuple[int, int] | None:
+        try:
+            found = pattern.search(text, timeout=max(1e-3, until - time.monotonic()))
+        except TimeoutError as error:
+            raise QueryError(
+                f"This pattern takes more than {TIMEOUT:.0f} seconds here.",
+                hint="Nested repeats such as (a+)+ are slow: make it simpler, or look for a plain text.",
+            ) from error
+        return found.span() if found else None
+
+    return find
+
+
+def _build_hit(trace: Trace, block: Block, find: Find, spans: tuple[Span, ...]) -> Hit:
+    gone = spans[-1].stop if spans else trace.entered(block.at)
+    out = trace.why(block.at, gone) if gone < len(trace.plans) else None
+    start, stop = find(block.text) or (0, 0)
+    head, tail = block.text[max(0, start - CONTEXT) : start], block.text[stop : stop + CONTEXT]
+    match = block.text[start : min(stop, start + 4 * CONTEXT)]
+    return Hit(block.at, label_block(trace.session, block), block.bucket, head, match, tail, spans, out)

@@ -1,0 +1,43 @@
+"""Hold what Turnscope rebuilds against what went over the wire: `python -m tests.wire FOLDER`.
+
+A line per run: main requests sent, found and exact; the share of characters equal in system, tools and messages (median, and
+the least); characters that were not sent; the first text that is missing. `-v` prints every request.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from statistics import median
+
+from tests.wire import folders, opened
+from tests.wire.compare import PARTS, compare
+
+
+def main(arguments: list[str]) -> int:
+    """Print the table. Gives 1 where a request was not found, else 0."""
+    verbose = "-v" in arguments
+    paths = [Path(argument) for argument in arguments if not argument.startswith("-")]
+    lost = 0
+    print(f"{'run':<28}{'sent':>6}{'found':>6}{'exact':>6}  " + "".join(f"{part:>20}" for part in PARTS) + "   not sent")
+    for folder in (found for path in paths for found in folders(path)):
+        with opened(folder) as run:
+            made = compare(run)
+        lost += sum(one.rebuilt is None for one in made)
+        shares = [[one.equal[part] for one in made] for part in PARTS]
+        cells = "".join(f"{median(share):>11.1%} ({min(share):>5.1%})" for share in shares if share)
+        exact = sum(one.rebuilt is not None and one.rebuilt.exact for one in made)
+        found = sum(one.rebuilt is not None for one in made)
+        more = median(one.more for one in made) if made else 0
+        print(f"{run.name:<28}{len(made):>6}{found:>6}{exact:>6}  {cells}{more:>11,.0f}")
+        missing = next((f"{one.arrival}: {one.missing}" for one in made if one.missing), "")
+        print(f"    first difference at request {missing}" if missing else "    no difference")
+        for one in made if verbose else ():
+            print(
+                "   ", one.arrival, " ".join(f"{part} {share:.1%}" for part, share in one.equal.items()), one.more, one.missing
+            )
+    return int(lost > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

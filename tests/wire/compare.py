@@ -1,0 +1,150 @@
+"""What Turnscope rebuilds of a run's requests, held against the requests that were sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+import turnscope
+from turnscope.planning.render import body
+from turnscope.session.model import Session
+
+from tests.wire import Run
+from tests.wire.leaves import Leaves, leaves
+
+PARTS = ("system", "tools", "messages")
+HEAD = 64  # characters at the start of a text by which its altered form is known again
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """A request as Turnscope has it: the session's name, its number there, its body as recorded, what was billed."""
+
+    session: str
+    number: int
+    body: dict[str, Any]
+    tokens: tuple[int, int]
+    exact: bool  # the log holds it whole
+
+
+@dataclass
+class Compared:
+    """One request that was sent, beside the one that was rebuilt.
+
+    `equal`: share of the sent characters of each part that the rebuilt body holds, from 0 to 1. `more`: characters of the
+    rebuilt body that were not sent. `missing`: the first text that it lacks, with its part.
+    """
+
+    arrival: int
+    rebuilt: Rebuilt | None
+    equal: dict[str, float] = field(default_factory=dict)
+    more: int = 0
+    missing: str = ""
+
+
+def compare(run: Run) -> list[Compared]:
+    """Each main request of a run beside its rebuilt form, in the order in which they were sent."""
+    found, sent = list(rebuilt(run.transcripts)), run.main
+    pairs = dict(_pairs([_tokens(row) for row in sent], [one.tokens for one in found]))
+    return [_compare(row, found[pairs[n]] if n in pairs else None) for n, row in enumerate(sent)]
+
+
+def rebuilt(folder: Path) -> Iterator[Rebuilt]:
+    """Every request of every session below a folder, subagents and branches with them, each once, in order of time."""
+    found: dict[tuple[str, int], tuple[float, Rebuilt]] = {}
+    for session in sessions(folder):
+        trace = turnscope.replay(session)
+        for request, plan in zip(session.requests, trace.plans, strict=True):
+            usage = request.usage
+            if usage is not None:
+                tokens = (usage.prompt_tokens, usage.output_tokens)
+                key = (request.id, 0) if request.id else (session.id, request.n)
+                exact = "exact_requests" in session.about
+                one = Rebuilt(session.id, request.n, body(plan, session, shaped=True), tokens, exact)
+                found.setdefault(key, (request.sent_at or request.answered_at or 0.0, one))
+    return (one for _, one in sorted(found.values(), key=lambda pair: pair[0]))
+
+
+def sessions(folder: Path) -> Iterator[Session]:
+    """The sessions below a folder, with their branches and subagents."""
+    from turnscope.library.discovery import sources_in
+
+    for path in sorted(
+        path for inside in folder.iterdir() for path in sources_in(inside)
+    ):  # agents keep them in hidden folders
+        try:
+            entries = list(turnscope.entries(path))
+        except turnscope.TurnscopeError:
+            continue  # settings and databases that hold no conversation
+        for entry in entries:
+            yield from _whole(turnscope.load(path, entry.id))
+
+
+def _whole(session: Session) -> Iterator[Session]:
+    yield session
+    for part in (*session.branches, *session.subagents):
+        yield from _whole(part)
+
+
+def _compare(row: dict[str, Any], found: Rebuilt | None) -> Compared:
+    if found is None:
+        return Compared(row["n"], None, dict.fromkeys(PARTS, 0.0), 0, "no request of the transcript was billed this")
+    sent, ours = leaves(row["body"]), leaves(found.body)
+    result = Compared(row["n"], found)
+    for part in PARTS:
+        equal, missing = _equal(sent[part], ours)
+        whole = sum(map(len, sent[part]))
+        result.equal[part] = equal / whole if whole else 1.0
+        if missing and not result.missing:
+            result.missing = f"{part}: {missing[:100]!r}"
+    result.more = sum(len(text) for part in PARTS for text in _rest(ours[part], sent))
+    return result
+
+
+def _equal(sent: list[str], ours: Leaves) -> tuple[int, str]:
+    """How many characters of some texts the rebuilt body holds, wherever, and the first text that it does not hold."""
+    at_hand = [text for texts in ours.values() for text in texts]
+    heads = {text[:HEAD]: text for text in at_hand}
+    known, total, missing = set(at_hand), 0, ""
+    for text in sent:
+        if text in known:
+            total += len(text)
+            continue
+        missing = missing or text
+        total += _common(text, heads.get(text[:HEAD], ""))
+    return total, missing
+
+
+def _rest(texts: list[str], sent: Leaves) -> Iterator[str]:
+    known = {text for part in sent.values() for text in part}
+    return (text for text in texts if text not in known)
+
+
+def _common(a: str, b: str) -> int:
+    """Characters that two texts share at the start and at the end."""
+    short = min(len(a), len(b))
+    start = next((n for n in range(short) if a[n] != b[n]), short)
+    end = next((n for n in range(short - start) if a[-1 - n] != b[-1 - n]), short - start)
+    return start + end
+
+
+def _tokens(row: dict[str, Any]) -> tuple[int, int]:
+    """Prompt and output tokens that the server billed, whichever API it spoke."""
+    usage = (row.get("response") or {}).get("usage") or {}
+    cached = usage.get("cache_creation_input_tokens", 0) + usage.get("cache_read_input_tokens", 0)
+    prompt = usage.get("prompt_tokens", usage.get("promptTokenCount", usage.get("input_tokens", 0))) or 0
+    output = usage.get("completion_tokens", usage.get("candidatesTokenCount", usage.get("output_tokens", 0))) or 0
+    thoughts = usage.get("thoughtsTokenCount") or 0
+    return prompt + cached, output + thoughts
+
+
+def _pairs(sent: list[tuple[int, int]], ours: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Positions of the same requests in both lists: what was billed tells which is which."""
+    if len(sent) == len(ours):
+        yield from ((n, n) for n in range(len(sent)))
+        return
+    for block in SequenceMatcher(None, sent, ours, autojunk=False).get_matching_blocks():
+        yield from ((block.a + n, block.b + n) for n in range(block.size))
