@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pages.library import indexing, listing, search, sessions, totals
-from pages.parts import controls, memory_panel
+from pages.library import indexing, listing, memory, search, sessions, totals
+from pages.parts import header
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = controls.header_if_any()
+    shown = header.header_if_any()
     indexing.chats()
     listing.upload()
     if shown:
@@ -20,4 +20,4 @@ def draw() -> None:
     if shown:
         listing.notes(shown)
     listing.forget(rows)
-    memory_panel.section()
+    memory.draw()
