@@ -93,10 +93,10 @@ def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_
     rows = turnscope.compare(str(SAMPLE), "last-5-pairs").rows
     assert [row.policy for row in rows] == ["last-5-pairs"]
     for slip in (turnscope.overview, turnscope.replay, turnscope.compare, turnscope.dumps):
-        with pytest.raises(turnscope.TurnscopeError, match="a session is wanted, and this is Trace") as error:
+        with pytest.raises(turnscope.TurnscopeError, match="expected a session, not Trace") as error:
             slip(turnscope.replay(session))
         assert "turnscope.load" in error.value.hint
     with pytest.raises(turnscope.TurnscopeError, match=r"nowhere\.jsonl cannot be read"):
         turnscope.overview("nowhere.jsonl")
-    with pytest.raises(turnscope.TurnscopeError, match="this is a path"):
+    with pytest.raises(turnscope.TurnscopeError, match="not a path"):
         turnscope.dumps(str(SAMPLE))  # type: ignore[arg-type]

@@ -110,7 +110,7 @@ def lost(shown: opening.Shown, rows: Sequence[comparison.Row]) -> None:
         figures.draw_losses(held[name], theme.name()), key="compare-missing", theme=None, config={"displayModeBar": False},
         alt="how many of them each request lacked",
     )  # fmt: skip
-    made, seen = held[name].losses.decisions, shown.trace.entered
+    made, seen = held[name].losses.decisions, shown.trace.find_first_request
     asked = {"policy": name}
     st.dataframe(
         {

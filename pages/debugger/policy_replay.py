@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 from turnscope import Policy, Trace, library
-from turnscope.views import Kept, overflow_tree, parameters, replay_cost, stepper
+from turnscope.views import CacheUse, overflow_tree, parameters, replay_cost, stepper
 from turnscope.views import rejections as refused
 from turnscope.views.cached_cost import CachePrice, price_decisions
 
@@ -61,10 +61,11 @@ def replayed(
     try:
         run.poll()
         run.wait(replays.PATIENCE if wait is None else wait)
-        stage = run.poll()
+        run.poll()
     except Exception:
         _replays().drop(key)
         raise
+    stage = run.stage
     return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage.trace, stage.steps, run) if stage else None
 
 
@@ -94,7 +95,7 @@ def cache_price(replay: Replay, request: int, number: int) -> CachePrice | None:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _walked(_trace: Trace, key: str) -> tuple[Kept, ...]:  # noqa: ARG001  what the cache goes by
+def _walked(_trace: Trace, key: str) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
     return replay_cost.simulate_cache(_trace)
 
 

@@ -92,7 +92,7 @@ def _closeup(shown: opening.Shown, n: int, at: int) -> None:
         st.html('<div class="ts-empty">No block yet.</div>')
         return
     line = transcript.build_lines(shown.trace, n, [at])[0]
-    spans = next(shown.trace.carried([at]))
+    spans = next(shown.trace.iter_shown_spans([at]))
     ranges = (f"{a:,}–{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in spans[:6])
     seen = ", ".join(ranges) + (f" and {len(spans) - 6:,} more ranges" if len(spans) > 6 else "")
     several = "s" if len(spans) > 1 or any(b - a > 1 for a, b in spans) else ""

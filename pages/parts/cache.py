@@ -37,8 +37,7 @@ def chats_file() -> Path:
 
 def entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
-    places = library.find_places()
-    files = _files(settings.read_path_to_open(), tuple((tool, place.folder, place.pattern) for tool, place in places), places)
+    files = _files(settings.read_path_to_open(), library.find_places())
     known = {entry.id: entry for entry in files}
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
         more = _indexed(str(store().index_path), known_lines.version(store().index_path), files)
@@ -112,13 +111,14 @@ def index_chats() -> None:
         library.index_chats(store().index_path, chat_store())
 
 
-@st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
-def _files(
-    given: Path | None,
-    key: tuple[tuple[str, Path, str], ...],  # noqa: ARG001  what the cache goes by
-    _places: tuple[tuple[str, library.Place], ...],
-) -> tuple[Entry, ...]:
-    return registry.files(given, _places)
+@st.cache_resource(
+    ttl=FOLDERS_SECONDS,
+    max_entries=4,
+    show_spinner=False,
+    hash_funcs={library.Place: lambda place: (place.folder, place.pattern)},
+)
+def _files(given: Path | None, places: tuple[tuple[str, library.Place], ...]) -> tuple[Entry, ...]:
+    return registry.files(given, places)
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)

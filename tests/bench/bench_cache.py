@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import turnscope  # noqa: E402
-from turnscope.planning.prompt_cache import walked  # noqa: E402
+from turnscope.planning.prompt_cache import simulate_prompt_cache  # noqa: E402
 from turnscope.session.model import select_model_output  # noqa: E402
 from turnscope.views.bill import charge  # noqa: E402
 from turnscope.views.cached_cost import simulate_cost  # noqa: E402
@@ -33,7 +33,7 @@ def main(paths: list[Path]) -> int:
         session = turnscope.load_all(path)[0]
         trace = turnscope.replay(session)
         began = process_time()
-        kept = walked(trace)
+        kept = simulate_prompt_cache(trace)
         took = process_time() - began
         rows = [(r.n, kept[r.n].read, r.usage) for r in session.requests if r.usage and r.usage.prompt_tokens]
         errors = [abs(read - usage.cache_read_input_tokens) / usage.prompt_tokens for _, read, usage in rows]

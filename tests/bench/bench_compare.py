@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import turnscope
 from make_claude_code import write
-from turnscope.planning.prompt_cache import walked
+from turnscope.planning.prompt_cache import simulate_prompt_cache
 from turnscope.views.losses import find_losses, find_references
 from turnscope.views.rejections import find_rejections
 
@@ -62,7 +62,7 @@ def main() -> int:
     parts = []
     for trace in made.traces:
         marks = [process_time()]
-        for part in (partial(find_losses, used=shared), walked, find_rejections):
+        for part in (partial(find_losses, used=shared), simulate_prompt_cache, find_rejections):
             part(trace)
             marks.append(process_time())
         parts.append([now - then for then, now in pairwise(marks)])

@@ -34,7 +34,7 @@ from turnscope.counting.tokens import CHARS  # noqa: E402
 from turnscope.envelope.request_outcome import RequestEnded  # noqa: E402
 from turnscope.library import find_sources, index_queries, indexing  # noqa: E402
 from turnscope.live.live_session import LiveSession  # noqa: E402
-from turnscope.planning.assemble import step  # noqa: E402
+from turnscope.planning.assemble import plan_step  # noqa: E402
 from turnscope.planning.policy import load  # noqa: E402
 from turnscope.session.model import Usage  # noqa: E402
 from turnscope.storage.threads import Threads  # noqa: E402
@@ -59,7 +59,7 @@ def write(path: Path, thread: str) -> None:
             sink.record_message(growing.append_message("user", text(n), origin="prompt"), [text(n)], "complete")
         else:
             asked = growing.build_request(model="offline-200k")
-            plan = step(None, growing.session, asked, policy, growing.basis)
+            plan = plan_step(None, growing.session, asked, policy, growing.basis)
             answer = growing.append_message("assistant", text(n), origin="answer")
             done = growing.append_request(structs.replace(asked, usage=Usage(n, 0, 0, n)))
             sink.record_request(RequestEnded(thread, done, plan, "complete", answer, (text(n),), seconds=0.1))

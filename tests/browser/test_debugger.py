@@ -266,7 +266,7 @@ def _compare(page: Page, run: str, trace: Trace) -> None:
     places = [*every, *every[::-1], *every[::3], *every[-1::-7]]
     made = page.evaluate(f"([text, places]) => {{ {run} }}", [build_steps(trace).data.decode(), [list(one) for one in places]])
     for cursor, (states, by, slots, counts) in zip(places, made, strict=True):
-        envelope = trace.frame(cursor).envelope
+        envelope = trace.get_frame(cursor).envelope
         pieces = [piece for piece in envelope.pieces if piece.start < piece.stop for _ in range(piece.stop - piece.start)]
         assert told(list(zip(states, by, strict=True))) == [(p.body is None, p.body == (), p.by) for p in pieces]
         assert slots == sorted(piece.by for piece in envelope.pieces if piece.start == piece.stop)
@@ -278,7 +278,7 @@ def test_texts_catch_up_with_the_stepper(film: Film, trace: Trace) -> None:
     for _ in range(4):
         page.keyboard.press("ArrowRight", delay=0)
     wanted = trace.move(Cursor(31, 0), 4)
-    decision = trace.frame(wanted).decision
+    decision = trace.get_frame(wanted).decision
     assert decision
     assert decision.edit.span
     at(page, *wanted)

@@ -11,7 +11,7 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.plan import Plan
-from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.planning.policy import Step, load
 from turnscope.ports.continuedev import cli
 from turnscope.ports.continuedev.compiling import adjust
@@ -175,7 +175,7 @@ class _Loop:
         ledger = build_ledger(session, make_estimator("o200k_base"), per_message=0)
         tools = [self.given["tools_tokens"]] * len(ledger.total)
         basis = Basis.of(session, replace(ledger, sums=(ledger.sums[0], tools, *ledger.sums[2:])))
-        self.plan = settle(step(self.plan, session, session.requests[-1], self.policy, basis, self.teller))
+        self.plan = reconcile_plan(plan_step(self.plan, session, session.requests[-1], self.policy, basis, self.teller))
         found = []
         compacted = len(self.teller.asks) > asked
         if compacted:

@@ -13,7 +13,7 @@ from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.condensing import get_summary
 from turnscope.envelope.plan import Plan
 from turnscope.planning import policy
-from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.ports.inspect_ai import handler
 from turnscope.ports.inspect_ai import strategies as port
 from turnscope.session.builder import Builder
@@ -135,12 +135,12 @@ def _plans(session: Session, chosen: policy.Policy, own: Ledger, overhead: int |
     numbers = count()
     basis = Basis.of(session, own)
     for request in session.requests:
-        previous = step(
+        previous = plan_step(
             previous, session, request, chosen, basis, lambda _ask: Answer(f"T: summary {next(numbers)}", source="model")
         )
         yield previous
         usage = None if overhead is None else Usage(input_tokens=previous.after.tokens + overhead)
-        previous = settle(structs.replace(previous, request=structs.replace(request, usage=usage)))
+        previous = reconcile_plan(structs.replace(previous, request=structs.replace(request, usage=usage)))
 
 
 def _row(row: tuple[int, list[Block]]) -> int:

@@ -276,12 +276,12 @@ def _plans(given: Given, steps: Sequence[Given], split: int = 0) -> Iterator[tup
     told = {i: message["tokens"] for i, message in enumerate(messages) if message["tokens"] is not None}
     ratio = given["calibration_ratio"]
     state = State(told=told, start=given["start_index"], scale=Scale(ratio if ratio and ratio > 0 else 1.0))
-    previous = assemble.step(None, session, session.requests[0], replace(chosen, rules=()), basis)
+    previous = assemble.plan_step(None, session, session.requests[0], replace(chosen, rules=()), basis)
     previous = structs.replace(previous, states=(StepState(RULE.name, chosen.rules[0].params, state),))
-    previous = assemble.settle(previous)
+    previous = assemble.reconcile_plan(previous)
     for request in session.requests[1:]:
-        plan = assemble.step(previous, session, request, chosen, basis)
-        previous = assemble.settle(plan)
+        plan = assemble.plan_step(previous, session, request, chosen, basis)
+        previous = assemble.reconcile_plan(plan)
         yield plan, outcomes[-1], session
 
 

@@ -12,7 +12,7 @@ from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan, StepState
 from turnscope.envelope.rule import NoParams, Rule
-from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.planning.policy import Policy, Step, load
 from turnscope.planning.render import render
 from turnscope.ports.roo import management, results
@@ -119,7 +119,7 @@ def _will_manage(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Task:
-    """A task that is prepared request by request through `assemble.step`, with the counter of these cases."""
+    """A task that is prepared request by request through `assemble.plan_step`, with the counter of these cases."""
 
     def __init__(self, given: Mapping[str, Any], messages: list[Any], cuts: list[int]) -> None:
         self.given, self.stored = given, messages
@@ -149,12 +149,12 @@ class Task:
         if before:
             billed = structs.replace(before, request=structs.replace(before.request, usage=Usage(input_tokens=used)))
             told = structs.replace(before.calibration, counted=before.seen.tokens, recorded=0)
-            before = settle(billed) if used else structs.replace(billed, calibration=told)
+            before = reconcile_plan(billed) if used else structs.replace(billed, calibration=told)
 
         def answers(_ask: Ask) -> Answer:
             return answer
 
-        self.plan = step(before, self.session, request, policy, self.basis, answers)
+        self.plan = plan_step(before, self.session, request, policy, self.basis, answers)
         self.decisions |= {decision.seq: decision for decision in self.plan.decisions}
         return self.plan
 

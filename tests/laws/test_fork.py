@@ -12,7 +12,7 @@ from law_sessions import ledger_of
 from law_sessions import sessions as plain
 from turnscope.counting.ledger import Ledger
 from turnscope.library import opening
-from turnscope.planning.assemble import Basis, replay, step
+from turnscope.planning.assemble import Basis, plan_step, replay
 from turnscope.planning.lint import Problem, lint
 from turnscope.planning.policy import load
 from turnscope.planning.render import render
@@ -63,7 +63,7 @@ def refused(session: Session, ledger: Ledger) -> tuple[Problem, ...]:
     """What a provider would reject in the next request of a session, with everything kept."""
     end = len(session.blocks)
     request = Request(n=len(session.requests), turn=0, cut=end, stop=end, model=MODEL)
-    plan = step(None, session, request, KEEP, Basis.of(session, ledger))
+    plan = plan_step(None, session, request, KEEP, Basis.of(session, ledger))
     return lint(render(plan.after, session), MODEL)
 
 

@@ -57,7 +57,7 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("name", covering(policy.names()))
+@pytest.mark.parametrize("name", covering(policy.list_policies()))
 def test_at_its_end_it_is_what_a_replay_gives(short: Trace, name: str) -> None:
     run = ReplayJob("k", *begin_replay(short, policy.load(name)))
     run.poll()

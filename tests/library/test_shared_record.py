@@ -20,13 +20,13 @@ FIVE = ("last-20-messages", "balanced", "claude-code", "codex", "cline-classic")
 def steps(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often a request was planned, by policy."""
     told: Counter[str] = Counter()
-    step = assemble.step
+    step = assemble.plan_step
 
     def counted(previous: Any, session: Any, request: Any, chosen: Any, *rest: Any) -> Any:
         told[chosen.name] += 1
         return step(previous, session, request, chosen, *rest)
 
-    monkeypatch.setattr(assemble, "step", counted)
+    monkeypatch.setattr(assemble, "plan_step", counted)
     return told
 
 

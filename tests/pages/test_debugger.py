@@ -47,7 +47,7 @@ def codes(app: AppTest) -> list[str]:
 def test_what_every_rule_did_is_shown_over_a_sample(app: AppTest, sample: str) -> None:
     """Every rule, in one of its policies, over one of them; that every policy replays is a law of the engine's."""
     opened(app, session=sample)
-    for name in covering(policy.names())[list(SAMPLES).index(sample) :: len(SAMPLES)]:
+    for name in covering(policy.list_policies())[list(SAMPLES).index(sample) :: len(SAMPLES)]:
         app.query_params["policy"] = name
         app.run()
         assert not app.exception, name

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from law_sessions import sessions
 from turnscope.library.comparing import compare, resize_budget
 from turnscope.library.opening import load, load_all, overview, replay
+from turnscope.planning.policy import list_policies
 from turnscope.planning.policy import load as policy
-from turnscope.planning.policy import names
-from turnscope.planning.prompt_cache import uncached, walked
+from turnscope.planning.prompt_cache import is_uncached, simulate_prompt_cache
 from turnscope.pricing.caches import find_rules, load_rules
 from turnscope.pricing.prices import PRICES
 from turnscope.session.builder import Builder
@@ -33,7 +33,7 @@ WORDS = "the quick brown fox jumps over the lazy dog " * 200
 
 
 def told(rows: list[Row]) -> list[tuple[int, int, int]]:
-    return [(kept.read, kept.written, kept.plain) for kept in walked(traced(rows))]
+    return [(kept.read, kept.written, kept.plain) for kept in simulate_prompt_cache(traced(rows))]
 
 
 def test_a_prompt_is_read_as_far_as_it_was_written_and_the_rest_is_written() -> None:
@@ -43,9 +43,9 @@ def test_a_prompt_is_read_as_far_as_it_was_written_and_the_rest_is_written() -> 
 
 def test_an_entry_lives_five_minutes_after_its_last_use_and_an_hour_where_that_was_bought() -> None:
     rows = [Row(0, written=20_000, plain=0), Row(304, read=1, written=20_999, plain=0), Row(620, written=21_100, plain=0)]
-    assert [kept.read for kept in walked(traced(rows))] == [0, 20_000, 0]  # 300 s after the answer, then 312 s
+    assert [kept.read for kept in simulate_prompt_cache(traced(rows))] == [0, 20_000, 0]  # 300 s after the answer, then 312 s
     hours = [Row(0, written=20_000, hour=20_000, plain=0), Row(1_200, read=1, written=20_999, hour=20_999, plain=0)]
-    kept = walked(traced(hours))
+    kept = simulate_prompt_cache(traced(hours))
     assert ([k.read for k in kept], [k.hour for k in kept]) == ([0, 20_000], [True, True])
 
 
@@ -62,12 +62,12 @@ def test_another_model_has_a_cache_of_its_own() -> None:
         Row(20, written=20_500, plain=0, model=SONNET),
         Row(40, read=20_000, written=900, plain=0),
     ]
-    assert [kept.read for kept in walked(traced(rows))] == [0, 0, 20_000]
+    assert [kept.read for kept in simulate_prompt_cache(traced(rows))] == [0, 0, 20_000]
 
 
 def test_a_session_that_asked_for_no_caching_is_given_none() -> None:
     rows = [Row(0, plain=20_000), Row(20, plain=21_000)]
-    assert uncached(session(rows))
+    assert is_uncached(session(rows))
     assert told(rows) == [(0, 0, 20_000), (0, 0, 21_000)]
 
 
@@ -110,7 +110,7 @@ def agent(turns: int = 12, *, billed: bool = True) -> Session:
 
 def test_a_decision_pays_with_what_stands_behind_it_and_saves_what_it_took_out_at_every_request() -> None:
     trace = replay(agent(40), "last-20-messages")
-    kept = walked(trace)
+    kept = simulate_prompt_cache(trace)
     n = next(plan.request.n for plan in trace.plans if any(d.splice and d.after < d.before for d in plan.decisions))
     (price,) = (p for p in price_decisions(trace, kept, n).values() if p.saved > 0)
     scale = trace.fit(n).scale
@@ -127,14 +127,14 @@ def test_a_decision_pays_with_what_stands_behind_it_and_saves_what_it_took_out_a
 
 
 def test_a_replay_that_changes_nothing_reads_all_of_the_prompt_before() -> None:
-    kept = walked(replay(agent(), "keep-everything"))
-    assert [k.again for k in kept] == [0] * len(kept)
+    kept = simulate_prompt_cache(replay(agent(), "keep-everything"))
+    assert [k.missed for k in kept] == [0] * len(kept)
     assert [k.read for k in kept[1:]] == [k.prompt for k in kept[:-1]]
 
 
 def test_summaries_are_part_of_the_cost_and_are_asked_for_once() -> None:
     trace = replay(load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl"), "multi-turn-summary")
-    made = simulate_cost(trace, walked(trace))
+    made = simulate_cost(trace, simulate_prompt_cache(trace))
     asked = {ask.key for plan in trace.plans for ask, _ in plan.asks if ask.kind == "summary"}
     assert asked
     assert 0 < sum(usd > 0 for usd in made.summary_usd) <= len(asked)
@@ -144,25 +144,25 @@ def test_summaries_are_part_of_the_cost_and_are_asked_for_once() -> None:
 
 def test_a_refused_request_costs_nothing_and_leaves_the_cache_as_it_was() -> None:
     trace = replay(load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"), "openwebui")
-    kept = walked(trace)
+    kept = simulate_prompt_cache(trace)
     refused = [n for n, plan in enumerate(trace.plans) if plan.verdict == "refuse"]
     assert all(kept[n].prompt == 0 and not kept[n].sent for n in refused)
     assert all(simulate_cost(trace, kept).usd[n] == 0 for n in refused)
 
 
 @settings(max_examples=examples(40))
-@given(sessions, st.sampled_from([name for name in names() if "librechat" not in name]))
+@given(sessions, st.sampled_from([name for name in list_policies() if "librechat" not in name]))
 def test_no_cost_is_negative_and_no_more_is_read_than_sent(made: Session, name: str) -> None:
     trace = replay(made, policy(name))
-    kept = walked(trace)
+    kept = simulate_prompt_cache(trace)
     assert [k.prompt for k in kept if k.sent] == [trace.tokens(n) for n, k in enumerate(kept) if k.sent]
-    assert all(k.read >= 0 and k.written >= 0 and k.plain >= 0 and 0 <= k.again <= k.held for k in kept)
+    assert all(k.read >= 0 and k.written >= 0 and k.plain >= 0 and 0 <= k.missed <= k.held for k in kept)
     cost = simulate_cost(trace, kept, count_answer_tokens(trace))
     assert all(usd is None or usd >= 0 for usd in cost.usd)
     assert 0 <= cost.cache_share <= 1
     for n in range(len(kept)):
         prices = price_decisions(trace, kept, n).values()
-        assert sum(price.rewritten for price in prices) <= kept[n].again + len(prices)
+        assert sum(price.rewritten for price in prices) <= kept[n].missed + len(prices)
 
 
 @pytest.mark.parametrize("name", ["balanced", "cline-classic", "reactive-75"])
@@ -170,11 +170,11 @@ def test_costs_and_shares_stay_in_bounds_over_twenty_compactions(name: str) -> N
     trace = replay(agent(160), resize_budget(policy(name), 16_000))
     cuts = sum(any(d.splice and d.after < d.before for d in plan.decisions) for plan in trace.plans)
     assert cuts >= 20
-    kept = walked(trace)
+    kept = simulate_prompt_cache(trace)
     made = simulate_cost(trace, kept)
     assert all(usd is not None and usd >= call >= 0 for usd, call in zip(made.usd, made.summary_usd, strict=True))
     assert 0 < made.cache_share <= 1
-    assert all(0 <= k.read <= k.prompt == k.read + k.written + k.plain and k.again <= k.held for k in kept)
+    assert all(0 <= k.read <= k.prompt == k.read + k.written + k.plain and k.missed <= k.held for k in kept)
 
 
 def test_a_replay_has_one_price_wherever_it_is_shown() -> None:
@@ -199,12 +199,12 @@ def test_recorded_cache_reads_are_met_within_two_percent_of_the_prompt_at_the_me
     trace = replay(load_all(shared("data", "open", "claude-code", f"{name}.jsonl"))[0])
     off = [
         abs(kept.read - plan.request.usage.cache_read_input_tokens) / plan.request.usage.prompt_tokens
-        for plan, kept in zip(trace.plans, walked(trace), strict=True)
+        for plan, kept in zip(trace.plans, simulate_prompt_cache(trace), strict=True)
         if plan.request.usage and plan.request.usage.prompt_tokens
     ]
     assert median(off) <= 0.02
     assert sum(error <= 0.02 for error in off) / len(off) > 0.9
-    usd = simulate_cost(trace, walked(trace)).total
+    usd = simulate_cost(trace, simulate_prompt_cache(trace)).total
     billed = overview(trace.session).path_total
     assert usd is not None
     assert billed is not None
@@ -230,5 +230,5 @@ def test_a_summary_is_priced_as_the_model_s_that_the_policy_names() -> None:
                 for part in found.rules
             ]
             trace = replay(said, replace(found, rules=tuple(changed)))
-            totals[name, model] = sum(simulate_cost(trace, walked(trace)).summary_usd)
+            totals[name, model] = sum(simulate_cost(trace, simulate_prompt_cache(trace)).summary_usd)
         assert 0 < totals[name, "claude-haiku-4-5"] < totals[name, OPUS] == totals[name, ""], name

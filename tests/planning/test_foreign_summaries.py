@@ -9,7 +9,7 @@ import pytest
 import turnscope
 from claude_log import Log, call
 from turnscope.planning import policy as policies
-from turnscope.planning.foreign_summaries import LEFT_OUT, summary_at
+from turnscope.planning.foreign_summaries import LEFT_OUT, get_summary_block
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import Session
 from turnscope.views import decision_log, stepper
@@ -52,7 +52,7 @@ def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) ->
     assert stepper.build_steps(trace).changes == (), "it is no change by the policy"
 
 
-@pytest.mark.parametrize("name", [name for name in policies.names() if name != "as-recorded"])
+@pytest.mark.parametrize("name", [name for name in policies.list_policies() if name != "as-recorded"])
 def test_no_other_policy_sends_it_either(name: str, tmp_path: Path) -> None:
     trace = turnscope.replay(compacted(tmp_path), name)
     for plan in trace.plans:
@@ -95,7 +95,7 @@ def test_a_recorded_condensation_says_what_the_log_says(tmp_path: Path) -> None:
 
 def test_the_summary_of_a_block_is_found_from_the_block(tmp_path: Path) -> None:
     trace = turnscope.replay(compacted(tmp_path))
-    first, second = (summary_at(observed.edit) for observed in trace.session.observed)
+    first, second = (get_summary_block(observed.edit) for observed in trace.session.observed)
     assert stepper.find_summary_block(trace, Cursor(3, 1), 0) == first
     assert stepper.find_summary_block(trace, Cursor(4, 1), 0) == second
     assert stepper.find_summary_block(trace, Cursor(2, 0), 0) is None

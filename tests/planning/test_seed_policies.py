@@ -14,9 +14,9 @@ from turnscope.envelope.condensing import get_summary
 from turnscope.envelope.plan import Plan
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import MENDING, Policy, load, with_pairs
+from turnscope.planning.policy import REPAIRS, Policy, load, set_pairs
 from turnscope.planning.render import render
-from turnscope.planning.trace import own_counts
+from turnscope.planning.trace import build_own_ledger
 from turnscope.ports.roo import folding
 from turnscope.session.builder import Builder
 from turnscope.session.model import Answer, Ask, Session, Usage
@@ -59,7 +59,7 @@ def work(
 
 def plans(policy: str | Policy, session: Session, answers: Answers | None = None) -> list[Plan]:
     policy = load(policy) if isinstance(policy, str) else policy
-    return list(replay(session, policy, build_ledger(session, CHARS), own_counts(session, policy), answers=answers))
+    return list(replay(session, policy, build_ledger(session, CHARS), build_own_ledger(session, policy), answers=answers))
 
 
 def said(ask: Ask) -> Answer:
@@ -354,9 +354,9 @@ def test_a_summary_is_made_before_the_budget_leaves_fewer_than_two_pairs() -> No
 
 
 def test_the_number_of_pairs_can_be_set_for_what_is_kept_and_what_is_summed_up() -> None:
-    policy = with_pairs(load("context-aware-chat"), 3)
+    policy = set_pairs(load("context-aware-chat"), 3)
     assert [policy.rules[0].params.keep_turns, policy.rules[1].params.pairs] == [4, 3]
-    assert with_pairs(load("condense-oldest"), 3) == load("condense-oldest")
+    assert set_pairs(load("condense-oldest"), 3) == load("condense-oldest")
 
 
 # Open WebUI, whose maximum turns and tokens are parameters
@@ -385,7 +385,7 @@ def test_open_webuis_maximum_counts_no_system_message(knobs: dict[str, int], fir
 
 
 def test_the_variable_for_pairs_sets_no_maximum_of_open_webui() -> None:
-    assert with_pairs(load("openwebui"), 3) == load("openwebui")
+    assert set_pairs(load("openwebui"), 3) == load("openwebui")
 
 
 # Five buckets and their ladder
@@ -394,7 +394,7 @@ def test_the_variable_for_pairs_sets_no_maximum_of_open_webui() -> None:
 def test_each_bucket_has_its_own_rule_and_the_ladder_follows() -> None:
     names = [part.rule.name for part in load("five-buckets").rules]
     ladder = ["compact_when_over", "fall_back_to_larger_window", "refuse_when_over", "warn_at"]
-    assert [name for name in names if name not in MENDING] == [
+    assert [name for name in names if name not in REPAIRS] == [
         "supersede_static",
         "strip_old_thinking",
         "clear_old_results",

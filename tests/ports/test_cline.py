@@ -19,7 +19,7 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
-from turnscope.planning.assemble import Basis, replay, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan, replay
 from turnscope.planning.policy import load
 from turnscope.planning.render import render
 from turnscope.ports.cline import ranges
@@ -179,8 +179,8 @@ def plans(session: Session, windows: list[int]) -> Iterator[Plan]:
     policy, previous = load("cline-classic"), None
     basis = Basis.of(session, build_ledger(session, CHARS))
     for request, window in zip(session.requests, windows, strict=True):
-        plan = step(previous, session, request, replace(policy, budget=replace(policy.budget, window=window)), basis)
-        previous = settle(plan)
+        plan = plan_step(previous, session, request, replace(policy, budget=replace(policy.budget, window=window)), basis)
+        previous = reconcile_plan(plan)
         yield plan
 
 

@@ -362,13 +362,13 @@ def test_system_and_tools_in_the_middle_stay_and_hidden_markers_go_with_a_conden
 
 
 def stepped(session: Session, answers: Any) -> list[Plan]:
-    from turnscope.planning.assemble import Basis, settle, step
+    from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 
     ledger = build_ledger(session, CHARS)
     basis, previous, plans = Basis.of(session, ledger), None, []
     for request in session.requests:
-        plans.append(step(previous, session, request, load("roo"), basis, answers))
-        previous = settle(plans[-1])
+        plans.append(plan_step(previous, session, request, load("roo"), basis, answers))
+        previous = reconcile_plan(plans[-1])
     return plans
 
 

@@ -29,7 +29,7 @@ from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning.policy import load
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.session.model import JSON, Session
 from turnscope.storage.threads import Threads
 from turnscope.telemetry import names, trace_turn
@@ -92,7 +92,7 @@ def said(made: Mapping[str, JSON]) -> Any:
 
 
 def asked(plans: Iterable[Plan], session: Session) -> list[Any]:
-    return [said(body(plan, session)) for plan in plans]
+    return [said(build_body(plan, session)) for plan in plans]
 
 
 def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:

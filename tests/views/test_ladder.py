@@ -10,7 +10,7 @@ from typing import Any
 import turnscope
 from turnscope.planning.lint import Problem, lint
 from turnscope.planning.policy import load
-from turnscope.planning.refusals import judge, refused
+from turnscope.planning.refusals import find_judge, select_refused
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import PRICES
 from turnscope.views.overflow_tree import build_tree, find_over_limit
@@ -105,7 +105,7 @@ def test_each_reported_refusal_is_told_by_lint_in_the_words_that_its_provider_is
     }
     for name, (body, by) in bodies.items():
         found = lint(body, "gpt-4o")
-        assert " ".join(rules for rules in ("OpenAI", "Google") if refused(found, rules)) == by, name
+        assert " ".join(rules for rules in ("OpenAI", "Google") if select_refused(found, rules)) == by, name
 
 
 def test_a_request_is_judged_by_the_rules_of_its_own_provider() -> None:
@@ -114,9 +114,9 @@ def test_a_request_is_judged_by_the_rules_of_its_own_provider() -> None:
     assert ({*openai.rules}, openai.count, openai.sentence) == ({"OpenAI"}, 0, "")
     stray = Problem("messages.0", "no call before this result has the id c1")
     first = Problem("messages.0", "the first message must be a user's")
-    assert refused((first, stray), "OpenAI") == refused((first, stray), "Google") == (stray,)
-    assert refused((first, stray), "Anthropic") == (first, stray)
-    assert refused((first, stray), judge("a-model-nobody-knows", PRICES)) == ()
+    assert select_refused((first, stray), "OpenAI") == select_refused((first, stray), "Google") == (stray,)
+    assert select_refused((first, stray), "Anthropic") == (first, stray)
+    assert select_refused((first, stray), find_judge("a-model-nobody-knows", PRICES)) == ()
     assert Rejections(((stray,), ()), (("x", 1),), ("OpenAI", "")).sentence == (
         "1 of 2 requests would be refused by the API (rules of OpenAI): x; "
         "1 of 2 requests are not judged: their provider's rules are not known here"

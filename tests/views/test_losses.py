@@ -60,7 +60,7 @@ def test_every_kind_of_identifier_is_found_lost_with_its_block_and_the_decision_
     trace, found = lost(session, "last-20-messages")
     (hit,) = (hit for hit in found.hits if hit.text == fact)
     assert (hit.request, fact in session.blocks[hit.block].text, fact in session.blocks[hit.answer].text) == (28, True, True)
-    decision = trace.decision(hit.by)
+    decision = trace.get_decision(hit.by)
     assert (decision.rule, decision.action) == ("keep_last_messages", "drop")
     assert decision.edit.span
     assert decision.edit.span.start <= hit.block < decision.edit.span.stop
@@ -154,8 +154,8 @@ def test_a_block_is_asked_for_by_its_number_and_nothing_else_is_taken_for_one() 
     session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
     traces = [replay(session, name) for name in ("keep-everything", "last-5-pairs")]
     kept, cut = find_departures(traces, "#3")
-    assert kept.spans == next(traces[0].carried([3]))
-    assert (kept.out, cut.spans) == (None, next(traces[1].carried([3])))
+    assert kept.spans == next(traces[0].iter_shown_spans([3]))
+    assert (kept.out, cut.spans) == (None, next(traces[1].iter_shown_spans([3])))
     assert cut.out == traces[1].why(3, cut.spans[-1].stop)
     for text in ("#999999", "#", "#x", "3"):
         assert find_blocks(session, text) == tuple(block.at for block in session.blocks if text in block.text)
@@ -167,7 +167,7 @@ def test_each_loss_names_the_place_of_the_decision_that_put_it_out() -> None:
     found = find_losses(trace, find_references(session))
     assert {hit.by for hit in found.hits} == found.decisions.keys()
     for number, (request, step) in found.decisions.items():
-        assert trace.plans[request].decisions[step - 1] is trace.decision(number)
+        assert trace.plans[request].decisions[step - 1] is trace.get_decision(number)
 
 
 def test_a_loss_is_a_plain_tuple() -> None:

@@ -15,7 +15,7 @@ import turnscope
 from conftest import ROOT, SHARED
 from turnscope import figures
 from turnscope.counting.reconciliation import TOOL_INSTRUCTIONS
-from turnscope.planning.policy import Step, find, load
+from turnscope.planning.policy import Step, find_rule, load
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.builder import Builder, parse_usage
 from turnscope.session.model import SHAPE
@@ -240,7 +240,7 @@ def test_a_body_has_the_recorded_form_only_where_it_is_what_was_recorded() -> No
     other = build_exact_body(turnscope.replay(session, "last-5-pairs"), 1)
     assert other["messages"][2]["content"] == [{"type": "text", "text": "two"}]
     assert "cache_control" not in json.dumps(other)
-    newest = find("keep_last_messages")
+    newest = find_rule("keep_last_messages")
     shorter = replace(load("keep-everything"), name="newest", rules=(Step(newest, newest.params(keep=1)),))
     assert len(build_exact_body(turnscope.replay(session, shorter), 1)["messages"]) < 3
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from turnscope.planning import policy as policies
-from turnscope.planning.policy import rules
+from turnscope.planning.policy import load_rules
 from turnscope.views import parameters
 from turnscope.views.parameter_labels import LABELS, SHARED_LABELS
 from turnscope.views.policy_pages import README, build_page, build_pages, get_first_sentence, load_shipped, to_markdown
@@ -17,7 +17,7 @@ def test_the_readme_beside_the_policies_is_what_they_say_of_themselves() -> None
 
 def test_every_policy_has_a_page_in_a_group_with_every_rule_and_constant_and_a_picture_of_each_rule() -> None:
     made = build_pages(load_shipped())
-    assert sorted(each.name for each in made) == [*policies.names()]
+    assert sorted(each.name for each in made) == [*policies.list_policies()]
     for each in made:
         policy = policies.load(each.name)
         assert [rule.name for rule in each.rules] == [part.rule.name for part in policy.rules]
@@ -51,7 +51,7 @@ def test_a_page_has_the_parameters_in_words_with_their_values() -> None:
 
 def test_every_parameter_of_every_rule_has_words_of_its_own_and_no_words_are_left_over() -> None:
     """Words for a parameter that no rule has would be of one that was renamed."""
-    named = {f"{name}.{field.name}" for name, rule in rules().items() for field in fields(rule.params)}
+    named = {f"{name}.{field.name}" for name, rule in load_rules().items() for field in fields(rule.params)}
     bare = {name for name in named if name not in LABELS and name.split(".")[1] not in SHARED_LABELS}
     assert not bare, "give them words in `engine/turnscope/views/parameter_labels.py`"
     assert {name for name in LABELS if not name.startswith("budget.")} <= named

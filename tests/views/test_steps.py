@@ -151,7 +151,7 @@ def test_the_data_give_every_frame_of_the_trace(session: Session, rules: list[Ru
     reader = Reader(build_steps(trace))
     for plan in trace.plans:
         for step in range(len(plan.decisions) + 1):
-            frame = trace.frame(Cursor(plan.request.n, step))
+            frame = trace.get_frame(Cursor(plan.request.n, step))
             states, slots, counts, hidden = reader.frame(plan.request.n, step)
             blocks, inserts = standing(frame.envelope)
             assert told(states[: plan.request.cut]) == blocks
@@ -293,7 +293,7 @@ def test_the_data_give_the_frames_of_real_policies_on_the_samples(sample: str, n
     places = {cursor.request for cursor in made.changes[:: max(1, len(made.changes) // 4)]} | {0, len(trace.plans) - 1}
     for n in places:
         for step in {0, len(trace.plans[n].decisions) // 2, len(trace.plans[n].decisions)}:
-            frame = trace.frame(Cursor(n, step))
+            frame = trace.get_frame(Cursor(n, step))
             states, slots, counts, _ = reader.frame(n, step)
             assert told(states[: frame.plan.request.cut]) == standing(frame.envelope)[0]
             assert slots == standing(frame.envelope)[1]

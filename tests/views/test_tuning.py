@@ -22,7 +22,7 @@ from turnscope.views.parameters import (
     save_policy,
 )
 
-ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in policy.rules().values()))
+ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in policy.load_rules().values()))
 EACH = [replace(ALL, rules=()), *(replace(ALL, rules=(part,)) for part in ALL.rules)]
 KNOBS = [(one, knob) for one in EACH for knob in group_parameters(one)[-1].parameters]
 TITLES = [f"{group_parameters(one)[-1].title}.{knob.name}" for one, knob in KNOBS]
@@ -92,7 +92,7 @@ def test_a_saved_policy_is_found_and_reads_back_equal(tmp_path: Path) -> None:
     assert found.own == {"my-own"}
     assert found.policies["my-own"].rules == mine.rules
     assert [path.name for path in folder.iterdir()] == ["my-own.toml"], "no half-written file is left"
-    assert set(policy.names()) < set(found.policies)
+    assert set(policy.list_policies()) < set(found.policies)
 
 
 @pytest.mark.parametrize(
@@ -141,4 +141,4 @@ def test_a_broken_file_in_the_folder_is_reported_and_the_others_are_there(tmp_pa
 
 
 def test_a_folder_that_does_not_exist_holds_no_policy(tmp_path: Path) -> None:
-    assert set(load_catalog(tmp_path / "none").policies) == set(policy.names())
+    assert set(load_catalog(tmp_path / "none").policies) == set(policy.list_policies())

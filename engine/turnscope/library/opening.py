@@ -22,9 +22,9 @@ from turnscope.library.loading import load as load  # noqa: PLC0414 - the whole 
 from turnscope.library.loading import load_all as load_all  # noqa: PLC0414
 from turnscope.library.loading import thread as thread  # noqa: PLC0414
 from turnscope.planning import policy as shelf
-from turnscope.planning.assemble import beside_the_record
-from turnscope.planning.policy import Policy, following, sendable
-from turnscope.planning.trace import Trace, own_counts, trace
+from turnscope.planning.assemble import replay_with_record
+from turnscope.planning.policy import Policy, add_wishes_rule, make_sendable
+from turnscope.planning.trace import Trace, build_own_ledger, trace
 from turnscope.pricing.overlay import read_overlay
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.model import CHAT, Answer, Session
@@ -45,7 +45,7 @@ def load_prices() -> Prices:
 
 def load_policy(name: str, folder: Path | None = None) -> Policy:
     """A policy by name, ours or from `folder`, with what the environment sets. PolicyError where there is none."""
-    return shelf.with_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
+    return shelf.set_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
 
 
 def policies() -> tuple[Policy, ...]:
@@ -54,7 +54,7 @@ def policies() -> tuple[Policy, ...]:
     >>> [policy.title for policy in turnscope.policies() if policy.source.startswith("LiteLLM")]
     ['LiteLLM trim_messages']
     """
-    return tuple(load_policy(name) for name in shelf.names())
+    return tuple(load_policy(name) for name in shelf.list_policies())
 
 
 def find_family(session: Session, prices: Prices | None = None) -> str:
@@ -134,8 +134,8 @@ def begin_replay(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] 
     """
     session, chosen = _prepare(recorded.session, policy, answers)
     ledger, prices = replace(recorded.ledger, memo={**recorded.ledger.memo}), recorded.prices  # its texts go with it
-    counts, sent = own_counts(session, chosen), recorded.plans if recorded.policy.name == AS_RECORDED else ()
-    pairs = beside_the_record(session, chosen, ledger, counts, prices=prices, sent=sent)
+    counts, sent = build_own_ledger(session, chosen), recorded.plans if recorded.policy.name == AS_RECORDED else ()
+    pairs = replay_with_record(session, chosen, ledger, counts, prices=prices, sent=sent)
     return Trace(session, chosen, ledger, (), recorded.fits, prices), (plan for plan, _ in pairs)
 
 
@@ -146,9 +146,9 @@ def _prepare(session: Session, policy: Policy | str, answers: Mapping[str, Answe
         session = structs.replace(session, recorded=recorded)
     chosen = load_policy(policy) if isinstance(policy, str) else policy
     if session.source == CHAT:
-        chosen = sendable(chosen)
+        chosen = make_sendable(chosen)
     elif chosen.name != AS_RECORDED and session.recorded.wishes:
-        chosen = following(chosen)  # what a person condensed by hand stays so under every policy
+        chosen = add_wishes_rule(chosen)  # what a person condensed by hand stays so under every policy
     return session, chosen
 
 

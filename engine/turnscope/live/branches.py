@@ -22,7 +22,7 @@ from turnscope.live.sinks import Sink
 from turnscope.live.tools import Tools
 from turnscope.planning import assemble
 from turnscope.planning.extract import extract
-from turnscope.planning.policy import Policy, load, sendable
+from turnscope.planning.policy import Policy, load, make_sendable
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
 from turnscope.session.destination import Destination
@@ -76,11 +76,11 @@ def resume_chat(
 
     def in_force(request: Request) -> Policy:
         found = [policy for first, policy in policies if first <= request.n]
-        return sendable(found[-1] if found else settings.policy) if request.n >= since else record
+        return make_sendable(found[-1] if found else settings.policy) if request.n >= since else record
 
     plans = tuple(assemble.replay(session, in_force, growing.ledger, growing.get_policy_ledger, prices=prices))
     chat = Chat(growing, provider, sink, settings, tools)
-    chat.plan = assemble.settle(plans[-1]) if plans else None
+    chat.plan = assemble.reconcile_plan(plans[-1]) if plans else None
     chat.place = place
     chat.spent_usd = sum_cost(session, prices)
     chat.prompt_tokens = [plan.seen.tokens for plan in plans]

@@ -11,7 +11,7 @@ from turnscope.envelope.request_outcome import RequestEnded, Status
 from turnscope.live.chat import Chat
 from turnscope.live.events import Event
 from turnscope.live.sinks import Sinks
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.session.model import JSON, Fact, Message
 from turnscope.telemetry import spans
 from turnscope.telemetry.export import Exporter
@@ -62,7 +62,7 @@ class TracingSink:
             usd=ended.usd,
             attempts=ended.attempts,
             error=ended.error,
-            body=body(plan, chat.live_session.session) if self.content else None,
+            body=build_body(plan, chat.live_session.session) if self.content else None,
             answer=ended.blocks,
             first=self.turn[0].request.n if self.turn else ended.request.n,
         )

@@ -8,7 +8,7 @@ from itertools import groupby
 from opentelemetry.sdk.trace import ReadableSpan
 
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
 from turnscope.telemetry import spans
 from turnscope.telemetry.spans import DecisionRecord, RequestRecord
@@ -46,7 +46,7 @@ def _build_record(trace: Trace, n: int, first: int, content: bool) -> RequestRec
         {str(bucket): expected(tokens) for bucket, tokens in plan.seen.buckets.items()},
         usd=cost.total if cost else None,
         attempts=request.attempts,
-        body=body(plan, session) if content else None,
+        body=build_body(plan, session) if content else None,
         answer=tuple(block.raw for block in session.blocks[request.cut : request.stop]) if content else (),
         agent=session.source or "turnscope",
         first=first,

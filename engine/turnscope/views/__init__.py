@@ -6,8 +6,8 @@ The values that these functions take and give are named here, for those who anno
 
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
-from turnscope.planning.prompt_cache import Kept
+from turnscope.planning.prompt_cache import CacheUse
 from turnscope.planning.trace import Cursor
 from turnscope.session.model import Answer, Block, Edit, Message
 
-__all__ = ["Answer", "Block", "Cursor", "Decision", "Edit", "Kept", "Message", "Plan"]
+__all__ = ["Answer", "Block", "CacheUse", "Cursor", "Decision", "Edit", "Message", "Plan"]

@@ -16,7 +16,7 @@ from msgspec import Struct, to_builtins
 
 from turnscope import notebook
 from turnscope.planning import policy as policies
-from turnscope.planning.policy import LOOKING, MENDING, OURS, Policy
+from turnscope.planning.policy import CHECKS, OURS, REPAIRS, Policy
 from turnscope.session.model import JSON
 from turnscope.views import parameters
 from turnscope.views.parameters import Parameter
@@ -198,7 +198,7 @@ def list_axes(policy: Policy) -> tuple[Axis, ...]:
     found = []
     for group in parameters.group_parameters(policy):
         for knob in group.parameters:
-            if axis := _build_axis(knob, group.title in (*MENDING, *LOOKING), policy.budget.formula):
+            if axis := _build_axis(knob, group.title in (*REPAIRS, *CHECKS), policy.budget.formula):
                 found.append(axis)
     return tuple(found)
 

@@ -14,7 +14,7 @@ from decimal import Decimal
 import numpy as np
 
 from turnscope.counting.reconciliation import CELLS, Floats, Ints, Reconciliation
-from turnscope.planning.render import first
+from turnscope.planning.render import spread_over_buckets
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Cost, Prices
 from turnscope.session.model import Block, Request, select_model_output
@@ -137,7 +137,7 @@ def _count_before(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scal
     counted = np.maximum(0.0, places - hidden) / np.where(scale == 0, np.inf, scale)
     plans, ledger = trace.plans, trace.ledger
     each = zip(rows.tolist(), counted.tolist(), strict=True)
-    inside = np.array([first(plans[n].seen, ledger, tokens) for n, tokens in each], dtype=np.int64)
+    inside = np.array([spread_over_buckets(plans[n].seen, ledger, tokens) for n, tokens in each], dtype=np.int64)
     found = np.empty_like(most)
     found[:, :5] = np.minimum(np.rint(inside * scale[:, None]), most[:, :5])
     wholes = np.rint(places).astype(np.int64)

@@ -13,7 +13,7 @@ from math import ceil
 
 from turnscope.counting.tokens import count_texts
 from turnscope.envelope.pieces import Decision
-from turnscope.planning.prompt_cache import Kept, behind
+from turnscope.planning.prompt_cache import CacheUse, count_tokens_from
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Rates
 from turnscope.session.model import Answer, Ask, Request, Usage, select_model_output
@@ -92,7 +92,7 @@ def count_answer_tokens(trace: Trace) -> tuple[int, ...]:
     )
 
 
-def simulate_cost(trace: Trace, kept: Sequence[Kept], answers: Sequence[int] | None = None) -> SimulatedCost:
+def simulate_cost(trace: Trace, kept: Sequence[CacheUse], answers: Sequence[int] | None = None) -> SimulatedCost:
     """Price a replay. `kept`: what the cache does for its requests; `answers`: see `count_answer_tokens`."""
     answers = count_answer_tokens(trace) if answers is None else answers
     usd: list[Decimal | None] = []
@@ -139,7 +139,7 @@ def _estimate_tokens(trace: Trace, text: str) -> int:
     return round(counted * max(1.0, len(text) / MAX_COUNTED))
 
 
-def price_decisions(trace: Trace, kept: Sequence[Kept], request: int) -> Mapping[int, CachePrice]:
+def price_decisions(trace: Trace, kept: Sequence[CacheUse], request: int) -> Mapping[int, CachePrice]:
     """The price of each decision of a request that changed something, by its number. IndexError: there is no such request.
 
     What the cache has to write again because the prompt parts is shared out in the order of the decisions: each answers for
@@ -154,7 +154,7 @@ def price_decisions(trace: Trace, kept: Sequence[Kept], request: int) -> Mapping
     rate = trace.prices.find_rates(plan.model, cache.prompt, plan.request.sent_at)
     found: dict[int, CachePrice] = {}
     for decision, part in zip(made, parts, strict=True):
-        again = round(cache.again * part / whole) if whole else 0
+        again = round(cache.missed * part / whole) if whole else 0
         saved = round((decision.before - decision.after) * scale)
         found[decision.seq] = _build_price(decision.seq, saved, again, rate, hour=cache.hour)
     return found
@@ -163,13 +163,13 @@ def price_decisions(trace: Trace, kept: Sequence[Kept], request: int) -> Mapping
 def _split_rewritten(trace: Trace, request: int, made: Sequence[Decision], ends: int) -> list[int]:
     """For how many counted tokens behind it each decision answers, as `price_decisions` says."""
     seen = trace.plans[request].seen
-    front, reached, parts = ends, behind(seen, ends, trace.ledger), list[int]()
+    front, reached, parts = ends, count_tokens_from(seen, ends, trace.ledger), list[int]()
     for decision in made:
         at = decision.splice.place[0] if decision.splice else front
         if at >= front:
             parts.append(0)
             continue
-        now = behind(seen, at, trace.ledger)
+        now = count_tokens_from(seen, at, trace.ledger)
         parts.append(max(0, now - reached))
         front, reached = at, max(now, reached)
     return parts

@@ -62,12 +62,12 @@ def build_closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: in
     Of several that a decision is about it is the first that stood before it: a compaction spans what an earlier one took out.
     None where the request holds no block. IndexError where the trace has no such place.
     """
-    frame = trace.frame(cursor)
+    frame = trace.get_frame(cursor)
     decision, cut = frame.decision, frame.plan.request.cut
     span = decision.edit.span if decision else None
     if at is None and decision and span and span.start == span.stop:
         return _build_insert(trace, cursor, decision)
-    old = trace.frame(Cursor(cursor.request, cursor.step - 1)) if decision else frame
+    old = trace.get_frame(Cursor(cursor.request, cursor.step - 1)) if decision else frame
     chosen = at if at is not None else focus if focus >= 0 else _find_first_present(old.envelope, span) if span else cut - 1
     if not 0 <= chosen < len(trace.session.blocks):
         return None

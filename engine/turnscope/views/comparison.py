@@ -19,9 +19,9 @@ from turnscope import notebook
 from turnscope.envelope.plan import Plan
 from turnscope.errors import UnknownEntry
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.planning.prompt_cache import Kept, walked
+from turnscope.planning.prompt_cache import CacheUse, simulate_prompt_cache
 from turnscope.planning.refusals import UNKNOWN
-from turnscope.planning.rejections import Looked
+from turnscope.planning.rejections import SharedChecks
 from turnscope.planning.trace import Trace
 from turnscope.session.content import dumps
 from turnscope.session.model import Action, Session, select_model_output
@@ -61,7 +61,7 @@ class Row:
     policy: str
     title: str
     cost: SimulatedCost
-    cache: tuple[Kept, ...]
+    cache: tuple[CacheUse, ...]
     sizes: tuple[int, ...]
     limits: tuple[int, ...]
     windows: tuple[int, ...]
@@ -136,7 +136,7 @@ class SharedFacts:
 
     references: References
     answer_tokens: tuple[int, ...]
-    looked: Looked = field(default_factory=Looked)
+    looked: SharedChecks = field(default_factory=SharedChecks)
 
     @staticmethod
     def from_trace(trace: Trace) -> SharedFacts:
@@ -147,7 +147,7 @@ class SharedFacts:
 def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
     """One policy's numbers. `sent`: the requests ask the models that were really asked."""
     sizes = tuple(trace.tokens(n) for n in range(len(trace.plans)))
-    cache = walked(trace, sizes)
+    cache = simulate_prompt_cache(trace, sizes)
     cost = simulate_cost(trace, cache, shared.answer_tokens)
     judged = refusals.find_rejections(trace, shared.looked)
     large = [_exceeds_window(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)]
@@ -161,7 +161,7 @@ def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
         sizes,
         tuple(plan.budget.limit for plan in trace.plans),
         tuple(plan.budget.window for plan in trace.plans),
-        sum(sizes) / max(1, trace.whole),
+        sum(sizes) / max(1, trace.uncut_tokens),
         sum(plan.verdict == "refuse" for plan in trace.plans),
         sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
         sum(large),
@@ -193,7 +193,7 @@ def _price_refetch(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decima
     return usd
 
 
-def _compare_with_record(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, tuple[float, ...], Decimal]:
+def _compare_with_record(trace: Trace, cache: Sequence[CacheUse]) -> tuple[Decimal | None, tuple[float, ...], Decimal]:
     """What was billed for the record, how far off each simulated cache read is as a share of the prompt, and USD counted."""
     session = trace.session
     pairs = [(r, cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]

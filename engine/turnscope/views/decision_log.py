@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
-from turnscope.planning.foreign_summaries import summary_at
+from turnscope.planning.foreign_summaries import get_summary_block
 from turnscope.planning.policy import write
-from turnscope.planning.prompt_cache import walked
+from turnscope.planning.prompt_cache import simulate_prompt_cache
 from turnscope.planning.provider_edits import UNASKED
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON
@@ -32,7 +32,7 @@ _FENCE = re.compile(r"`{3,}")
 
 def iter_rows(trace: Trace) -> Iterator[dict[str, JSON]]:
     """One flat row per decision, in order; `by` is `policy`, or `server` for what the provider itself leaves out."""
-    kept = walked(trace)
+    kept = simulate_prompt_cache(trace)
     for plan in trace.plans:
         prices = price_decisions(trace, kept, plan.request.n) if plan.is_changed else {}
         for decision in plan.decisions:
@@ -71,7 +71,7 @@ def _list_cache_effects(price: CachePrice | None) -> tuple[JSON, ...]:
 
 def count_tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
     """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them."""
-    if summary_at(decision.edit) >= 0:
+    if get_summary_block(decision.edit) >= 0:
         return stepper.measure_start(trace, decision.request)[0], stepper.measure_size(trace, decision.request)[0]
     expected = trace.fit(decision.request).predict
     return expected(decision.before), expected(decision.after)

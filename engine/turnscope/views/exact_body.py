@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from turnscope.counting.reconciliation import Terms
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
 from turnscope.reading.body import common
 from turnscope.session.model import JSON
@@ -22,7 +22,7 @@ _ROLES = {"system": "system prompt", "tools": "tools"}
 
 def build_exact_body(trace: Trace, request: int) -> dict[str, JSON]:
     """The body of a request. IndexError where the trace has no such request."""
-    made = body(trace.plans[request], trace.session, shaped=trace.policy.name == AS_RECORDED)
+    made = build_body(trace.plans[request], trace.session, as_recorded=trace.policy.name == AS_RECORDED)
     unknown = describe_hidden(trace.fit(request))
     if unknown and not made.keys() & _ROLES.keys():  # else it is what the provider adds by itself: in no body
         made |= {key: f"<<not in the log; {unknown}>>" for key in ("system", "tools") if key not in made}

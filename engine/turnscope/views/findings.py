@@ -276,8 +276,8 @@ def _find_lost_task(known: _Facts) -> list[Finding]:
     at = next((m.start for m in trace.session.messages if m.origin == "prompt"), None)
     if at is None:
         return []
-    spans = next(trace.carried([at]))
-    n = spans[0].stop if spans else trace.entered(at)
+    spans = next(trace.iter_shown_spans([at]))
+    n = spans[0].stop if spans else trace.find_first_request(at)
     if n == len(trace.plans):
         return []
     plan, out = trace.plans[n], trace.why(at, n)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.plan import Plan
-from turnscope.planning.trace import Standing, Trace
+from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import JSON, Block, Part, Session, Span, select_model_output
 
 MAX_IDENTIFIER = 120  # characters of an identifier
@@ -149,7 +149,7 @@ def find_losses(trace: Trace, used: References) -> Losses:
             hits += _find_missing(plan, words, used.places, said)
     made: dict[int, tuple[int, int]] = {}
     for number in {hit.by for hit in hits if hit.by >= 0}:
-        request = trace.decision(number).request
+        request = trace.get_decision(number).request
         made[number] = request, number - trace.plans[request].first + 1
     return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]), made)
 
@@ -218,7 +218,7 @@ class Departure(NamedTuple):
 
     policy: str
     spans: tuple[Span, ...]
-    out: Standing | None
+    out: BlockStatus | None
 
 
 def find_departures(traces: Iterable[Trace], text: str) -> tuple[Departure, ...]:
@@ -231,10 +231,10 @@ def find_departures(traces: Iterable[Trace], text: str) -> tuple[Departure, ...]
     for trace in traces:
         if blocks is None:
             blocks = find_blocks(trace.session, text)
-        spans = _join_spans(span for each in trace.carried(blocks) for span in each)
+        spans = _join_spans(span for each in trace.iter_shown_spans(blocks) for span in each)
         many = len(trace.plans)
         gone = bool(blocks) and bool(many) and (not spans or spans[-1].stop < many)
-        at = spans[-1].stop if spans else trace.entered(blocks[0]) if blocks else many
+        at = spans[-1].stop if spans else trace.find_first_request(blocks[0]) if blocks else many
         here = [block for block in blocks if at < many and block < trace.plans[at].request.cut]
         found.append(Departure(trace.policy.name, spans, trace.why(here[-1], at) if gone and here else None))
     return tuple(found)

@@ -16,8 +16,8 @@ from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconciliation import CELLS, Fit, Terms
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.plan import Plan
-from turnscope.planning.prompt_cache import behind
-from turnscope.planning.trace import fits_of
+from turnscope.planning.prompt_cache import count_tokens_from
+from turnscope.planning.trace import fit_session
 from turnscope.session.model import Session
 from turnscope.views import position
 
@@ -28,8 +28,8 @@ def fit_requests(session: Session, sizes: Sequence[int], plan: Plan | None = Non
     """Prefix and scale of a chat's requests, which carried `sizes` counted tokens, and of the one that is planned next."""
     requests = session.requests
     if plan and plan.request.n >= len(requests):
-        return fits_of(session, (*requests, plan.request), (*sizes[: len(requests)], plan.seen.tokens))
-    return fits_of(session, requests, sizes[: len(requests)])
+        return fit_session(session, (*requests, plan.request), (*sizes[: len(requests)], plan.seen.tokens))
+    return fit_session(session, requests, sizes[: len(requests)])
 
 
 def get_terms(fits: Fits, request: int) -> Terms:
@@ -54,7 +54,9 @@ def find_mid_prompt(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, 
         return None
     named = {asked[0]: "task"} | ({asked[-1]: "last instruction"} if len(asked) > 1 else {})
     for at, what in reversed(named.items()):
-        before, upto = (1 - behind(plan.seen, n, ledger) * plan.calibration.scale / plan.projected for n in (at, at + 1))
+        before, upto = (
+            1 - count_tokens_from(plan.seen, n, ledger) * plan.calibration.scale / plan.projected for n in (at, at + 1)
+        )
         if position.is_mid_prompt(before, upto) and plan.seen.at(at).body is None:
             return what, before
     return None

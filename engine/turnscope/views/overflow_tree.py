@@ -12,7 +12,7 @@ from typing import Literal
 
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
-from turnscope.planning.policy import LOOKING, MENDING, WISHES
+from turnscope.planning.policy import CHECKS, REPAIRS, WISHES
 from turnscope.planning.trace import Trace
 
 Step = Literal["projected", "compaction", "fallback", "refuse"]
@@ -131,4 +131,4 @@ def _find_limit(plan: Plan) -> int:
     return plan.budget.limit if held is None else min(plan.budget.limit, plan.calibration.predict(held))
 
 
-_IDLE = {*LOOKING, *MENDING, WISHES, FALLBACK}  # rules that make no room
+_IDLE = {*CHECKS, *REPAIRS, WISHES, FALLBACK}  # rules that make no room

@@ -18,7 +18,7 @@ from turnscope.counting.reconciliation import Fit, Floats, Ints, reconcile
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.planning.provider_edits import GOES_ON, UNASKED
-from turnscope.planning.trace import Trace, prompt_of
+from turnscope.planning.trace import Trace, get_prompt_tokens
 from turnscope.pricing.windows import is_one_prompt
 from turnscope.session.model import Session
 from turnscope.views.bill import bill
@@ -147,7 +147,7 @@ def build_overview(trace: Trace) -> Overview:
     """Everything that is shown of a session as a whole."""
     session, plans = trace.session, trace.plans
     counts = np.array([plan.seen.counts for plan in plans], dtype=np.int64).reshape(-1, 5)
-    recorded = np.array([prompt_of(plan.request) for plan in plans], dtype=np.int64)
+    recorded = np.array([get_prompt_tokens(plan.request) for plan in plans], dtype=np.int64)
     models = tuple(plan.request.model for plan in plans)
     fitted = reconcile(counts, recorded, trace.fits)
     money = bill(trace, fitted)
@@ -193,7 +193,7 @@ def _list_markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) 
         found += [Marker(n, classify_action(action), decision.edit.because) for action, decision in acted.items()]
         if plan.request.attempts > 1:
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
-        if plan.limit and prompt_of(plan.request) > plan.limit and is_one_prompt(session, plan.request):
+        if plan.limit and get_prompt_tokens(plan.request) > plan.limit and is_one_prompt(session, plan.request):
             found.append(Marker(n, "overflow", f"larger than the window of {plan.limit:,} tokens"))
     starts = [request.cut for request in session.requests]
     for agent in session.subagents:

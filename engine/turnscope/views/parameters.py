@@ -217,13 +217,13 @@ def load_catalog(folder: Path, pairs: int | None = None) -> PolicyCatalog:
             if isinstance(policy, PolicyError):
                 problems[name] = policy
             else:
-                found.setdefault(name, policies.with_pairs(policy, pairs))
-    own = frozenset(name for name in found if name not in policies.names())
+                found.setdefault(name, policies.set_pairs(policy, pairs))
+    own = frozenset(name for name in found if name not in policies.list_policies())
     return PolicyCatalog(found, own, problems)
 
 
 def _iter_policies(folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
-    for name in policies.names(folder):
+    for name in policies.list_policies(folder):
         try:
             yield name, policies.load(name, folder)
         except PolicyError as error:
@@ -237,7 +237,7 @@ def _iter_policies(folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
 
 def resolve_name(name: str) -> str:
     """What a policy is called now that a link calls by an earlier name."""
-    return policies.renamed(name)
+    return policies.resolve_name(name)
 
 
 def to_toml(policy: Policy) -> str:
@@ -254,7 +254,7 @@ def save_policy(name: str, text: str, folder: Path) -> Policy:
         raise PolicyError(
             f"{name!r} cannot be a policy's name", hint="Use small letters, digits and hyphens, at most 60, such as my-policy."
         )
-    if policies.renamed(name) in policies.names():
+    if policies.resolve_name(name) in policies.list_policies():
         raise PolicyError(f"{name!r} is a built-in policy", hint="Save yours under another name.")
     policy = policies.parse(name, text)
     folder.mkdir(parents=True, exist_ok=True)

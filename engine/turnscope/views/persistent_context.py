@@ -28,7 +28,7 @@ def measure_persistent_context(trace: Trace, scales: Floats) -> dict[str, Floats
     """
     blocks = [block for block in trace.session.blocks if block.kind in PERSISTENT_KINDS]
     found = {block.kind: np.zeros(len(trace.plans)) for block in blocks}
-    for block, spans in zip(blocks, trace.carried(block.at for block in blocks), strict=True):
+    for block, spans in zip(blocks, trace.iter_shown_spans(block.at for block in blocks), strict=True):
         for start, stop in spans:
             found[block.kind][start:stop] += trace.ledger.count_tokens(block.at, block.at + 1) * scales[start:stop]
     return {kind: row for kind, row in sorted(found.items(), key=lambda item: -item[1].sum()) if row.any()}

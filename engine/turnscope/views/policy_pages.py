@@ -240,7 +240,7 @@ def _escape(text: str) -> str:
 
 def load_shipped() -> PolicyCatalog:
     """The policies of the package."""
-    return PolicyCatalog({name: policies.load(name) for name in policies.names()}, frozenset(), {})
+    return PolicyCatalog({name: policies.load(name) for name in policies.list_policies()}, frozenset(), {})
 
 
 if __name__ == "__main__":

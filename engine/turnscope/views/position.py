@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from turnscope.planning.prompt_cache import behind
+from turnscope.planning.prompt_cache import count_tokens_from
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Bucket
 
@@ -20,7 +20,7 @@ def compute_share(trace: Trace, request: int, at: int) -> float:
     """Which share of a request's prompt stands before block `at`, 0 to 1. IndexError where there is no such one of either."""
     if trace.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS):
         return 0.0
-    rest = behind(trace.plans[request].seen, at, trace.ledger) * trace.fit(request).scale
+    rest = count_tokens_from(trace.plans[request].seen, at, trace.ledger) * trace.fit(request).scale
     return min(1.0, max(0.0, 1 - rest / max(1, trace.tokens(request))))
 
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from turnscope.planning.lint import Problem
-from turnscope.planning.refusals import UNKNOWN, judge, refused
-from turnscope.planning.rejections import Looked, rejections
+from turnscope.planning.refusals import UNKNOWN, find_judge, select_refused
+from turnscope.planning.rejections import SharedChecks, check_trace
 from turnscope.planning.trace import Trace
 
 MAX_REASONS = 3  # reasons that a sentence gives
@@ -61,10 +61,10 @@ class Rejections:
         return f"{said}; {left}" if unknown else said
 
 
-def find_rejections(trace: Trace, shared: Looked | None = None) -> Rejections:
+def find_rejections(trace: Trace, shared: SharedChecks | None = None) -> Rejections:
     """What the provider would reject of every request, counted by what it is. `shared`: see `rejections`."""
-    rules = tuple(judge(plan.model, trace.prices) for plan in trace.plans)
-    found = tuple(refused(problems, known) for problems, known in zip(rejections(trace, shared), rules, strict=True))
+    rules = tuple(find_judge(plan.model, trace.prices) for plan in trace.plans)
+    found = tuple(select_refused(problems, known) for problems, known in zip(check_trace(trace, shared), rules, strict=True))
     kinds = Counter(classify_problem(problems[0]) for problems in found if problems)
     return Rejections(found, tuple(kinds.most_common()), rules)
 

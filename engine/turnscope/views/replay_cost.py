@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.planning.prompt_cache import Kept, walked
+from turnscope.planning.prompt_cache import CacheUse, simulate_prompt_cache
 from turnscope.planning.trace import Trace
 from turnscope.session.model import select_model_output
 from turnscope.views.bill import charge
@@ -29,14 +29,14 @@ class ReplayCosts:
     simulated: SimulatedCost
 
 
-def simulate_cache(trace: Trace) -> tuple[Kept, ...]:
+def simulate_cache(trace: Trace) -> tuple[CacheUse, ...]:
     """What the simulated prompt cache does for each request of a trace."""
-    return walked(trace)
+    return simulate_prompt_cache(trace)
 
 
 def price_replay(trace: Trace, sizes: Sequence[int]) -> tuple[ReplayCosts, Mapping[int, CachePrice]]:
     """Price the requests of a trace, whose prompts have `sizes` tokens, and its decisions, by their numbers."""
-    kept = walked(trace, sizes)
+    kept = simulate_prompt_cache(trace, sizes)
     made = simulate_cost(trace, kept)
     billed = trace.policy.name == AS_RECORDED
     usd = tuple(_price_as_billed(trace, n) if billed and _has_usage(trace, n) else each for n, each in enumerate(made.usd))

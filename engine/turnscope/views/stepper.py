@@ -25,7 +25,7 @@ from turnscope.envelope import difference
 from turnscope.envelope.envelope import Envelope, sum_counts
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
-from turnscope.planning.foreign_summaries import LEFT_OUT, summary_at
+from turnscope.planning.foreign_summaries import LEFT_OUT, get_summary_block
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import JSON, Bucket, Edit, Placeholder, Span
 from turnscope.views import summary_quality
@@ -84,7 +84,7 @@ def build_steps(trace: Trace) -> Steps:
         changed=len({cursor.request for cursor in columns.changes}),
         decisions=len(columns.actions),
         sent_tokens=sum(sent),
-        uncut_tokens=trace.whole,
+        uncut_tokens=trace.uncut_tokens,
         peak=(sent[top] if sent else 0, top),
         verdicts=tuple(sum(plan.verdict == verdict for plan in trace.plans) for verdict in VERDICTS),
         sizes=tuple(sent),
@@ -102,7 +102,7 @@ def measure_start(trace: Trace, n: int) -> tuple[int, Terms, int]:
     nothing existed yet, because the recorded condensation that it came with had not been made (-1 = all did)."""
     plan, terms = trace.plans[n], trace.fit(n)
     tokens, sure = measure_size(trace, n)
-    later = min((at for d in plan.decisions if d.splice and (at := summary_at(d.edit)) >= 0), default=-1)
+    later = min((at for d in plan.decisions if d.splice and (at := get_summary_block(d.edit)) >= 0), default=-1)
     standing = plan.before.tokens - (trace.ledger.count_tokens(later, plan.request.cut) if later >= 0 else 0)
     if later >= 0 and sure and n:  # what stood there was sent, and billed, one request ago
         terms = trace.fit(n - 1)
@@ -122,11 +122,11 @@ def find_estimate_error(record: Trace) -> float | None:
 
 def find_summary_block(trace: Trace, cursor: Cursor, at: int) -> int | None:
     """The block that holds the summary of block `at` at a place, where what stands for it is a message of its own."""
-    envelope = trace.frame(cursor).envelope
+    envelope = trace.get_frame(cursor).envelope
     piece = envelope.at(at) if 0 <= at < envelope.stop else None
     if piece is None or piece.body != () or piece.by < 0:
         return None
-    found = summary_at(trace.decision(piece.by).edit)
+    found = get_summary_block(trace.get_decision(piece.by).edit)
     return found if found >= 0 else None
 
 
@@ -211,7 +211,7 @@ class _Columns:
         if back[2]:
             self.changes.append(Cursor(plan.request.n, 0))
         slots: dict[str, list[Placeholder]] = defaultdict(list)
-        for edit in (self.trace.decision(number).edit for number in self.ended):
+        for edit in (self.trace.get_decision(number).edit for number in self.ended):
             slots[edit.slot].append(edit.body)
         warned = {(d.rule, d.action) for d in previous.decisions if d.splice is None} if previous else set()
         standing = set(self.begun)
@@ -253,8 +253,8 @@ class _Columns:
         add["kind"].append(kind)
         add["lasts"].append(int(self.memory.get(decision.rule, "remembers") != "fresh"))
         add["offline"].append(int(_is_offline(plan, body)))
-        add["size"].append(self._count_placeholder(edit, summary_at(edit)) if splice else 0)
-        add["summary"].append(summary_at(edit))
+        add["size"].append(self._count_placeholder(edit, get_summary_block(edit)) if splice else 0)
+        add["summary"].append(get_summary_block(edit))
         add["slot"].append(self.intern_text(edit.slot) if edit.slot else -1)
         add["facts"].append(self._add_facts(decision))
         add["delta"] += [b - a for a, b in zip(before, after, strict=True)]

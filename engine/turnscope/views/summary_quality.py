@@ -12,7 +12,7 @@ from functools import lru_cache
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.retention import score_summary
-from turnscope.planning.foreign_summaries import summary_at
+from turnscope.planning.foreign_summaries import get_summary_block
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON, Block, Session
 
@@ -53,7 +53,7 @@ def _score(source: str, summary: str) -> Mapping[str, JSON]:
 def _find_summary(session: Session, plan: Plan, decision: Decision) -> str:
     """What stands for what a decision took out: its own words, a message of the log, or the server's block behind it."""
     edit = decision.edit
-    if (at := summary_at(edit)) >= 0:
+    if (at := get_summary_block(edit)) >= 0:
         message = session.messages[session.blocks[at].message]
         return "\n".join(block.text for block in session.blocks[message.start : message.stop])
     if edit.body:

@@ -13,7 +13,7 @@ from typing import Literal
 import regex
 
 from turnscope.errors import QueryError
-from turnscope.planning.trace import Standing, Trace
+from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import Block, Span
 from turnscope.views.labels import label_block
 from turnscope.views.transcript import get_role, list_states
@@ -54,7 +54,7 @@ class Hit:
     match: str
     after: str
     spans: tuple[Span, ...]
-    out: Standing | None
+    out: BlockStatus | None
 
     @property
     def reason(self) -> str:
@@ -91,7 +91,8 @@ def search(trace: Trace, query: Query | str, start: int = 0, most: int = PAGE_SI
     page = places[start : start + most]
     find = _build_finder(query)
     hits = (
-        _build_hit(trace, trace.session.blocks[at], find, spans) for at, spans in zip(page, trace.carried(page), strict=True)
+        _build_hit(trace, trace.session.blocks[at], find, spans)
+        for at, spans in zip(page, trace.iter_shown_spans(page), strict=True)
     )
     return SearchResult(query, places, start, tuple(hits))
 
@@ -155,7 +156,7 @@ def _build_pattern_finder(text: str) -> Find:
 
 
 def _build_hit(trace: Trace, block: Block, find: Find, spans: tuple[Span, ...]) -> Hit:
-    gone = spans[-1].stop if spans else trace.entered(block.at)
+    gone = spans[-1].stop if spans else trace.find_first_request(block.at)
     out = trace.why(block.at, gone) if gone < len(trace.plans) else None
     start, stop = find(block.text) or (0, 0)
     head, tail = block.text[max(0, start - CONTEXT) : start], block.text[stop : stop + CONTEXT]

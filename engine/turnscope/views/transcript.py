@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from turnscope.planning.trace import Standing, State, Trace
+from turnscope.planning.trace import BlockStatus, State, Trace
 from turnscope.session.model import Block
 from turnscope.views.events import classify_action, describe_event
 from turnscope.views.labels import label_block
@@ -58,7 +58,7 @@ def build_lines(trace: Trace, n: int, places: Iterable[int]) -> tuple[Line, ...]
     return tuple(_build_line(trace, n, trace.session.blocks[at]) for at in places)
 
 
-def explain_absence(standing: Standing) -> str:
+def explain_absence(standing: BlockStatus) -> str:
     """Why a block is not in a request as it is, in the words of `events`; "" where it is there."""
     if standing.state == "here":
         return ""
