@@ -48,7 +48,7 @@ def draw(shown: opening.Shown | None) -> None:
     if job is None:
         return
     if job.state == "failed":
-        widgets.notice(job.failed, job.hint)
+        widgets.notice(str(job.error), getattr(job.error, "hint", ""))
     elif job.advice is None:
         _progress(job)
     else:
