@@ -1,9 +1,9 @@
 """The library: open a file, a sample, or any session that a tool keeps; search them all; what they cost and filled."""
 
 from __future__ import annotations
+
 from pages.library import indexing, listing, memory, search, sessions, totals
 from pages.parts import header
-
 
 
 def draw() -> None:

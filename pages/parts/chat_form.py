@@ -7,15 +7,16 @@ log or the store.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.live import endpoints
-from turnscope.live.offline import OfflineServer
-from turnscope.live.provider import Provider
 from turnscope.live.threads import Destination
 from turnscope.live.tools import DEFINITIONS
+
+if TYPE_CHECKING:
+    from turnscope.live.offline import OfflineServer
+    from turnscope.live.provider import Provider
 
 POLICY = "balanced"
 TOOLS = tuple(str(tool["name"]) for tool in DEFINITIONS)
@@ -61,11 +62,15 @@ def place() -> Destination:
 def key() -> str:
     """Under which name this tab's memory has the key of the form's address: each origin has one of its own."""
 
+    from turnscope.live import endpoints  # loads a provider's SDK, which most pages do without
+
     return f"key.{endpoints.Endpoint(value('provider'), value('url')).origin}"
 
 
 def provider(to: Destination | None = None) -> Provider:
     """The provider where a chat goes, else where the form says. TurnscopeError where a key or an address is missing."""
+
+    from turnscope.live import endpoints
 
     to = to or place()
     if not to.model:
@@ -78,6 +83,8 @@ def provider(to: Destination | None = None) -> Provider:
 @st.cache_resource(show_spinner=False)
 def offline() -> OfflineServer:
     """The built-in model, one for this process."""
+    from turnscope.live.offline import OfflineServer
+
     from turnscope.live.offline import OfflineServer
 
     return OfflineServer(delay=DELAY)
