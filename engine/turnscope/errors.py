@@ -6,8 +6,10 @@
     |- UnknownFormat             no importer recognises the content, or more than one does
     |- UnknownEntry              the source does not hold the requested conversation
     |- BrokenFile                the format is known, but no message could be read
+    |  `- ImporterError          an importer that does not come with Turnscope failed
     |- QueryError                a search pattern is invalid or takes too long
     |- PolicyError               a policy file is wrong
+    |- ExtensionError            an importer, rule or policies of a package cannot be loaded
     |- RuleError                 a rule asked for something that the runner cannot do
     |- ProviderError             a provider refused a request, or its answer is incomplete
     |- WrongDestination          a request would go to another provider than its conversation: it was not sent
@@ -66,12 +68,29 @@ class BrokenFile(TurnscopeError):
     """The format was recognised, but no request and no message could be read."""
 
 
+class ImporterError(BrokenFile):
+    """An importer that does not come with Turnscope failed on a file. `importer`: its name; `source`: its package or file."""
+
+    def __init__(self, what: str, *, hint: str = "", importer: str = "", source: str = "") -> None:
+        super().__init__(what, hint=hint)
+        self.importer = importer
+        self.source = source
+
+
 class QueryError(TurnscopeError):
     """A regular expression is invalid or takes too long."""
 
 
 class PolicyError(TurnscopeError):
     """A policy file is malformed, or names a rule that does not exist."""
+
+
+class ExtensionError(TurnscopeError):
+    """An importer, a rule or policies that do not come with Turnscope cannot be loaded. `source`: the package or file."""
+
+    def __init__(self, what: str, *, hint: str = "", source: str = "") -> None:
+        super().__init__(what, hint=hint)
+        self.source = source
 
 
 class RuleError(TurnscopeError):

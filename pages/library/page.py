@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from turnscope.extensions import list_problems
+
 from pages.library import indexing, listing, memory, search, sessions, totals
-from pages.parts import header
+from pages.parts import header, widgets
 
 
 def draw() -> None:
     """Draw the page."""
     shown = header.header_if_any()
     indexing.chats()
+    for problem in list_problems():
+        widgets.notice(problem)
     listing.upload()
     if shown:
         listing.conversations(shown)

@@ -85,6 +85,4 @@ def offline() -> OfflineServer:
     """The built-in model, one for this process."""
     from turnscope.live.offline import OfflineServer
 
-    from turnscope.live.offline import OfflineServer
-
     return OfflineServer(delay=DELAY)

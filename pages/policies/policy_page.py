@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import streamlit as st
+from turnscope.extensions import list_problems
 from turnscope.views import parameters, policy_pages
 
-from pages.parts import shell
+from pages.parts import shell, widgets
 from pages.parts.formats import esc, short
 
 
@@ -13,10 +14,10 @@ def listed(known: parameters.PolicyCatalog, wanted: str) -> None:
     """All policies by system, each with how sure it is and one sentence. `wanted`: a name that is none of theirs."""
     if wanted:
         st.html(f'<div class="ts-card nothing" role="status"><b>There is no policy {esc(short(wanted, 60))} here.</b></div>')
-    st.html(
-        '<div class="ts-title"><h1>Policies</h1></div>'
-        + "".join(_group(known, group) for group in parameters.group_policies(known))
-    )
+    st.html('<div class="ts-title"><h1>Policies</h1></div>')
+    for problem in list_problems():
+        widgets.notice(problem)
+    st.html("".join(_group(known, group) for group in parameters.group_policies(known)))
 
 
 def _group(known: parameters.PolicyCatalog, group: parameters.PolicyGroup) -> str:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from turnscope.errors import PolicyError
-from turnscope.planning.policy import Policy, Step, find_rule, list_policies, load, load_rules, parse, write
+from turnscope.planning.policy import Policy, Step, list_policies, load, parse, write
+from turnscope.planning.rule_registry import find_rule, load_rules
 from turnscope.storage.loading import about_of, name_of
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'

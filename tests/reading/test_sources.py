@@ -5,16 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import turnscope
 from claude_log import Log, call
-from turnscope import importers
 from turnscope.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.importers import Importer, claude_code, task_folder
 from turnscope.library import Store, indexing
@@ -24,19 +21,6 @@ from turnscope.reading.holders import open_source
 from turnscope.reading.registry import find_importers, find_places, find_related, find_session_path
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
-
-EXAMPLES = Path(__file__).parents[1] / "examples" / "importers"
-
-
-@pytest.fixture
-def diaries() -> Iterator[None]:
-    """Importers of a folder beside the project's own, as a package that extends them would bring them."""
-    importers.__path__.append(str(EXAMPLES))
-    find_importers.cache_clear()
-    yield
-    importers.__path__.remove(str(EXAMPLES))
-    find_importers.cache_clear()
-    sys.modules.pop("turnscope.importers.diary", None)
 
 
 def claude(name: str, *prompts: str) -> Log:
@@ -111,36 +95,6 @@ def test_the_thread_of_a_conversation_gives_its_paths_by_leaf(tmp_path: Path) ->
     assert [blocks[0].text for _, blocks in thread.iter_messages()] == ["hello", "hello: answered", "went on", "left"]
     with pytest.raises(KeyError):
         thread.get_path("s1~2")
-
-
-# One file makes a format ------------------------------------------------------------------------------------------------
-
-
-def test_a_format_is_one_file(diaries: None, tmp_path: Path) -> None:
-    said = [["me", "Hello"], ["it", "Hi.", 12, 3], ["it"]]
-    value = {"diary": 1, "days": [{"day": "2026-01-02", "said": said}, {"day": "2026-01-03", "said": [["me", "Again"]]}]}
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(value))
-    (EXAMPLES / "diary.py").read_text().count("\n") < 60 or pytest.fail("the example has grown")
-    listed = list(turnscope.entries(path))
-    assert [entry.id for entry in listed] == ["2026-01-03", "2026-01-02"]
-    session = turnscope.load(path, listed[1])
-    assert (session.source, session.title) == ("diary", "What was said on 2026-01-02")
-    assert [block.text for block in session.blocks] == ["Hello", "Hi."]
-    assert session.requests[0].usage is not None
-    assert session.requests[0].usage.prompt_tokens == 12
-    assert [note.severity for note in session.notes] == ["warning"]
-    assert [s.id for s in turnscope.load_all(path)] == ["mine 2026-01-03", "mine 2026-01-02"]
-    inside = [entry.id for entry in turnscope.entries(tmp_path)]
-    assert inside == ["mine.json#2026-01-03", "mine.json#2026-01-02"]
-    assert turnscope.load(tmp_path, inside[1]) == session
-
-
-def test_without_the_file_the_format_is_unknown(tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps({"diary": 1, "days": []}))
-    with pytest.raises(UnknownFormat):
-        turnscope.load(path)
 
 
 # Folders ----------------------------------------------------------------------------------------------------------------

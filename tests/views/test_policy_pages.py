@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from turnscope.planning import policy as policies
-from turnscope.planning.policy import load_rules
+from turnscope.planning.rule_registry import load_rules
 from turnscope.views import parameters
 from turnscope.views.parameter_labels import LABELS, SHARED_LABELS
 from turnscope.views.policy_pages import README, build_page, build_pages, get_first_sentence, load_shipped, to_markdown

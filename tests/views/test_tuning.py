@@ -9,6 +9,7 @@ import pytest
 from turnscope.errors import PolicyError
 from turnscope.planning import policy
 from turnscope.planning.policy import Policy, Step, load, parse, write
+from turnscope.planning.rule_registry import load_rules
 from turnscope.views.parameters import (
     Parameter,
     apply_changes,
@@ -22,7 +23,7 @@ from turnscope.views.parameters import (
     save_policy,
 )
 
-ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in policy.load_rules().values()))
+ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in load_rules().values()))
 EACH = [replace(ALL, rules=()), *(replace(ALL, rules=(part,)) for part in ALL.rules)]
 KNOBS = [(one, knob) for one in EACH for knob in group_parameters(one)[-1].parameters]
 TITLES = [f"{group_parameters(one)[-1].title}.{knob.name}" for one, knob in KNOBS]
@@ -134,7 +135,8 @@ def test_a_broken_file_in_the_folder_is_reported_and_the_others_are_there(tmp_pa
     (tmp_path / "unknown.toml").write_text('[[rules]]\nrule = "no_such_rule"\n', encoding="utf-8")
     (tmp_path / "balanced.toml").write_text(write(load("keep-everything")), encoding="utf-8")
     found = load_catalog(tmp_path)
-    assert set(found.problems) == {"broken", "binary", "unknown"}
+    assert set(found.problems) == {"broken", "binary", "unknown", "balanced"}
+    assert found.problems["balanced"].what == "Turnscope itself has a policy of that name"
     assert all(error.hint for error in found.problems.values())
     assert found.policies["balanced"] == load("balanced"), "a file of one's own never stands in for a built-in policy"
     assert found.own == frozenset()

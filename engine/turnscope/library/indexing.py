@@ -231,5 +231,5 @@ def _build_stamp(source: Source) -> str:
 @cache
 def get_reader_version() -> str:
     """Differs where other versions of importers, or other prices, would say something else of the same source."""
-    versions = " ".join(f"{importer.name} {importer.version}" for importer in find_importers())
+    versions = " ".join(f"{importer.name} {importer.version} {importer.package}" for importer in find_importers())
     return sha256(f"{versions} {session_summary.get_version()}".encode()).hexdigest()[:16]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from turnscope.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
+from turnscope.errors import BrokenFile, ImporterError, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.reading.importer import Importer
 from turnscope.reading.looks import looks
 from turnscope.reading.source import DEEP, Source
@@ -21,7 +21,7 @@ def ambiguous_format(source: Source, claims: Sequence[Importer], others: Sequenc
     """Several importers recognise the content equally well; the others less."""
     tried = explain_refusals(source, others)
     return UnknownFormat(
-        f"{source.path.name} looks like {' and like '.join(importer.title for importer in claims)}",
+        f"{source.path.name} looks like {' and like '.join(importer.label for importer in claims)}",
         hint=f"Please report this file's shape. The others fit less:\n{_list_refusals(tried)}",
         tried=tried,
     )
@@ -29,11 +29,15 @@ def ambiguous_format(source: Source, claims: Sequence[Importer], others: Sequenc
 
 def explain_refusals(source: Source, importers: Iterable[Importer]) -> tuple[tuple[str, str], ...]:
     """The titles of importers that do not recognise a source, each with the reason."""
+    return tuple((importer.label, _explain_refusal(importer, source)) for importer in importers)
+
+
+def _explain_refusal(importer: Importer, source: Source) -> str:
+    try:
+        importer.sniff(source)
+    except ImporterError as error:
+        return error.what
     end = source.path.suffix if source.kind == "file" else ""
-    return tuple((importer.title, _explain_refusal(importer, end)) for importer in importers)
-
-
-def _explain_refusal(importer: Importer, end: str) -> str:
     usual = ""
     if end and importer.suffixes and end not in importer.suffixes:
         usual = f"; its files end in {' or '.join(importer.suffixes)}"

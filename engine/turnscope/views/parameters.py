@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -16,9 +16,12 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from turnscope.envelope.budget import FORMULAS
+from turnscope.envelope.rule import Rule
 from turnscope.errors import PolicyError
 from turnscope.planning import policy as policies
+from turnscope.planning.packaged_policies import find_packaged_policies
 from turnscope.planning.policy import Policy, Step
+from turnscope.planning.rule_registry import find_rule_package
 from turnscope.session.model import JSON
 from turnscope.views.parameter_labels import describe_parameter
 
@@ -69,7 +72,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class PolicyCatalog:
-    """Policies by name, the built-in ones first, and what is wrong with files that could not be read."""
+    """Policies by name: those that ship with Turnscope, of packages, of the user. `problems`: what could not be read."""
 
     policies: Mapping[str, Policy]
     own: frozenset[str]  # names of those from the user's folder
@@ -85,10 +88,11 @@ class PolicyGroup:
 
 
 def group_policies(shelf: PolicyCatalog) -> tuple[PolicyGroup, ...]:
-    """All policies of a shelf in groups: what was sent, our own, the user's, each system's, patterns, single ideas."""
+    """All policies in groups: what was sent, our own, the user's, each package's, each system's, patterns, single ideas."""
     found: dict[str, list[str]] = {title: [] for title in FIRST_GROUPS}
     systems = sorted({*SYSTEMS.values()} - {SEEDS}, key=str.lower)
-    found |= {title: [] for title in (*systems, OTHERS, SEEDS, IDEAS)}
+    packages = sorted({f"Package {policy.package}" for policy in shelf.policies.values() if policy.package})
+    found |= {title: [] for title in (*packages, *systems, OTHERS, SEEDS, IDEAS)}
     for name, policy in sorted(shelf.policies.items(), key=lambda item: item[1].title.lower()):
         found[_find_group(name, policy, name in shelf.own)].append(name)
     return tuple(PolicyGroup(title, tuple(names)) for title, names in found.items() if names)
@@ -98,6 +102,8 @@ def _find_group(name: str, policy: Policy, own: bool) -> str:
     recorded, ours, users = FIRST_GROUPS
     if own:
         return users
+    if policy.package:
+        return f"Package {policy.package}"
     if name in ("as-recorded", "keep-everything"):
         return recorded
     begun = max((begin for begin in SYSTEMS if name.startswith(begin)), key=len, default="")
@@ -119,13 +125,18 @@ def group_parameters(policy: Policy) -> tuple[Group, ...]:
             str(n),
             part.rule.name,
             part.rule.doc,
-            part.rule.source,
+            _name_source(part.rule),
             part.rule.memory,
             _list_parameters(str(n), part.rule.name, part.params),
         )
         for n, part in enumerate(policy.rules, 1)
     )
     return (budget, *rules)
+
+
+def _name_source(rule: Rule) -> str:
+    package = find_rule_package(rule.name)
+    return f"{rule.source}, in {package}" if package else rule.source
 
 
 def _list_parameters(group: str, rule: str, params: Any) -> tuple[Parameter, ...]:
@@ -206,33 +217,51 @@ def decode_changes(text: str) -> dict[str, JSON]:
 
 
 def load_catalog(folder: Path, pairs: int | None = None) -> PolicyCatalog:
-    """All policies: built-in ones, and those in the user's folder. What cannot be read is reported, never raised.
+    """All policies: built-in ones, those of packages, and those in the user's folder.
 
-    `pairs`: how many last pairs to keep, where the environment says so.
+    What cannot be read of the folder is in `problems`, what of a package is in `extensions.list_problems`. `pairs`: how many
+    last pairs to keep, where the environment says so.
     """
     found: dict[str, Policy] = {}
     problems: dict[str, PolicyError] = {}
-    for home in (policies.HERE, folder):
-        for name, policy in _iter_policies(home):
-            if isinstance(policy, PolicyError):
-                problems[name] = policy
-            else:
-                found.setdefault(name, policies.set_pairs(policy, pairs))
-    own = frozenset(name for name in found if name not in policies.list_policies())
+    packaged = [
+        (name, policy) for name, policy in _iter_policies(find_packaged_policies(), policies.HERE) if isinstance(policy, Policy)
+    ]
+    for name, policy in (*_iter_policies(policies.list_policies(), policies.HERE), *packaged, *_iter_own(folder)):
+        if isinstance(policy, PolicyError):
+            problems[name] = policy
+        else:
+            found[name] = policies.set_pairs(policy, pairs)
+    own = frozenset(name for name in policies.list_policies(folder) if name in found and not _find_owner(name))
     return PolicyCatalog(found, own, problems)
 
 
-def _iter_policies(folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
-    for name in policies.list_policies(folder):
+def _iter_own(folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
+    """The policies of the user's folder. One that is called as a policy of ours or of a package is a problem."""
+    names = policies.list_policies(folder)
+    for name in names:
+        if owner := _find_owner(name):
+            yield name, PolicyError(f"{owner} has a policy of that name", hint=f"Rename the file {folder / name}.toml.")
+    yield from _iter_policies([name for name in names if not _find_owner(name)], folder)
+
+
+def _find_owner(name: str) -> str:
+    """Who else has a policy of that name; "" where nobody has."""
+    if name in policies.list_policies():
+        return "Turnscope itself"
+    packaged = find_packaged_policies().get(name)
+    return packaged.package if packaged else ""
+
+
+def _iter_policies(names: Iterable[str], folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
+    for name in names:
         try:
             yield name, policies.load(name, folder)
         except PolicyError as error:
             yield name, error
         except (OSError, UnicodeDecodeError) as error:
-            yield (
-                name,
-                PolicyError(f"policy {name!r} cannot be read: {error}", hint="See whether the file is text and readable."),
-            )
+            hint = "See whether the file is text and readable."
+            yield name, PolicyError(f"policy {name!r} cannot be read: {error}", hint=hint)
 
 
 def resolve_name(name: str) -> str:
@@ -256,6 +285,8 @@ def save_policy(name: str, text: str, folder: Path) -> Policy:
         )
     if policies.resolve_name(name) in policies.list_policies():
         raise PolicyError(f"{name!r} is a built-in policy", hint="Save yours under another name.")
+    if owner := _find_owner(name):
+        raise PolicyError(f"{name!r} is a policy of {owner}", hint="Save yours under another name.")
     policy = policies.parse(name, text)
     folder.mkdir(parents=True, exist_ok=True)
     half = folder / f".{name}.toml.part"

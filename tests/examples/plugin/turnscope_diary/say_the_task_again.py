@@ -1,14 +1,10 @@
-"""Say the task again once much has been said since: models lose sight of what stands far above."""
-
-from __future__ import annotations
+"""Repeat the task once much has been said since: models lose sight of what stands far above."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 from msgspec import Struct
-from turnscope.envelope.envelope import Envelope
-from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.session.model import Edit, Part, Span
+from turnscope.rules import Ctx, Edit, Edits, Envelope, Part, Rule, Span
 
 
 @dataclass(frozen=True, slots=True)
