@@ -6,8 +6,9 @@ from typing import Any
 
 import streamlit as st
 from turnscope import Session
+from turnscope.live import attachments
 from turnscope.live.branches import continue_thread, find_summary, replace_system_prompt
-from turnscope.views import Message, attachments
+from turnscope.views import Message
 
 from pages.chat import choices, rooms
 from pages.chat.notices import attempt

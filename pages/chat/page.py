@@ -7,8 +7,8 @@ from pathlib import Path
 
 import streamlit as st
 from turnscope import TurnscopeError
+from turnscope.live import attachments
 from turnscope.live.events import WriteFailed
-from turnscope.views import attachments
 
 from pages.chat import (
     branches,

@@ -29,7 +29,7 @@ from turnscope.live.events import (
 )
 from turnscope.live.threads import Destination
 from turnscope.telemetry import trace_turn
-from turnscope.views import Plan, next_request, parameters
+from turnscope.views import Plan, next_request
 
 from pages.chat import choices, context
 from pages.parts import cache, chat_form
@@ -129,7 +129,7 @@ def room(thread: str) -> Room:
                 chat,
                 chat.live_session.session,
                 log={plan.request.n: plan for plan in plans[-KEPT:]},
-                policy=parameters.to_toml(known[-1][1]) if known else "",
+                policy=known[-1][1].to_toml() if known else "",
             )
             _rooms()[thread] = held
     with held.lock:
@@ -163,9 +163,9 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
         chat.provider, chat.settings, chat.sink = made, chosen, cache.chat_store().sink(held.thread)
         chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))
         sink = chat.sink
-        if held.policy != parameters.to_toml(chosen.policy):
+        if held.policy != chosen.policy.to_toml():
             sink.policy(chosen.policy, len(chat.live_session.session.requests))
-            held.policy = parameters.to_toml(chosen.policy)
+            held.policy = chosen.policy.to_toml()
         turn = trace_turn(context.attach(chat, held.thread, turn))
         if value("provider") == "offline" and value("fault") != "none":
             chat_form.offline().faults.append(value("fault"))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import streamlit as st
+from turnscope import library
 from turnscope.views import parameters, request_summary
 
 from pages.debugger.policy_replay import Replay
@@ -45,10 +46,10 @@ def recall() -> None:
         st.query_params.update(st.session_state.get(_CHOICE, {}))
 
 
-def chosen(known: parameters.PolicyCatalog) -> str:
+def chosen(known: library.PolicyCatalog) -> str:
     """Name of the policy that the URL names, else of what was really sent."""
     wanted = st.query_params.get("policy", RECORDED)
-    if wanted not in known.policies and (now := parameters.resolve_name(wanted)) != wanted:
+    if wanted not in known.policies and (now := known.resolve_name(wanted)) != wanted:
         st.query_params["policy"] = wanted = now
     return wanted if wanted in known.policies else RECORDED
 

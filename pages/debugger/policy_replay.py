@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 from turnscope import Policy, Trace, library
-from turnscope.views import CacheUse, overflow_tree, parameters, replay_cost, stepper
+from turnscope.views import CacheUse, overflow_tree, replay_cost, stepper
 from turnscope.views import rejections as refused
 from turnscope.views.cached_cost import CachePrice, price_decisions
 
@@ -47,7 +47,7 @@ def replayed(
     `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most; None = `PATIENCE`. Raises
     what went wrong in it; then it is begun anew when it is asked for again.
     """
-    digest = hashlib.sha256(f"{chosen_policy.name}\n{parameters.to_toml(chosen_policy)}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{chosen_policy.name}\n{chosen_policy.to_toml()}".encode()).hexdigest()[:16]
     known = replays.answers() if chosen_policy.name != policies.RECORDED else {}
     key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(known), *([model] if model else ()))))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.live.memories import Memories, Memory, Owner
+from turnscope.library import Memories, Memory, Owner
 
 from pages.parts import cache, widgets
 from pages.parts.formats import esc

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from turnscope import settings
+from turnscope import library, settings
 from turnscope.views import parameters
 
 from pages.parts.formats import esc
@@ -20,15 +20,15 @@ def folder() -> Path:
     return settings.find_data_folder() / "policies"
 
 
-def shelf() -> parameters.PolicyCatalog:
+def shelf() -> library.PolicyCatalog:
     """Every policy there is, read again when the user's folder changes."""
     files = sorted(folder().glob("*.toml"))
     return _shelf(str(folder()), tuple((file.name, file.stat().st_mtime_ns) for file in files))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> parameters.PolicyCatalog:  # noqa: ARG001  what the cache goes by
-    return parameters.load_catalog(folder(), settings.read_context_pairs())
+def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> library.PolicyCatalog:  # noqa: ARG001  what the cache goes by
+    return library.load_catalog(folder(), settings.read_context_pairs())
 
 
 def fields_of(group: parameters.Group, key: str, given: dict[str, Any]) -> None:

@@ -15,19 +15,8 @@ from covering import covering
 from matrix import Row, Watched, _compared, offered
 from turnscope.counting.media import count_media
 from turnscope.errors import TurnscopeError
-from turnscope.live import branches, request_checks
-from turnscope.live.chat import Settings
-from turnscope.live.events import RequestDone, RequestRefused
-from turnscope.live.offline.validation import find_rejection
-from turnscope.live.provider import connect
-from turnscope.planning.bodies import Bodies
-from turnscope.planning.policy import load
-from turnscope.pricing.prices import PRICES
-from turnscope.session.destination import Destination
-from turnscope.storage.database import reading
-from turnscope.storage.threads import Threads
-from turnscope.views import attachments
-from turnscope.views.attachments import (
+from turnscope.live import attachments, branches, request_checks
+from turnscope.live.attachments import (
     MAX_ENCODED,
     MAX_FILES,
     MAX_IMAGE,
@@ -40,6 +29,16 @@ from turnscope.views.attachments import (
     read_text_file,
     split_content,
 )
+from turnscope.live.chat import Settings
+from turnscope.live.events import RequestDone, RequestRefused
+from turnscope.live.offline.validation import find_rejection
+from turnscope.live.provider import connect
+from turnscope.planning.bodies import Bodies
+from turnscope.planning.policy import load
+from turnscope.pricing.prices import PRICES
+from turnscope.session.destination import Destination
+from turnscope.storage.database import reading
+from turnscope.storage.threads import Threads
 
 
 def png(width: int, height: int, pixel: bytes = b"\x40\x80\xc0") -> bytes:

@@ -13,6 +13,7 @@ import pytest
 import turnscope
 from turnscope.counting.media import read_image_size
 from turnscope.live import branches, endpoints, window_lookup
+from turnscope.live.attachments import MAX_IMAGE
 from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.events import LimitReached, RequestDone, TurnStopped
@@ -23,9 +24,9 @@ from turnscope.live.threads import Destination, Threads
 from turnscope.session import portable
 from turnscope.session.model import Block
 from turnscope.session.timeline import make_block
+from turnscope.share import export_formats
 from turnscope.storage.database import StorageError, reading
-from turnscope.views import exporting, next_request
-from turnscope.views.attachments import MAX_IMAGE
+from turnscope.views import next_request
 
 from pages.chat import attachments, choices, gauge, markup, preview, rooms, typing_box
 from pages.parts import chat_form
@@ -565,7 +566,7 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
     session = store(data_folder).load(app.query_params["thread"])
     again = portable.loads(json.loads(turnscope.dumps(session)))
     assert again == session
-    text = exporting.to_markdown(session)
+    text = export_formats.to_markdown(session)
     assert "## You <!-- turnscope user -->\n\nWhat is ``` here?" in text
     assert "## Model <!-- turnscope assistant -->\n\nI am the built-in offline model" in text
 
@@ -641,7 +642,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     session = store(data_folder).load(thread)
     assert [b.kind for b in session.blocks if b.role == "user"] == ["image", "text", "text"]
     assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
-    said = exporting.to_markdown(session)
+    said = export_formats.to_markdown(session)
     assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
     assert f"n.txt\n\n```file turnscope n.txt\n{notes.decode()}\n```" in said
     (data_folder / "said.md").write_text(said)

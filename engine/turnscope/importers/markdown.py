@@ -1,4 +1,4 @@
-"""Chats as Markdown, as this program writes them (`views.exporting`): a heading for each message, fences for all but texts.
+"""Chats as Markdown, as Turnscope writes them (`share.export_formats`): a heading for each message, fences for all but texts.
 
 What neither holds is lost there: usage, times, models, definitions of tools, signatures of thinking.
 """

@@ -13,6 +13,8 @@ from turnscope.session.thread import iter_descendants
 
 if TYPE_CHECKING:
     from turnscope.counting.ledger import Ledger
+    from turnscope.envelope.context_items import ContextItem
+    from turnscope.envelope.memories import Memory, Owner
     from turnscope.library.advice_job import AdviceJob, AdviceTask
     from turnscope.library.advising import TRIALS
     from turnscope.library.calculating import CALCULATED_POLICIES, FIELDS, Calculation, Shape
@@ -27,10 +29,16 @@ if TYPE_CHECKING:
     from turnscope.library.session_follower import SessionFollower
     from turnscope.library.store import OpenedSession, Progress, Recent, Store, is_current
     from turnscope.library.trial_log import find_advice_folder
+    from turnscope.planning.policy_catalog import PolicyCatalog, load_catalog, save_policy
     from turnscope.pricing.prices import list_models
+    from turnscope.storage.memories import Memories
     from turnscope.storage.sessions import KEPT
 else:
     _MODULES = {  # names of a module that is imported when one of them is first used
+        "turnscope.planning.policy_catalog": ("PolicyCatalog", "load_catalog", "save_policy"),
+        "turnscope.storage.memories": ("Memories",),
+        "turnscope.envelope.memories": ("Memory", "Owner"),
+        "turnscope.envelope.context_items": ("ContextItem",),
         "turnscope.counting.ledger": ("Ledger",),
         "turnscope.library.advice_job": ("AdviceJob", "AdviceTask"),
         "turnscope.library.advising": ("TRIALS",),
@@ -70,13 +78,18 @@ __all__ = [
     "AdviceTask",
     "Calculation",
     "ComparisonJob",
+    "ContextItem",
     "Entry",
     "ExactCounts",
     "IndexJob",
     "Ledger",
     "Line",
+    "Memories",
+    "Memory",
     "OpenedSession",
+    "Owner",
     "Place",
+    "PolicyCatalog",
     "Progress",
     "Recent",
     "ReplayCache",
@@ -103,6 +116,8 @@ __all__ = [
     "is_current",
     "iter_descendants",
     "list_models",
+    "load_catalog",
     "replace_model",
     "resize_budget",
+    "save_policy",
 ]

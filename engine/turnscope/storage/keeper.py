@@ -21,7 +21,7 @@ from turnscope.counting.tokens import CHARS, count_texts
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.request_outcome import RequestEnded, build_partial_answer
 from turnscope.errors import TurnscopeError, dump_error
-from turnscope.planning.policy import Policy, write
+from turnscope.planning.policy import Policy
 from turnscope.session.content import dumps, extract_text
 from turnscope.session.destination import Destination
 from turnscope.session.facts import make_storable
@@ -175,7 +175,7 @@ class Keeper:
         with self._begin_write() as db:
             db.execute(
                 "insert or replace into policies (thread, request, toml) values (?, ?, ?)",
-                [self.thread, request, f"name = {json.dumps(policy.name)}\n{write(policy)}"],
+                [self.thread, request, f"name = {json.dumps(policy.name)}\n{policy.to_toml()}"],
             )
 
     def place(self, place: Destination, request: int) -> None:
