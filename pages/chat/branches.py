@@ -117,6 +117,6 @@ def _reworded(held: rooms.Room) -> None:
     session = replace_system_prompt(held.session, value("system"))
     kept = {**about(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"
-    goes = cache.chat_store().place(held.thread)
+    goes = cache.chat_store().find_destination(held.thread)
     choices.show(cache.chat_store().create(title=title, base=session, about=kept, place=goes))
     st.rerun()

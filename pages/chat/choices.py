@@ -51,7 +51,7 @@ def prepare(thread: str) -> None:
         for name in ("policy", "folder"):
             if about.get(name):
                 st.session_state[f"chat.{name}"] = about[name]
-        to = cache.chat_store().place(thread) or Destination(
+        to = cache.chat_store().find_destination(thread) or Destination(
             "server"
         )  # of a chat that does not say it, an address is asked for
         for name, held in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
@@ -65,7 +65,7 @@ def prepare(thread: str) -> None:
 
 def _turned_back(thread: str) -> None:
     """The chat's policy was turned by hand: the form shows it so."""
-    kept = cache.chat_store().policies(thread)
+    kept = cache.chat_store().list_policies(thread)
     base = senders().get(kept[-1][1].name) if kept else None
     if base and [part.rule.name for part in kept[-1][1].rules] == [part.rule.name for part in base.rules]:
         turned()[base.name] = parameters.find_changes(kept[-1][1], base)
@@ -112,7 +112,7 @@ def settings() -> Settings:
 
 def goes(thread: str = "") -> tuple[Destination, Destination | None]:
     """Where the next request goes; and where those before it went, where that was changed in the form since."""
-    known, wanted = cache.chat_store().place(thread) if thread else None, chat_form.place()
+    known, wanted = cache.chat_store().find_destination(thread) if thread else None, chat_form.place()
     if known is None or known == wanted:
         return wanted, None
     return (known, None) if wanted == st.session_state.get("chat.placed") else (wanted, known)

@@ -116,13 +116,13 @@ def room(thread: str) -> Room:
     with _opening():
         held = _rooms().get(thread)
         if held is None:
-            to = cache.chat_store().place(thread)
+            to = cache.chat_store().find_destination(thread)
             chosen = replace(choices.settings(), model=to.model, window=to.window) if to else choices.settings()
             session = cache.chat_store().load(thread)
             spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())  # replaced before anything is sent
-            known = cache.chat_store().policies(thread)
+            known = cache.chat_store().list_policies(thread)
             chat, plans = branches.resume_chat(
-                session, spare, cache.chat_store().sink(thread), chosen, policies=known, place=to
+                session, spare, cache.chat_store().open_writer(thread), chosen, policies=known, place=to
             )
             held = Room(
                 thread,
@@ -145,7 +145,9 @@ def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
     """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
     made, to = chat_form.provider(), chat_form.place()
     id = cache.chat_store().create(title=title, about={**about(), **(more or {})}, place=to)
-    chat = branches.start_chat(id, made, cache.chat_store().sink(id), choices.settings(), system, choices.definitions(), to)
+    chat = branches.start_chat(
+        id, made, cache.chat_store().open_writer(id), choices.settings(), system, choices.definitions(), to
+    )
     st.session_state["chat.placed"] = to
     _rooms()[id] = Room(id, chat, chat.live_session.session)
     return _rooms()[id]
@@ -160,11 +162,11 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
         chat = held.chat
         to = chat.place = _decided(held)
         made, chosen = chat_form.provider(to), settled(held, to)
-        chat.provider, chat.settings, chat.sink = made, chosen, cache.chat_store().sink(held.thread)
+        chat.provider, chat.settings, chat.sink = made, chosen, cache.chat_store().open_writer(held.thread)
         chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))
         sink = chat.sink
         if held.policy != chosen.policy.to_toml():
-            sink.policy(chosen.policy, len(chat.live_session.session.requests))
+            sink.write_policy(chosen.policy, len(chat.live_session.session.requests))
             held.policy = chosen.policy.to_toml()
         turn = trace_turn(context.attach(chat, held.thread, turn))
         if value("provider") == "offline" and value("fault") != "none":
@@ -189,9 +191,9 @@ def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
 def _decided(held: Room) -> Destination:
     """Where the next request goes; a change is kept as the person's decision."""
     to, before = choices.goes(held.thread)
-    if before is not None or cache.chat_store().place(held.thread) is None:
+    if before is not None or cache.chat_store().find_destination(held.thread) is None:
         chat_form.provider(to)  # what is not reachable for want of a key or an address is no decision
-        cache.chat_store().sink(held.thread).place(to, len(held.chat.live_session.session.requests))
+        cache.chat_store().open_writer(held.thread).write_destination(to, len(held.chat.live_session.session.requests))
     st.session_state["chat.placed"] = chat_form.place()
     return to
 

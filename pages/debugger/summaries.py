@@ -46,7 +46,7 @@ def _ask(shown: opening.Shown, replay: Replay, model: str, many: int) -> None:
         trace = replay.trace
         session = shown.trace.session
         for ask, answer in replay_summaries.request_summaries(
-            session, replay.policy, trace.ledger, chat_form.provider(), model, store.kept_answers()
+            session, replay.policy, trace.ledger, chat_form.provider(), model, store.list_answers()
         ):
             store.keep_answer(ask.key, answer)
             done += 1

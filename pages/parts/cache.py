@@ -40,7 +40,7 @@ def entries() -> dict[str, Entry]:
     files = _files(settings.read_path_to_open(), library.find_places())
     known = {entry.id: entry for entry in files}
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
-        more = _indexed(str(store().index_path), known_lines.version(store().index_path), files)
+        more = _indexed(str(store().index_path), known_lines.read_version(store().index_path), files)
         files += more
         known |= {entry.id: entry for entry in more}
         for entry in registry.recents(store().list_recent(), files):
@@ -100,9 +100,9 @@ def chat_store() -> threads.Threads:
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def lines(path: str, version: tuple[int, ...]) -> tuple[library.Line, ...]:  # noqa: ARG001  what the cache goes by
+def lines(path: str, version: tuple[int, ...]) -> tuple[library.IndexRow, ...]:  # noqa: ARG001  what the cache goes by
     """The index of the library."""
-    return known_lines.lines(store().index_path)
+    return known_lines.list_sessions(store().index_path)
 
 
 def index_chats() -> None:

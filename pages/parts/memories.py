@@ -38,7 +38,7 @@ def told(fact: Memory, refused: bool = False) -> str:
 
 def facts(store: Memories, key: str) -> None:
     """The facts of a user in a project, the newest first; what was forgotten as a count of tombstones."""
-    known = store.all()
+    known = store.list_all()
     rows = [fact for fact in known if not fact.forgotten]
     gone = len(known) - len(rows)
     st.html(
@@ -73,7 +73,7 @@ def _row(store: Memories, fact: Memory, key: str) -> None:
 
 def learned(store: Memories, key: str) -> None:
     """What a project's chats look up again, and the way to delete it."""
-    names = store.learned()
+    names = store.list_learned()
     if names:
         told = ", ".join(f"{name} {times}" for name, times in names[:12])
         st.html(f'<div class="chat-why">Looked up again in this project: {esc(told)}. It orders what is made ready.</div>')

@@ -114,7 +114,7 @@ def adopt(name: str, path: Path, progress: Progress | None = None) -> tuple[str,
     Of a file with several conversations the first ones are opened, as many as are kept whole.
     """
     held = registry.conversations(path)
-    main, ids = "", [entry.id for entry in held.listed[: library.KEPT]] or [""]
+    main, ids = "", [entry.id for entry in held.listed[: library.MAX_SESSIONS]] or [""]
     for id in reversed(ids):
         found = cache.store().open(path, entry=id if len(ids) > 1 else "", name=name, progress=progress)
         row = next(row for row in cache.store().list_recent() if row.key == found.key)

@@ -30,7 +30,7 @@ Key = tuple[str, int, int, str]
 
 def answers() -> dict[str, Answer]:
     """What models answered to questions of rules, in chats and where somebody asked: replays take it over."""
-    return cache.chat_store().kept_answers()
+    return cache.chat_store().list_answers()
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,7 +84,7 @@ def talked(folder: Path, policy: Policy, prompts: list[str], model: str = "offli
         thread = threads.create(title="edits")
         chosen = Settings(model, policy, thinking=thinking)
         provider = connect(server.url, "none", retries=0, timeout=60)
-        chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
+        chat = branches.start_chat(thread, provider, threads.open_writer(thread), chosen, "You are brief.", box.definitions)
         chat.tools = box
         told: list[Event] = [event for prompt in prompts for event in chat.send(prompt)]
         wrong = [event for event in told if isinstance(event, TurnFailed | RequestRefused)]
