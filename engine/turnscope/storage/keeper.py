@@ -73,7 +73,7 @@ class Keeper:
         try:
             with self._begin_append() as db:
                 self._delete_pending(db, request.n)
-                more = {"estimate": packed(Usage(plan.projected)), "owner": under_way.owner(), "draft": "[]"}
+                more = {"estimate": packed(Usage(plan.expected_tokens)), "owner": under_way.owner(), "draft": "[]"}
                 self._insert_request(db, request, plan, under_way.BEGUN, (), more)
         except BaseException:
             if first:
