@@ -194,7 +194,7 @@ def test_the_fixture_fails_a_test_whose_session_breaks_its_budget(tmp_path: Path
         f"def test_kept(context_budget):\n    assert context_budget({str(COLD)!r}, max_fill=90).policy == 'as-recorded'\n"
         f"def test_broken(context_budget):\n    context_budget({str(COLD)!r}, max_fill=10)\n"
     )
-    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "turnscope.pytest_plugin", str(test)]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert "1 failed, 1 passed" in done.stdout
     assert "of its window, more than 10 %" in done.stdout
