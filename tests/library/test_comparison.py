@@ -35,7 +35,7 @@ def made() -> Comparison:
 
 def test_a_row_says_what_its_replay_came_to(made: Comparison) -> None:
     for row, trace in zip(made.rows, made.traces, strict=True):
-        assert row.sizes == tuple(trace.tokens(n) for n in range(len(trace.plans)))
+        assert row.sizes == tuple(trace.count_tokens(n) for n in range(len(trace.plans)))
         assert row.peak[0] == max(row.sizes) / trace.plans[0].budget.window
         assert row.kept_share == sum(row.sizes) / trace.uncut_tokens
         assert row.changed == tuple(plan.request.n for plan in trace.plans if plan.is_changed)

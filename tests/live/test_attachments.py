@@ -179,7 +179,7 @@ def test_the_built_in_model_says_what_it_was_given_and_calls_no_tool_for_a_files
         last = list(chat.send(build_content("What is this?", files)))[-1]
         assert isinstance(last, RequestDone)
         assert last.request.usage
-        assert abs(planned.projected - last.request.usage.prompt_tokens) < 25
+        assert abs(planned.expected_tokens - last.request.usage.prompt_tokens) < 25
         said = chat.live_session.session.blocks[-1].text
         assert "an image (PNG, 64 × 48, 1 kB), counted as 255 tokens; the file a.txt (20 characters)" in said
         assert 'Your message begins "What is this?"' in said
