@@ -216,3 +216,13 @@ def test_what_is_counted_of_a_bill_is_said_to_be_estimated() -> None:
     record = turnscope.compare(structs.replace(session, requests=(*session.requests[:-1], stub)), NAMES[:1]).rows[0]
     assert record.counted_usd > 0
     assert f"({record.counted_usd:,.2f} of it estimated" in record.calibration
+
+
+def test_check_holds_the_whole_cost_to_the_limit_subagents_too() -> None:
+    sample = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
+    view = turnscope.overview(turnscope.load(sample))
+    assert view.path_total is not None
+    assert view.total is not None
+    assert view.path_total < view.total == check(sample, Limits()).usd
+    between = float((view.path_total + view.total) / 2)
+    assert not check(sample, Limits(max_usd=between)).ok
