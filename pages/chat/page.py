@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+
 import streamlit as st
 from turnscope import TurnscopeError
+from turnscope.live import attachments
 from turnscope.live.events import WriteFailed
-from turnscope.views import attachments
 
 from pages.chat import (
     branches,
     chats,
+    choices,
     gauge,
     markup,
     memory_panel,
@@ -24,26 +28,35 @@ from pages.chat import (
     summaries,
     typing_box,
 )
-from pages.parts import chat_chosen, controls, theme
-from pages.parts.chat_values import value
+from pages.parts import cache, theme, widgets
+from pages.parts.chat_form import value
 from pages.parts.formats import esc, short
 
+SHEET = Path(__file__).parent / "browser" / "chat.css"
 POLL = 0.15  # seconds between looks at a turn under way
 LARGEST = 4  # MB of a file that the browser hands over; what may be sent is said in `attachments`
 TITLE = 60  # characters of the first prompt that name a chat
 
 
+@dataclass(slots=True)
+class Drawn:
+    """What a run of the page has drawn: `messages` of its chat; `complete` when it has come to its end."""
+
+    messages: int
+    complete: bool = False
+
+
 def draw() -> None:
     """Draw the page."""
     theme.apply()
-    markup.style()
-    here = chat_chosen.thread()
-    chat_chosen.prepare(here)
+    theme.add_sheet(SHEET)
+    here = choices.thread()
+    choices.prepare(here)
     held = notices.attempt(lambda: rooms.room(here)) if here else None
     if held:
-        chat_chosen.show(here)
+        choices.show(here)
     # Before anything is drawn: a turn that ends during this run is then still waited for, and its end draws the page again.
-    busy, drawn = bool(held and held.busy), len(held.session.messages) if held else 0
+    busy, drawn = bool(held and held.busy), Drawn(len(held.session.messages) if held else 0)
     _draw_bar(here, held)
     left, right = st.columns([3, 2], gap="medium")
     with left:
@@ -52,18 +65,21 @@ def draw() -> None:
         st.fragment(_draw_next_request, run_every=4 * POLL if busy else None)(held)
         if held:
             messages.requests(held)
+    drawn.complete = True
+    if held and busy and _outdated(held, drawn):
+        st.rerun()
 
 
 def _draw_bar(here: str, held: rooms.Room | None) -> None:
     """Draw the chat's name, where it goes, and the buttons that open lists and forms."""
     with st.container(key="chat-bar", horizontal=True, vertical_alignment="center", gap="small"):
         name = (held.session.title if held else "") or "New chat"
-        row = next((row for row in chat_chosen.threads().list() if held and row.id == held.thread), None)
-        to, before = chat_chosen.goes(here)
+        row = next((row for row in cache.chat_store().list() if held and row.id == held.thread), None)
+        to, before = choices.goes(here)
         kind = settings_form.PROVIDERS.get(to.kind, to.kind)
         st.html(markup.title(row.title if row else name, kind, to.url, to.model, str(before or "")), width="stretch")
         if st.button("New", icon=":material/add:", key="chat.new", disabled=held is None):
-            chat_chosen.show("")
+            choices.show("")
             st.rerun()
         chats.chats(held)
         branches.branches(held)
@@ -72,7 +88,7 @@ def _draw_bar(here: str, held: rooms.Room | None) -> None:
         settings_form.settings(held)
 
 
-def _draw_chat(held: rooms.Room | None, busy: bool, drawn: int) -> None:
+def _draw_chat(held: rooms.Room | None, busy: bool, drawn: Drawn) -> None:
     """Draw the messages, the buttons under them and the message box."""
     looked_for = held is not None and search_hits.address(held.session) is not None  # then the box must not follow its end
     with st.container(height=560, key="chat-box", autoscroll=not looked_for, border=False):
@@ -86,7 +102,7 @@ def _draw_chat(held: rooms.Room | None, busy: bool, drawn: int) -> None:
     if note := st.session_state.pop("chat.note", None):
         st.html(f'<p class="chat-more" role="status">{esc(note)}</p>')
     if problem := st.session_state.pop("chat.problem", None):
-        controls.notice(*problem)
+        widgets.notice(*problem)
     st.chat_input(
         "Message the model",
         key="chat.input",
@@ -98,7 +114,7 @@ def _draw_chat(held: rooms.Room | None, busy: bool, drawn: int) -> None:
     )
 
 
-def _draw_messages(held: rooms.Room | None, busy: bool, drawn: int) -> None:
+def _draw_messages(held: rooms.Room | None, busy: bool, drawn: Drawn) -> None:
     """Draw the conversation, the answer that is coming, and what is to be known of the newest turn."""
     if held is None or not any(m.role in ("user", "assistant") for m in held.session.messages):
         st.html(markup.welcome(value("provider")))
@@ -121,23 +137,28 @@ def _draw_messages(held: rooms.Room | None, busy: bool, drawn: int) -> None:
         notices.remarks(held)
 
 
-def _draw_answer(room: rooms.Room, drawn: int) -> None:
-    """Draw the answer while it comes. Leaving the page or reloading it does not end it.
-
-    Args:
-        room: The chat that is being answered.
-        drawn: Messages that are on the page; the page is drawn again when there are more.
-    """
-    running = room.running
+def _outdated(room: rooms.Room, drawn: Drawn) -> bool:
+    """Whether the turn has ended or a message of it is complete, so that the page has to be drawn again."""
     with room.lock:
         room.absorb()
-    if not room.busy or running is None or len(room.session.messages) != drawn:
-        st.rerun()
+    return not room.busy or len(room.session.messages) != drawn.messages
+
+
+def _draw_answer(room: rooms.Room, drawn: Drawn) -> None:
+    """Draw the answer while it comes. Leaving the page or reloading it does not end it.
+
+    A page is drawn to its end before it is drawn again: cut short, it has the new messages above the old message box.
+    """
+    running = room.running
+    if running is None or _outdated(room, drawn):
+        if drawn.complete:
+            st.rerun()
+        return
     last = running.events[-1] if running.events else None
     if isinstance(last, WriteFailed):
         notices.unkept(last.error)
         return
-    st.html(markup.streaming(*room.coming, last, room.stopping, drawn))
+    st.html(markup.streaming(*room.coming, last, room.stopping, drawn.messages))
 
 
 def _draw_next_request(held: rooms.Room | None) -> None:
@@ -155,7 +176,7 @@ def _draw_next_request(held: rooms.Room | None) -> None:
     if held:
         session = held.session
         since = int(session.about.get("live_from", 0))
-        st.html(markup.spending(session, held.chat.spent_usd, chat_chosen.settings().spend_limit, since))
+        st.html(markup.spending(session, held.chat.spent_usd, choices.settings().spend_limit, since))
 
 
 def _send(held: rooms.Room | None) -> None:
@@ -175,4 +196,4 @@ def _send(held: rooms.Room | None) -> None:
         return
     st.session_state["chat.sent"] = text
     st.session_state.pop("chat.sought", None)
-    chat_chosen.show(room.thread)
+    choices.show(room.thread)

@@ -5,21 +5,24 @@ from __future__ import annotations
 import streamlit as st
 from turnscope.library import ReplayJob
 
-from pages.parts import replays
+from pages.debugger.policy_replay import Replay
 from pages.parts.formats import esc
 
 POLL = 0.5  # seconds
 MEGABYTE = 1_000_000
 
 
-def draw(run: ReplayJob, replay: replays.Replay | None) -> None:
+def draw(run: ReplayJob, replay: Replay | None) -> None:
     """Draw it where the page shows less than the whole `replay`; nothing otherwise."""
     if replay and replay.whole:
         return
     shown = len(replay.trace.plans) if replay else 0
 
     def progress() -> None:
-        if run.failed or len(run.poll() or ()) != shown:
+        if run.error:
+            st.rerun()
+        run.poll()
+        if len(run.stage or ()) != shown:
             st.rerun()
         with st.container(key="replay-bar", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(_line(run, shown), width="stretch")

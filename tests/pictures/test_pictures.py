@@ -52,7 +52,8 @@ from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, Step, load_rules, parse
+from turnscope.planning.policy import Policy, Step, parse
+from turnscope.planning.rule_registry import load_rules
 from turnscope.session.builder import Builder, Draft
 from turnscope.session.model import Action, Answer, Edit, ObservedEdit, Part, Session, Span, Usage
 
@@ -327,7 +328,7 @@ def text_of(plan: Plan, what: str, labels: list[str]) -> str:
     if what.startswith("+"):
         piece = next((p for p in plan.after.pieces if p.start == p.stop and p.slot == what[1:]), None)
     else:
-        piece = plan.after.at(labels.index(what))
+        piece = plan.after.find_piece(labels.index(what))
     body = piece.body if piece else None
     assert body, f"{what} has no stand-in"
     return "\n".join(part.text for part in body)

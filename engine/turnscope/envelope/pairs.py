@@ -65,7 +65,7 @@ def is_sent(envelope: Envelope, ctx: Ctx, at: int) -> bool:
         ctx: What the rule may read.
         at: Address of the block.
     """
-    piece, block = envelope.at(at), ctx.session.blocks[at]
+    piece, block = envelope.find_piece(at), ctx.session.blocks[at]
     if piece.body is None:
         return True
     key = "id" if block.kind == "tool_use" else "tool_use_id"
@@ -90,7 +90,7 @@ def stands_alone(envelope: Envelope, ctx: Ctx, at: int) -> bool:
         ctx: What the rule may read.
         at: Address of the block.
     """
-    piece = envelope.at(at)
+    piece = envelope.find_piece(at)
     if piece.body is None:
         return True
     return piece.stop - piece.start == len(piece.body) == 1 and piece.body[0].kind == ctx.session.blocks[at].kind
@@ -104,7 +104,7 @@ def get_call_id(envelope: Envelope, ctx: Ctx, call: int) -> str:
         ctx: What the rule may read.
         call: Address of the call.
     """
-    for part in envelope.at(call).body or ():
+    for part in envelope.find_piece(call).body or ():
         if part.kind == "tool_use" and part.ref is None:
             return str(as_mapping(part.raw).get("id"))
     return str(as_mapping(ctx.session.blocks[call].raw).get("id"))
@@ -121,7 +121,7 @@ def is_late(envelope: Envelope, ctx: Ctx, result: int) -> bool:
     blocks, messages = ctx.session.blocks, ctx.session.messages
     heard = False
     for message in messages[blocks[blocks[result].pair].message + 1 : blocks[result].message]:
-        if message.role not in ("user", "assistant") or envelope.at(message.start).body == ():
+        if message.role not in ("user", "assistant") or envelope.find_piece(message.start).body == ():
             continue
         if heard and message.role == "assistant":
             return True
@@ -170,7 +170,7 @@ def get_role(envelope: Envelope, ctx: Ctx, at: int) -> str:
         ctx: What the rule may read.
         at: The address.
     """
-    body = envelope.at(at).body
+    body = envelope.find_piece(at).body
     if body is None:
         return "" if ctx.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS) else ctx.session.blocks[at].role
     return next((part.role for part in body if part.place != "system"), "")
@@ -185,7 +185,7 @@ def find_leading_answer(envelope: Envelope, ctx: Ctx) -> int | None:
     """
     at = find_next_present(envelope, ctx, 0)
     while at < ctx.request.cut and not get_role(envelope, ctx, at):
-        at = find_next_present(envelope, ctx, envelope.at(at).stop)
+        at = find_next_present(envelope, ctx, envelope.find_piece(at).stop)
     if at >= ctx.request.cut or get_role(envelope, ctx, at) != "assistant":
         return None
     first = get_parts(envelope, ctx, at)[1][0]
@@ -219,7 +219,7 @@ def find_previous_message(envelope: Envelope, ctx: Ctx, at: int) -> int | None:
     """
     found = find_at_or_before(ctx.index.messages, at - 1)
     while found is not None and not get_role(envelope, ctx, found):
-        found = find_at_or_before(ctx.index.messages, envelope.at(found).start - 1)
+        found = find_at_or_before(ctx.index.messages, envelope.find_piece(found).start - 1)
     return found
 
 
@@ -233,7 +233,7 @@ def get_parts(envelope: Envelope, ctx: Ctx, at: int) -> tuple[Piece, tuple[Part,
         ctx: What the rule may read.
         at: Address of the block.
     """
-    piece, block = envelope.at(at), ctx.session.blocks[at]
+    piece, block = envelope.find_piece(at), ctx.session.blocks[at]
     if piece.body:
         return piece, piece.body
     parts = (Part(block.role, block.kind, ref=at),) if piece.body is None else ()

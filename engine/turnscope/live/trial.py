@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from turnscope.envelope.plan import Plan
+from turnscope.errors import RuleError
 from turnscope.live import request_checks
 from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
@@ -46,7 +47,7 @@ class Trial(msgspec.Struct, frozen=True):
     """The outcome of a trial, counted in turns. The names in `trials.json` are older: `first`, `since`, `summed`.
 
     `refused_at_end`: refused turns after the last answered one. `asked_for_summary`: whether a model was asked for a summary.
-    `rejected`: why the provider would reject a request that fits; "" = it would not.
+    `rejected`: why the provider would reject a request that fits; "" = it would not. `failed`: which rule failed, and how.
     """
 
     turns: int = 0
@@ -55,6 +56,7 @@ class Trial(msgspec.Struct, frozen=True):
     refused_at_end: int = msgspec.field(default=0, name="since")
     asked_for_summary: bool = msgspec.field(default=False, name="summed")
     rejected: str = ""
+    failed: str = ""
 
     @property
     def runs_full(self) -> bool:
@@ -64,7 +66,7 @@ class Trial(msgspec.Struct, frozen=True):
     @property
     def is_usable(self) -> bool:
         """Whether messages were answered, all but a few before it made room."""
-        return not (self.runs_full or self.rejected)
+        return not (self.runs_full or self.rejected or self.failed)
 
 
 def run_trial(policy: Policy, summaries: bool = True) -> Trial:
@@ -72,10 +74,11 @@ def run_trial(policy: Policy, summaries: bool = True) -> Trial:
     if policy.budget.formula == "fixed":
         policy = replace(policy, budget=replace(policy.budget, tokens=9 * WINDOW // 10))
     chosen = make_sendable(policy)
-    return max(
-        (_run_course(chosen, summaries, *course) for course in COURSES),
-        key=lambda trial: (bool(trial.rejected), trial.refused_at_end),
-    )
+    try:
+        courses = [_run_course(chosen, summaries, *course) for course in COURSES]
+    except RuleError as error:  # of a rule that a package brings
+        return Trial(TURNS, failed=error.what)
+    return max(courses, key=lambda trial: (bool(trial.rejected), trial.refused_at_end))
 
 
 def _run_course(chosen: Policy, summaries: bool, words: int, lines: int) -> Trial:
@@ -164,6 +167,8 @@ def list_doubts(policy: Policy, to: Destination, trial: Trial, summaries: bool, 
         found.append(f"It begins to cut at {policy.budget.tokens:,} tokens; this model's window of {window:,} is full before.")
     if trial.asked_for_summary and not trial.is_usable and not summaries:
         found.append("It lets a model sum up what it cuts, and that is switched off here.")
+    if trial.failed:
+        found.append(f"It cannot plan a request: {trial.failed}.")
     if trial.rejected:
         found.append(f"The provider would reject its requests: {trial.rejected}.")
     if trial.runs_full:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import structs
 
@@ -20,10 +20,11 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import FreshEdits, Plan, StepState, Verdict, count_read_tokens
 from turnscope.envelope.rule import Ctx
-from turnscope.errors import RuleError
+from turnscope.errors import RuleError, TurnscopeError
+from turnscope.extensions import check_type, describe
 from turnscope.planning.answers import Answers, make_answerer
-from turnscope.planning.foreign_summaries import LEFT_OUT, drop_foreign_summaries, drop_server_summaries
-from turnscope.planning.policy import Policy, Step, apply_model_table, find_rule, load
+from turnscope.planning.foreign_summaries import DROP_DECISION, drop_foreign_summaries, drop_server_summaries
+from turnscope.planning.policy import Policy, Step, apply_model_table, load
 from turnscope.planning.provider_edits import (
     CONTEXT_MANAGEMENT,
     Seen,
@@ -33,14 +34,15 @@ from turnscope.planning.provider_edits import (
 )
 from turnscope.planning.render import render
 from turnscope.planning.repeated_edits import collect_fresh_edits, continue_previous, share_fresh_edits
+from turnscope.planning.rule_registry import find_rule, find_rule_package
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.facts import find_count
 from turnscope.session.index import Index
-from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, Answer, Ask, CountFact, Edit, Request, Session
+from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, Answer, Ask, AskKind, CountFact, Edit, Request, Session
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
-TABLE = "models"  # name of the decisions that say which table of a policy applies
+TABLE_DECISION = "models"  # name of the decisions that say which table of a policy applies
 COUNTS = 4  # exact counts that one request may use; each can change the plan, and so need another
 
 
@@ -211,6 +213,14 @@ def replay_with_record(
             previous = structs.replace(plan, calibration=shadow.calibration)
 
 
+def _check_ask(ask: Ask) -> None:
+    """TypeError or ValueError where nobody could answer it: whoever does relies on its types."""
+    if ask.kind not in get_args(AskKind):
+        raise ValueError(f"there is no question of the kind {ask.kind!r}")
+    for text in (ask.key, ask.prompt, ask.content, ask.model):
+        check_type(text, str)
+
+
 class _Planner:
     """Plans one request: the previous envelope grows, the policy's rules change it in order, the provider's edits follow.
 
@@ -257,7 +267,7 @@ class _Planner:
         if not self.lasting or any(d.splice for d in self.decisions):
             self.leave_out_foreign_summaries(again=True)  # a rule that knows what it wants sent may have restored one
         again = self.keep_repeated()
-        if self.recorded and self.condensed_unseen():
+        if self.recorded and self.has_unseen_compaction():
             self.calibration = self.calibration.expect_compaction()
         seen = self.follow_provider()
         prompt = max(self.calibration.predict(seen.envelope.tokens), count_read_tokens(seen.decisions))
@@ -303,7 +313,7 @@ class _Planner:
         """Leave out the summaries that another tool, or a provider's server, wrote into the log."""
         left_out = [*drop_foreign_summaries(self.after, self.ctx, self.policy, again=again)]
         for edit in left_out if again else (*left_out, *drop_server_summaries(self.after, self.ctx, self.policy)):
-            self.apply(LEFT_OUT, "remembers", edit)
+            self.apply(DROP_DECISION, "remembers", edit)
 
     def apply_rules(self) -> None:
         """Run the policy's rules in order, each from its state at the previous request; a rule may change the model."""
@@ -323,22 +333,41 @@ class _Planner:
                 self.change_model(self.next_model)
 
     def run_rule(self, part: Step, ctx: Ctx) -> Any:
-        """Run one rule to its end; gives what it returned. RuleError: a state, where the rule declares none."""
-        edits = part.rule.edits(self.after, ctx, part.params)
-        try:
-            wish = next(edits)
-            while True:
+        """Run one rule to its end; gives what it returned. RuleError: it failed, or returned a state and declares none."""
+        name, edits, reply = part.rule.name, None, None
+        while True:
+            try:
+                edits = edits or part.rule.edits(self.after, ctx, part.params)
+                wish = edits.send(reply)
                 if isinstance(wish, Ask):
-                    answer = self.answers(wish)
-                    self.asks.append((wish, answer))
-                    wish = edits.send(answer)
+                    _check_ask(wish)
                 else:
-                    self.apply(part.rule.name, part.rule.memory, wish)
-                    wish = edits.send(self.after)
-        except StopIteration as end:
-            if end.value is None or part.rule.state is not None:
-                return end.value
-        raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
+                    self.apply(name, part.rule.memory, wish)
+            except StopIteration as end:
+                if end.value is None or part.rule.state is not None:
+                    return end.value
+                hint = "Set `state` in its RULE."
+                raise RuleError(f"the rule {name!r} returns a state and declares none", hint=hint) from end
+            except TurnscopeError:
+                raise
+            except Exception as error:
+                raise self.make_rule_error(name, error) from error
+            reply = self.ask(wish) if isinstance(wish, Ask) else self.after
+
+    def ask(self, ask: Ask) -> Answer:
+        """The answer to what a rule asks. It is recorded with the plan."""
+        answer = self.answers(ask)
+        self.asks.append((ask, answer))
+        return answer
+
+    def make_rule_error(self, name: str, error: Exception) -> RuleError:
+        """The error of a rule that raised something."""
+        package = find_rule_package(name)
+        rule = f"the rule {name!r} of {package}" if package else f"the rule {name!r}"
+        return RuleError(
+            f"{rule} failed at request {self.request.n} under the policy {self.whole.name!r}: {describe(error)}",
+            hint=f"Choose another policy, or report it to the authors of {package or 'Turnscope'}.",
+        )
 
     def change_model(self, model: str) -> None:
         """Go on with another model: its table of the policy, its budget, its context."""
@@ -354,7 +383,9 @@ class _Planner:
             rows = self.whole.models[self.table].items()
             what = "; ".join(f"{part}: {', '.join(f'{key} = {value}' for key, value in row.items())}" for part, row in rows)
             facts = {"table": self.table, "model": self.model}
-            self.apply(TABLE, "fresh", Edit("keep", f"for {self.model} the table {self.table!r} holds: {what}", facts=facts))
+            self.apply(
+                TABLE_DECISION, "fresh", Edit("keep", f"for {self.model} the table {self.table!r} holds: {what}", facts=facts)
+            )
 
     def apply(self, name: str, memory: str, edit: Edit) -> None:
         """Apply one edit to the request and, as its memory says, to what is carried on."""
@@ -385,7 +416,7 @@ class _Planner:
         self.lasting = True
         return share_fresh_edits(previous.fresh_edits, again) if previous.fresh_edits else again
 
-    def condensed_unseen(self) -> bool:
+    def has_unseen_compaction(self) -> bool:
         """Whether the recorded tool condensed here, and so may have re-injected what the log does not hold."""
         condensed = any(d.splice and d.action == "condense" for d in self.decisions)
         return condensed and not _is_live(self.session, self.request)

@@ -1,7 +1,7 @@
 """The decision log: every decision of a trace as a flat row, as JSON Lines, CSV, or one of them as Markdown.
 
 Holds numbers, addresses, names of rules and their reasons; no text of a block. Tokens are in two units: as counted, and as the
-provider would bill them, by the one fit of the session that everything shown goes by (`Trace.fit`).
+provider would bill them, by the one fit of the session that everything shown goes by (`Trace.get_terms`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.planning.foreign_summaries import get_summary_block
-from turnscope.planning.policy import write
 from turnscope.planning.prompt_cache import simulate_prompt_cache
 from turnscope.planning.provider_edits import UNASKED
 from turnscope.planning.trace import Trace
@@ -73,7 +72,7 @@ def count_tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
     """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them."""
     if get_summary_block(decision.edit) >= 0:
         return stepper.measure_start(trace, decision.request)[0], stepper.measure_size(trace, decision.request)[0]
-    expected = trace.fit(decision.request).predict
+    expected = trace.get_terms(decision.request).predict
     return expected(decision.before), expected(decision.after)
 
 
@@ -122,7 +121,7 @@ def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | Non
         for name, value in summary_quality.score_facts(trace, decision).items()
     ]
     table = ["", "| fact | value |", "| --- | --- |", *facts] if facts else []
-    policy = write(trace.policy)
+    policy = trace.policy.to_toml()
     fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)
     return "\n".join([
         f"## {_escape_inline(decision.action)} by {_escape_inline(decision.rule)} at request {request}", "",
