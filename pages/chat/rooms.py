@@ -65,8 +65,8 @@ class Room:
 
     @property
     def busy(self) -> bool:
-        """A turn is under way."""
-        return self.running is not None and not self.running.is_done
+        """A turn is under way, or its outcome is not taken over yet: a page would draw the turn before."""
+        return self.running is not None
 
     @property
     def unkept(self) -> TurnscopeError | None:
@@ -155,9 +155,9 @@ def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
 def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
     """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
     with held.lock:
+        held.absorb()
         if held.busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
-        held.absorb()
         chat = held.chat
         to = chat.place = _decided(held)
         made, chosen = chat_chosen.provider(to), settled(held, to)
@@ -214,6 +214,7 @@ def stop(held: Room) -> None:
 def change(held: Room, what: Callable[[Chat], object]) -> None:
     """Do something to a chat between two turns. Raises `TurnscopeError`s."""
     with held.lock:
+        held.absorb()
         if held.busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         what(held.chat)

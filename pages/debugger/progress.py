@@ -19,7 +19,10 @@ def draw(run: ReplayJob, replay: replays.Replay | None) -> None:
     shown = len(replay.trace.plans) if replay else 0
 
     def progress() -> None:
-        if run.failed or len(run.poll() or ()) != shown:
+        if run.error:
+            st.rerun()
+        run.poll()
+        if len(run.stage or ()) != shown:
             st.rerun()
         with st.container(key="replay-bar", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(_line(run, shown), width="stretch")

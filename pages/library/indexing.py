@@ -112,7 +112,7 @@ def _line(job: IndexJob) -> str:
         "running": f"Indexing {job.done:,} {of} …",
         "done": f"Indexed {job.done:,} files",
         "cancelled": f"Stopped after {job.done:,} {of}",
-        "failed": f"Stopped: {job.failed}",
+        "failed": f"Stopped: {job.error}",
     }[job.state]
     same = job.done - job.fresh
     more = f"{job.sessions:,} sessions read, {same:,} files known already, {len(job.problems):,} not read"

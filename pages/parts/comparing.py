@@ -219,7 +219,7 @@ def _progress(job: library.ComparisonJob, place: str) -> None:
             st.rerun()
         with st.container(key=f"replay-bar-{place}", horizontal=True, vertical_alignment="center", gap="small"):
             said = "under way" if job.state == "running" else "stopped"
-            many = f"{job.made:,} of {len(job.wanted):,} replays, {job.done:,} of {job.count:,} requests"
+            many = f"{job.made:,} of {len(job.tasks):,} replays, {job.done:,} of {job.count:,} requests"
             st.progress(job.done / max(1, job.count), f"Replays {said}: {many}")
             if job.state == "running":
                 st.button("Cancel", icon=":material/stop_circle:", key=f"{place}.cancel", on_click=job.cancel)

@@ -141,10 +141,11 @@ def replayed(
     try:
         run.poll()
         run.wait(PATIENCE if wait is None else wait)
-        stage = run.poll()
+        run.poll()
     except Exception:
         _replays().drop(key)
         raise
+    stage = run.stage
     return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage.trace, stage.steps, run) if stage else None
 
 

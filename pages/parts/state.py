@@ -126,7 +126,12 @@ def chats_file() -> Path:
     return settings.find_database()
 
 
-@st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
+@st.cache_resource(
+    ttl=FOLDERS_SECONDS,
+    max_entries=4,
+    show_spinner=False,
+    hash_funcs={library.Place: lambda place: (place.folder, place.pattern)},
+)
 def _files(given: Path | None, places: tuple[tuple[str, library.Place], ...]) -> tuple[Entry, ...]:
     return registry.files(given, places)
 

@@ -47,7 +47,7 @@ def draw(shown: state.Shown | None) -> None:
     if job is None:
         return
     if job.state == "failed":
-        controls.notice(job.failed, job.hint)
+        controls.notice(str(job.error), getattr(job.error, "hint", ""))
     elif job.advice is None:
         _progress(job)
     else:

@@ -78,7 +78,7 @@ def run(path: Path, folder: Path, processes: int) -> tuple[float, float, IndexJo
     began, used = time.perf_counter(), cpu()
     job = IndexJob(path, find_sources(folder), processes)
     job.wait()
-    assert job.state == "done", job.failed
+    assert job.state == "done", job.error
     assert not job.problems, job.problems[:3]
     return time.perf_counter() - began, cpu() - used, job
 

@@ -280,7 +280,7 @@ def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path
     assert len(lines) >= 2
     job.resume()
     job.wait(60)
-    assert job.state == "done", job.failed
+    assert job.state == "done", job.error
     again = [line for file in tmp_path.iterdir() for line in file.read_bytes().splitlines()]
     assert again[: len(lines) - 1] == lines[:-1], "what was tried is kept"
     assert job.advice == advise(session, policy, trials=10, turn=["1.keep"], folder=tmp_path)

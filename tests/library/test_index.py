@@ -146,11 +146,11 @@ def test_two_processes_that_index_at_once_lose_nothing_and_double_nothing(tmp_pa
         log.answer(f"m{n}", f"answer number{n}")
         (folder / f"{n}.jsonl").write_text(log.text())
     code = (
-        "import sys; from pathlib import Path; from turnscope.library import indexing, sources_in\n"
-        "list(indexing.index(Path(sys.argv[1]), sources_in(Path(sys.argv[2]))))"
+        "import sys; from pathlib import Path; from turnscope.library import find_sources, indexing\n"
+        "list(indexing.index(Path(sys.argv[1]), find_sources(Path(sys.argv[2]))))"
     )
     command = [sys.executable, "-c", code, str(path), str(folder)]
-    both = [subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) for _ in range(2)]
+    both = [subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "engine")}) for _ in range(2)]
     assert [each.wait(120) for each in both] == [0, 0]
     assert sorted(line.name for line in index_queries.lines(path)) == sorted(f"{n}.jsonl" for n in range(12))
     assert all(index_queries.search(path, f"number{n}")[0] >= 2 for n in range(12))

@@ -13,7 +13,7 @@ import turnscope
 from conftest import ROOT
 from covering import covering
 from turnscope.envelope.plan import Plan
-from turnscope.library import ReplayCache, ReplayJob, begin_replay, replay_job
+from turnscope.library import ReplayCache, ReplayJob, begin_replay, job, replay_job
 from turnscope.planning import policy
 from turnscope.planning.trace import Trace
 from turnscope.views.stepper import build_steps
@@ -62,7 +62,8 @@ def test_at_its_end_it_is_what_a_replay_gives(short: Trace, name: str) -> None:
     run = ReplayJob("k", *begin_replay(short, policy.load(name)))
     run.poll()
     run.wait(60)
-    stage = run.poll()
+    run.poll()
+    stage = run.stage
     whole = turnscope.replay(short.session, name, short.ledger)
     assert (run.state, run.done) == ("done", len(whole.plans))
     assert stage
@@ -93,10 +94,12 @@ def test_what_is_there_is_the_beginning_of_the_whole(recorded: Trace, monkeypatc
     monkeypatch.setattr(replay_job, "FIRST_STAGE", 0.0)
     gate = Gate(recorded)
     run = ReplayJob("k", gate.whole, gate.plans())
-    assert run.poll() is None
+    run.poll()
+    assert run.stage is None
     gate.let(150)
     until(lambda: gate.taken == 150 and run.stage)
-    stage = run.poll()
+    run.poll()
+    stage = run.stage
     assert stage
     assert 0 < len(stage) <= 150 < run.count
     whole = turnscope.replay(recorded.session, "balanced", recorded.ledger)
@@ -119,7 +122,8 @@ def test_cancelled_it_keeps_what_is_there_and_can_go_on(recorded: Trace) -> None
     gate.let(1)
     run.wait(20)
     assert (run.state, run.done) == ("cancelled", 100)
-    stage = run.poll()
+    run.poll()
+    stage = run.stage
     assert stage
     assert len(stage) == 100
     assert run.state == "cancelled", "to look at it does not begin it again"
@@ -132,7 +136,7 @@ def test_cancelled_it_keeps_what_is_there_and_can_go_on(recorded: Trace) -> None
 
 
 def test_it_waits_while_nobody_looks(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay_job, "IDLE_TIMEOUT", 0.05)
+    monkeypatch.setattr(job, "IDLE_TIMEOUT", 0.05)
     gate = Gate(recorded)
     run = ReplayJob("k", gate.whole, gate.plans())
     run.poll()
@@ -140,7 +144,7 @@ def test_it_waits_while_nobody_looks(recorded: Trace, monkeypatch: pytest.Monkey
     gate.let(1)
     until(lambda: run.state == "waiting")
     assert run.done == 1
-    monkeypatch.setattr(replay_job, "IDLE_TIMEOUT", 60.0)
+    monkeypatch.setattr(job, "IDLE_TIMEOUT", 60.0)
     run.poll()
     gate.let(run.count)
     run.wait(60)

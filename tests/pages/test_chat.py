@@ -120,6 +120,29 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
     assert [r.stop_reason for r in store(data_folder).load(app.query_params["thread"]).requests] == ["interrupted", "end_turn"]
 
 
+def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_end(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, met = rooms.room, []
+
+    def room(thread: str) -> rooms.Room:
+        """The turn ends when the page has its chat, and before it looks whether a turn is under way."""
+        held = now(thread)
+        if held.running is not None:
+            assert held.running.wait(30)
+            met.append(thread)
+        return held
+
+    monkeypatch.setattr(rooms, "room", room)
+    chat_chosen.offline().delay = 0.1
+    opened(app)
+    app.session_state["chat.fault"] = "overloaded"
+    app.chat_input[0].set_value("hello").run()
+    assert met
+    assert "Failed: " in bodies(app)
+    assert not app.chat_input[0].disabled
+
+
 def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "first words")
     thread = store(data_folder).list()[0].id

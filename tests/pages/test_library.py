@@ -60,7 +60,7 @@ def wait(app: AppTest) -> AppTest:
     job = page._room().job
     assert job
     job.wait(120)
-    assert job.state == "done", job.failed
+    assert job.state == "done", job.error
     return app.run()
 
 

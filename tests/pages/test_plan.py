@@ -56,7 +56,7 @@ def test_advice_is_searched_shown_and_saved(app: AppTest, data_folder: Path) -> 
     app.run()
     assert not app.exception
     found = job.advice
-    assert found is not None, job.failed
+    assert found is not None, job.error
     assert found.chosen
     assert found.because in bodies(app)
     assert "No session was held out" in bodies(app)

@@ -1,7 +1,7 @@
-"""A search for advice under way: in a process of its own, so that no page waits for it; watched from any thread, and stopped.
+"""A search for advice in a process of its own, so that no page waits for it; any thread watches it and cancels it.
 
-Holds the job, and the worker (`run_worker`): it reads what to search from its input, and writes how far it is, then the advice,
-as lines. What a stopped search had tried is kept, so the same job started again goes on there.
+Holds the job and its worker. The worker reads the task from its input; it writes its progress, then the advice, as JSON lines.
+Settings that a cancelled search had tried are stored, so the same job goes on from there.
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from threading import Lock, Thread
-from typing import IO, Literal
+from typing import IO
 
 import msgspec
 
 from turnscope.errors import TurnscopeError
 from turnscope.library.advising import TRIALS, Progress, advise
+from turnscope.library.job import Job, State, start_worker
 from turnscope.planning.policy import parse
 from turnscope.session.model import Session
 from turnscope.session.portable import dumps, loads
 from turnscope.views.advice import Advice
 
-ROOT = Path(__file__).resolve().parents[2]
-START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from turnscope.library.advice_job import run_worker; run_worker()"
-
-State = Literal["running", "done", "cancelled", "failed"]
-
 
 class AdviceTask(msgspec.Struct, frozen=True):
-    """What to search: the policy by the text of its file, over one `path` (a file or a folder), "" = the session that comes
-    with it. `folder`: where it is kept what was tried."""
+    """What to search. `text` is the TOML text of the policy called `policy`.
+
+    `path`: a file or a folder of sessions; "" = the session that the job was made with. `folder`: where trials are stored.
+    `turn`: keys of the parameters to search, () = the usual ones.
+    """
 
     path: str
     policy: str
@@ -43,7 +41,7 @@ class AdviceTask(msgspec.Struct, frozen=True):
 
 
 class WorkerReport(msgspec.Struct):
-    """A line of the worker: how far it is, or what it came to."""
+    """One line of the worker: its progress (`done` of `of` settings), the advice, or why there is none."""
 
     done: int = 0
     of: int = 0
@@ -52,51 +50,27 @@ class WorkerReport(msgspec.Struct):
     hint: str = ""
 
 
-class AdviceJob:
-    """A search under way. `done` of `count` settings are tried; `advice` is there at its end, or `failed` says why not."""
+class AdviceJob(Job):
+    """A search under way. `done` of `count` settings are tried; `advice` is there once it is done."""
 
     def __init__(self, task: AdviceTask, session: Session | None = None) -> None:
-        self.task, self._session = task, session
-        self.state: State = "running"
-        self.done, self.count = 0, task.trials
+        super().__init__(f"advice on {task.policy}", task.trials)
+        self.task = task
         self.advice: Advice | None = None
-        self.failed = self.hint = ""
-        self._lock = Lock()
+        self._session = session
         self._worker: subprocess.Popen[bytes] | None = None
-        self._start()
+        self.start()
 
-    def cancel(self) -> None:
-        """Stop it. What was tried is kept."""
+    def _end_workers(self) -> None:
+        if self._worker:
+            self._worker.kill()
+
+    def _work(self) -> State:
         with self._lock:
-            if self.state == "running":
-                self.state = "cancelled"
-            if self._worker:
-                self._worker.kill()
-
-    def resume(self) -> None:
-        """Go on after it was stopped."""
-        self.wait()
-        with self._lock:
-            if self.state in ("cancelled", "failed"):
-                self.state, self.failed, self.hint = "running", "", ""
-                self._start()
-
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is at its end, at most so long."""
-        self._thread.join(seconds)
-
-    def _start(self) -> None:
-        self._thread = Thread(target=self._run, name=f"advice on {self.task.policy}", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        pipe, null = subprocess.PIPE, subprocess.DEVNULL
-        with self._lock:
-            if self.state != "running":
-                return
-            worker = self._worker = subprocess.Popen(  # noqa: S603
-                (sys.executable, "-P", "-c", START), stdin=pipe, stdout=pipe, stderr=null
-            )
+            if self._stop:
+                return "cancelled"
+            worker = self._worker = start_worker(__name__)
+        last = WorkerReport()
         with worker, suppress(OSError):
             assert worker.stdin is not None
             assert worker.stdout is not None
@@ -104,41 +78,44 @@ class AdviceJob:
             worker.stdin.close()
             for line in worker.stdout:
                 if line.endswith(b"\n"):
-                    self._record(msgspec.json.decode(line, type=WorkerReport))
+                    last = msgspec.json.decode(line, type=WorkerReport)
+                    self.done, self.count = (last.done, last.of) if last.of else (self.done, self.count)
         with self._lock:
             self._worker = None
-            if self.state != "running":
-                return
-            if not self.advice and not self.failed:
-                self.failed, self.hint = "The process that searched ended before it was done", "Go on: what was tried is kept."
-            self.state = "failed" if self.failed else "done"
-
-    def _record(self, told: WorkerReport) -> None:
-        self.done, self.count = (told.done, told.of) if told.of else (self.done, self.count)
-        self.advice, self.failed, self.hint = told.advice, told.failed, told.hint
+            if self._stop:
+                return "cancelled"
+        if last.advice is None:
+            ended = ("The process that searched ended before it was done", "Go on: what was tried is kept.")
+            what, hint = (last.failed, last.hint) if last.failed else ended
+            raise TurnscopeError(what, hint=hint)
+        self.advice = last.advice
+        return "done"
 
 
 def run_worker(questions: IO[bytes] | None = None, answers: IO[bytes] | None = None) -> None:
-    """The worker."""
+    """Search in this process: read the task (and the session) from `questions`, write reports to `answers`.
+
+    Args:
+        questions: where the task comes from; None = standard input.
+        answers: where reports go; None = standard output.
+    """
     out = answers or sys.stdout.buffer
 
-    def say(told: WorkerReport) -> None:
-        out.write(msgspec.json.encode(told) + b"\n")
+    def send(report: WorkerReport) -> None:
+        out.write(msgspec.json.encode(report) + b"\n")
         out.flush()
 
     given = questions or sys.stdin.buffer
     task = msgspec.json.decode(given.readline(), type=AdviceTask)
     try:
-        of = Path(task.path) if task.path else loads(json.loads(given.read()))
-        say(WorkerReport(advice=_search(of, task, lambda done, of: say(WorkerReport(done, of)))))
+        sessions = Path(task.path) if task.path else loads(json.loads(given.read()))
+        send(WorkerReport(advice=_search(sessions, task, lambda done, of: send(WorkerReport(done, of)))))
     except TurnscopeError as error:
-        say(WorkerReport(failed=error.what, hint=error.hint))
+        send(WorkerReport(failed=error.what, hint=error.hint))
     except OSError as error:
-        say(WorkerReport(failed=str(error), hint="See whether the path is there and can be read."))
+        send(WorkerReport(failed=str(error), hint="See whether the path is there and can be read."))
 
 
-def _search(of: Path | Session, task: AdviceTask, tell: Progress) -> Advice:
-    return advise(
-        of, parse(task.policy, task.text), trials=task.trials, seed=task.seed, turn=task.turn,
-        folder=Path(task.folder), tell=tell,
-    )  # fmt: skip
+def _search(sessions: Path | Session, task: AdviceTask, progress: Progress) -> Advice:
+    policy, folder = parse(task.policy, task.text), Path(task.folder)
+    return advise(sessions, policy, trials=task.trials, seed=task.seed, turn=task.turn, folder=folder, tell=progress)

@@ -1,7 +1,6 @@
-"""Indexing under way: in processes of its own, so that no page waits for it; watched from any thread, and cancelled.
+"""Indexing in processes of their own, so that no page waits for it; any thread watches it and cancels it.
 
-Holds the job, and the worker (`run_worker`): it reads paths from its input, a line each, and writes what became of each as a
-line.
+Holds the job and its worker. The worker reads tasks from its input, a line each, and writes what became of each as a line.
 """
 
 from __future__ import annotations
@@ -11,68 +10,59 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from threading import Lock, Thread
-from typing import IO, Literal
+from threading import Thread
+from typing import IO
 
 import msgspec
 
 from turnscope.library.indexing import HINT, IndexedSource, check_unchanged, index_source
+from turnscope.library.job import Job, State, start_worker
 from turnscope.storage import index as kept
 from turnscope.storage.index import Problem
 
-ROOT = Path(__file__).resolve().parents[2]
-START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from turnscope.library.index_job import run_worker; run_worker()"
 QUEUED = 3  # sources that a worker has before it, so that it never waits for this process
-SMALL_INDEX = 20_000_000  # bytes that are not worth a second process
+SMALL_INDEX = 20_000_000  # bytes to read below which one process is enough
 
-State = Literal["running", "done", "cancelled", "failed"]
-_Task = tuple[str, str, str | None]
+_Task = tuple[str, str, str | None]  # path of the index, path of the source, its stamp when it was read last
 
 
-class IndexJob:
-    """Brings the index at `path` up to date with `sources`, as they are found. `done` of `count` sources are dealt with.
+class IndexJob(Job):
+    """Brings an index up to date with sources, as they are found. `done` of `count` sources are dealt with.
 
-    `listed`: all that there is was found, so that `count` stands. `problems`: what could not be read, and why. `failed`: why it
-    ended early, "" where it did not.
+    `listed`: all sources are found, so that `count` does not grow any more. `fresh`: sources that were read. `sessions` and
+    `bytes`: what they held. `problems`: what could not be read, and why. A source that is being read when the job is cancelled
+    stays as it was known before.
+
+    Args:
+        path: the index.
+        sources: files and folders to index.
+        processes: how many may read at once.
     """
 
     def __init__(self, path: Path, sources: Iterable[Path], processes: int = 2) -> None:
+        super().__init__("indexing")
         self.path, self.processes = path, processes
-        self.state: State = "running"
         self.listed = False
-        self.done = self.count = self.fresh = self.sessions = self.bytes = 0
+        self.fresh = self.sessions = self.bytes = 0
         self.problems: list[Problem] = []
-        self.failed = ""
-        self._sources, self._lock, self._stop, self._get_size = sources, Lock(), False, 0
+        self._sources = sources
+        self._size = 0  # bytes to read
         self._tasks: list[_Task] = []
         self._workers: list[subprocess.Popen[bytes]] = []
-        self._thread = Thread(target=self._run, name="indexing", daemon=True)
-        self._thread.start()
+        self.start()
 
-    def cancel(self) -> None:
-        """Stop. What was read stays; a source that is being read is left as it was known before."""
-        with self._lock:
-            self._stop = True
-            for worker in self._workers:
-                worker.kill()
+    def _end_workers(self) -> None:
+        for worker in self._workers:
+            worker.kill()
 
-    def wait(self, seconds: float | None = None) -> None:
-        """Wait until it is at its end, at most so long."""
-        self._thread.join(seconds)
-
-    def _run(self) -> None:
-        end: State = "failed"
-        try:
-            self._list_sources()
-            threads = [Thread(target=self._feed, name=f"indexing {n}", daemon=True) for n in range(self._count_workers())]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            end = "cancelled" if self._stop else "failed" if self.failed else "done"
-        except Exception as error:  # noqa: BLE001 - nobody above this thread could catch it
-            self.failed = str(error)
-        self.state = end
+    def _work(self) -> State:
+        self._list_sources()
+        threads = [Thread(target=self._feed, name=f"indexing {n}", daemon=True) for n in range(self._count_workers())]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return "cancelled" if self._stop else "done"
 
     def _list_sources(self) -> None:
         """Find the sources that have to be read, the largest first: none is left for one process at the end."""
@@ -86,13 +76,13 @@ class IndexJob:
                 self._record(same)
             else:
                 sizes.append((_get_size(source), str(source), before))
-        self._get_size = sum(size for size, *_ in sizes)
+        self._size = sum(size for size, *_ in sizes)
         where = str(self.path)
         self._tasks = [(where, source, before) for _, source, before in sorted(sizes, key=lambda each: each[0])]
         self.listed = True
 
     def _count_workers(self) -> int:
-        return 0 if not self._tasks else 1 if self._get_size < SMALL_INDEX else self.processes
+        return 0 if not self._tasks else 1 if self._size < SMALL_INDEX else self.processes
 
     def _feed(self) -> None:
         """Hand tasks to a worker of its own until none is left; a worker that dies takes one task with it."""
@@ -100,9 +90,7 @@ class IndexJob:
             with self._lock:
                 if self._stop:
                     return
-                pipe, null = subprocess.PIPE, subprocess.DEVNULL
-                command = (sys.executable, "-P", "-c", START)
-                worker = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603
+                worker = start_worker(__name__)
                 self._workers.append(worker)
             with worker:
                 self._run_worker(worker, task)

@@ -1,6 +1,6 @@
-"""Replays that go on by themselves: each in a thread of its own, looked at while it is under way, stopped and gone on with.
+"""Replays in threads of their own: looked at while they are under way, cancelled, resumed, and kept in a cache.
 
-Holds one replay under way and the shelf that they stand on. It plans nothing (`planning.assemble` does) and draws nothing.
+Plans nothing (`planning.assemble` does) and draws nothing.
 """
 
 from __future__ import annotations
@@ -8,31 +8,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from threading import Condition, Lock, Thread
+from threading import Lock
 from time import monotonic, sleep
-from typing import Literal
 
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.plan import Plan
+from turnscope.library.job import PAUSE, Job, State
 from turnscope.planning.trace import Trace
 from turnscope.views.stepper import Steps, build_steps
 
-FIRST_STAGE = 0.4  # seconds until the first requests are worth a look; from then on whenever it has taken twice as long
-MIN_SHOWN = 10  # requests that are not
-IDLE_TIMEOUT = 6.0  # seconds without anybody looking after which it waits
-WORK_SLICE, PAUSE = 0.004, 0.001  # seconds of work after which others get their turn, and how long that is
-DEFER = 0.1  # seconds for which others go first, at most, before the next request is planned
-
-State = Literal["waiting", "running", "done", "cancelled", "full", "failed"]
+FIRST_STAGE = 0.4  # seconds until the first stage; each later stage waits until the replay has taken twice as long
+MIN_SHOWN = 10  # requests below which no stage is made
+WORK_SLICE = 0.004  # seconds of work after which other threads get their turn
+DEFER = 0.1  # seconds for which other threads go first, at most, before the next request is planned
 
 
 def _do_nothing() -> None:
-    """Nobody has to tidy up after a stage."""
+    """The default of `on_stage`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A replay as far as it had come: the trace of its first requests, and the same as the stepper needs it."""
+    """A replay as far as it has come: the trace of its first requests, and the same as the stepper needs it."""
 
     trace: Trace
     steps: Steps
@@ -41,106 +38,70 @@ class Stage:
         return len(self.trace.plans)
 
 
-class ReplayJob:
-    """One replay. `done` of `count` requests are planned, and fill about `held` bytes; `stage` is the newest that can be seen.
+class ReplayJob(Job):
+    """One replay. `done` of `count` requests are planned, in about `held` bytes; `stage` is the newest one that can be shown.
 
-    `whole`: its trace without plans, or with all of them where they are at hand; `plans` makes them, one by one. It is `full`
-    where it fills more than `most` bytes: what it came to is kept. `settle` is called when a stage was made.
+    Its state is full once it holds more than `most` bytes; the stage that it has come to stays.
+
+    Args:
+        key: names the replay in a `ReplayCache`.
+        whole: its trace without plans, or with all of them where they are at hand.
+        plans: the plans of all requests, in order.
+        most: bytes that the replay may hold.
+        on_stage: called after each new stage.
     """
 
     def __init__(
-        self, key: str, whole: Trace, plans: Iterable[Plan], most: int = sys.maxsize, settle: Callable[[], object] = _do_nothing
+        self,
+        key: str,
+        whole: Trace,
+        plans: Iterable[Plan],
+        most: int = sys.maxsize,
+        on_stage: Callable[[], object] = _do_nothing,
     ) -> None:
+        super().__init__(f"replay {whole.policy.name}", len(whole.session.requests))
         self.key = key
-        self.count = len(whole.session.requests)
-        self.state: State = "waiting"
         self.stage: Stage | None = None
-        self.failed: Exception | None = None
-        self.done = self.held = 0
-        self._whole, self._rest, self._most, self._settle = whole, iter(plans), most, settle
+        self.held = 0
+        self._whole, self._rest, self._most, self._on_stage = whole, iter(plans), most, on_stage
         self._made: list[Plan] = []
-        self._texts: set[int] = set()  # what was counted in `held`, by id
-        self._seen = monotonic()
-        self._stop = False
-        self._turn = Condition()
+        self._texts: set[int] = set()  # ids of the texts that `held` counts
 
     def __repr__(self) -> str:
-        return f"<Replaying {self._whole.policy.name!r}: {self.state}, {self.done:,} of {self.count:,} requests>"
+        return f"<ReplayJob {self._whole.policy.name!r}: {self.state}, {self.done:,} of {self.count:,} requests>"
 
-    def poll(self) -> Stage | None:
-        """Somebody looks, so it goes on. Raises what went wrong in it."""
-        with self._turn:
-            self._seen = monotonic()
-            if self.state == "waiting":
-                self._start()
-        if self.failed:
-            raise self.failed
-        return self.stage
-
-    def wait(self, seconds: float) -> None:
-        """Wait until it is at its end, at most so long. Whoever waits looks."""
-        with self._turn:
-            self._seen = monotonic() + seconds
-            self._turn.wait_for(lambda: self.state != "running", seconds)
-            self._seen = monotonic()
-
-    def cancel(self) -> None:
-        """Stop after the request that is being planned; what is there stays."""
-        with self._turn:
-            self._stop = True
-            if self.state == "waiting":
-                self.state = "cancelled"
-
-    def resume(self) -> None:
-        """Go on after it was cancelled."""
-        with self._turn:
-            if self.state == "cancelled":
-                self._start()
-
-    def _start(self) -> None:
-        self.state, self._stop = "running", False
-        Thread(target=self._run, name=f"replay {self._whole.policy.name}", daemon=True).start()
-
-    def _run(self) -> None:
-        end: State = "failed"
-        try:
-            end = self._plan_all()
-            if end != "waiting":
-                self._make_stage()
-        except Exception as error:  # noqa: BLE001 - nobody above this thread could catch it; whoever looks gets it
-            self.failed = error
-        with self._turn:
-            self.state = end if self.failed is None else "failed"
-            self._turn.notify_all()
+    def _work(self) -> State:
+        end = self._plan_all()
+        if end != "waiting":
+            self._make_stage()
+        return end
 
     def _plan_all(self) -> State:
-        """Plan on, and show what is there now and then; gives why it ended."""
-        began = breathed = monotonic()
+        """Plan the remaining requests, and make a stage now and then. Returns the state that this ends in."""
+        began = paused_at = monotonic()
         due, took, before = began + FIRST_STAGE, 0.0, self.done
         for plan in self._rest:
-            if not self._whole.plans:  # else they belong to whoever has them
+            if not self._whole.plans:  # else the plans belong to whoever holds that trace
                 self.held += _estimate_bytes(self._made[-1] if self._made else None, plan, self._texts)
             self._made.append(plan)
             self.done = len(self._made)
-            now = monotonic()
             if self.held > self._most:
                 return "full"
-            if self._stop:
-                return "cancelled"
-            if now - self._seen > IDLE_TIMEOUT:
-                return "waiting"
+            if interruption := self._interruption():
+                return interruption
+            now = monotonic()
             left = (self.count - self.done) * (now - began) / (self.done - before)
             if now > due and self.done >= MIN_SHOWN and left > took:
                 self._make_stage()
                 took = monotonic() - now
                 due = monotonic() + max(now - began, 3 * took)
-            if now - breathed > WORK_SLICE:
+            if now - paused_at > WORK_SLICE:
                 _yield_to_threads()
-                breathed = monotonic()
+                paused_at = monotonic()
         return "done"
 
     def _make_stage(self) -> None:
-        """Make a stage of what is there."""
+        """Make a stage of the requests that are planned."""
         plans = self._whole.plans if self.done == len(self._whole.plans) else tuple(self._made)
         trace = replace(self._whole, plans=plans)
         stage = Stage(trace, build_steps(trace))
@@ -148,11 +109,11 @@ class ReplayJob:
             self.held -= len(self.stage.steps.data)
         self.held += len(stage.steps.data)
         self.stage = stage
-        self._settle()
+        self._on_stage()
 
 
 def _yield_to_threads() -> None:
-    """Let other threads go first. One that has work to do makes a short sleep a long one."""
+    """Let other threads go first. A thread that has work makes a short sleep a long one."""
     began = woke = monotonic()
     while woke - began < DEFER:
         slept = woke
