@@ -1,6 +1,6 @@
 """A page about a policy, as data: what it is and promises, its rules with parameters and pictures, constants, sources.
 
-One function makes it, for the app and for the README beside the policies (`python -m turnscope.views.policy_pages`).
+One function makes it, for the app and for the README beside the policies (`python -m tests.regenerate policies`).
 Holds values and their words; nothing is run, and nothing but text files of the package is read.
 """
 
@@ -201,7 +201,7 @@ def to_markdown(shelf: PolicyCatalog) -> str:
 
 
 _INTRODUCTION = (
-    "Made by `python -m turnscope.views.policy_pages` from the policies' TOML files; a test holds it to them.",
+    "Made by `python -m tests.regenerate policies` from the policies' TOML files; a test holds it to them.",
     "In a picture `A1` stands as it is, `-A1` is left out, `~R2` has a stand-in, `[summary:A1..R2]` stands for several blocks;",
     "`U` is the user's text, `A` an answer, `C` a call, `R` its result, `H` thinking, `S` the system prompt.",
     "A rule is drawn once, where it first stands.",
@@ -248,7 +248,3 @@ def _escape(text: str) -> str:
 def load_shipped() -> PolicyCatalog:
     """The policies of the package."""
     return PolicyCatalog({name: policies.load(name) for name in policies.list_policies()}, frozenset(), {})
-
-
-if __name__ == "__main__":
-    README.write_text(to_markdown(load_shipped()), encoding="utf-8")
