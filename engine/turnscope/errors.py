@@ -39,6 +39,11 @@ class TurnscopeError(Exception):
         self.what = what
         self.hint = hint
 
+    @property
+    def short_hint(self) -> str:
+        """The hint on one line."""
+        return " ".join(self.hint.split())
+
 
 class UnreadableFile(TurnscopeError):
     """The file cannot be opened or holds no text."""
@@ -58,6 +63,12 @@ class UnknownFormat(TurnscopeError):
     def __init__(self, what: str, *, hint: str = "", tried: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(what, hint=hint)
         self.tried = tried
+
+    @property
+    def short_hint(self) -> str:
+        """The hint without the formats that were tried, which it lists a line each."""
+        sentence = self.hint.partition("\n")[0].rpartition(". ")[0]
+        return f"{sentence}. {len(self.tried)} formats were tried; the app says why each one does not fit." if sentence else ""
 
 
 class UnknownEntry(TurnscopeError):

@@ -67,7 +67,7 @@ def test_what_the_package_brings_is_loaded_when_needed_listed_opened_replayed_an
 
 
 def test_the_command_line_opens_and_replays_what_the_package_brings(installed_plugin: Path, diary: Path) -> None:
-    command = ("-m", "turnscope", "compare", str(diary), "--policies", "as-recorded,remind-of-task")
+    command = ("-m", "turnscope", "compare", str(diary), "--policies", "remind-of-task", "--conversation", "2026-01-02")
     done = run(diary.parent, *command, packages=installed_plugin)
     assert (done.returncode, done.stderr) == (0, "")
     assert "remind-of-task" in done.stdout

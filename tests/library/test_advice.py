@@ -15,7 +15,7 @@ import turnscope
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
-from turnscope import __main__ as command
+from turnscope import cli as command
 from turnscope.errors import PolicyError, TurnscopeError
 from turnscope.figures import draw_front as drawn
 from turnscope.library import advising

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -13,7 +14,7 @@ import pytest
 import turnscope
 from conftest import ROOT
 from msgspec import structs
-from turnscope import __main__ as command
+from turnscope import cli as command
 from turnscope.errors import PolicyError, UnknownEntry
 from turnscope.figures import draw_fill, draw_losses
 from turnscope.library.checking import Limits, check, to_junit
@@ -121,7 +122,7 @@ def test_the_table_is_the_same_in_csv_json_and_html(made: Comparison, capsys: py
     html = made._repr_html_()
     assert all(row.title in html for row in made.rows)
     assert "Answers are taken as recorded" in html
-    assert command.main(["compare", str(COLD), "--policies", "no-such"]) == 1
+    assert command.main(["compare", str(COLD), "--policies", "no-such"]) == 2
     assert "no-such" in capsys.readouterr().err
 
 
@@ -156,7 +157,10 @@ def test_the_figure_has_a_line_per_policy_and_a_mark_where_one_fell(made: Compar
     assert {note.text for note in figure.layout.annotations} == {f"limit {limit:,}" for limit in limits}
 
 
-def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_is_held_or_broken_in_words_and_exit_codes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert check(COLD, Limits(max_fill=90, max_usd=100)).ok
     broken = check(COLD, Limits(max_fill=10, max_usd=1), "last-5-pairs")
     assert len(broken.violations) == 2

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.util.genai.handler import TelemetryHandler
 from opentelemetry.util.genai.types import FunctionToolDefinition, InputMessage, OutputMessage, TextPart
 from turnscope import settings
-from turnscope.__main__ import main
+from turnscope.cli import main
 from turnscope.envelope.plan import Plan
 from turnscope.live import branches, request_headers
 from turnscope.live.chat import Chat, Settings
@@ -264,10 +264,13 @@ def test_every_request_carries_the_conversation_in_a_header(
 
 def test_the_command_writes_a_trace_and_says_what_it_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "trace.jsonl"
+    assert main(["trace", str(SAMPLE), str(out), "--policy", "last-5-pairs"]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    out.parent.mkdir()
     assert main(["trace", str(SAMPLE), str(out), "--policy", "last-5-pairs"]) == 0
     assert "100 spans of 88 requests" in capsys.readouterr().out
     assert len([*lines(out)]) == 100
-    assert main(["trace", str(SAMPLE), str(out), "--policy", "no-such-policy"]) == 1
-    assert main(["trace", str(SAMPLE), str(SAMPLE / "below"), "--policy", "last-5-pairs"]) == 1
+    assert main(["trace", str(SAMPLE), str(out), "--policy", "no-such-policy"]) == 2
+    assert main(["trace", str(SAMPLE), str(SAMPLE / "below"), "--policy", "last-5-pairs"]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert len([*lines(out)]) == 100, "what stood there still does"

@@ -13,7 +13,7 @@ import turnscope
 from claude_log import Log, call
 from conftest import ROOT, SHARED
 from turnscope import Session
-from turnscope.__main__ import main
+from turnscope.cli import main
 from turnscope.reading.registry import find_importers
 from turnscope.session.builder import Builder
 from turnscope.views import exporting
@@ -162,7 +162,7 @@ def test_a_branch_is_exported_as_its_own_path(tmp_path: Path, shared: Any, capsy
         assert main(["export", str(path), "--as", "markdown", "--branch", leaf]) == 0
         texts.append(capsysbinary.readouterr().out)
     assert len(set(texts)) == len(texts)
-    assert main(["export", str(path), "--branch", "nowhere"]) == 1
+    assert main(["export", str(path), "--branch", "nowhere"]) == 2
     assert b"there is no branch 'nowhere'" in capsysbinary.readouterr().err
     made = tmp_path / "made.jsonl"
     assert main(["export", str(path), "--as", "jsonl", "--output", str(made)]) == 0

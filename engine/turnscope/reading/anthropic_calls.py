@@ -8,7 +8,7 @@ from typing import Any
 from turnscope.reading.calls import Exchange, as_text
 from turnscope.reading.conversations import Call
 from turnscope.reading.streams import events, message_of
-from turnscope.session.builder import parse_applied_edits, parse_usage
+from turnscope.session.builder import parse_applied_edits, parse_cache_miss, parse_usage
 
 
 def convert_call(found: Exchange) -> Call:
@@ -29,6 +29,7 @@ def convert_call(found: Exchange) -> Call:
         what = as_text(error.get("message")) if isinstance(error, Mapping) else ""
         return Call(found.body, None, about, found.error or what, found.line)
     about |= {"usage": parse_usage(answer.get("usage")), "id": as_text(answer.get("id"))}
+    about["cache_miss"] = parse_cache_miss(answer.get("diagnostics"))
     about["applied"] = parse_applied_edits(answer.get("context_management"))
     about["model"] = as_text(answer.get("model")) or about["model"]
     about["stop_reason"] = as_text(answer.get("stop_reason")) or None
