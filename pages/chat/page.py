@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import streamlit as st
 from turnscope import TurnscopeError
+from turnscope.live import attachments
 from turnscope.live.events import WriteFailed
-from turnscope.views import attachments
 
 from pages.chat import (
     branches,

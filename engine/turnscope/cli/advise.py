@@ -10,8 +10,8 @@ from turnscope.cli import options, output
 from turnscope.cli.exit_codes import ExitCode
 from turnscope.cli.sessions import naming, open_path
 from turnscope.library import advising, opening, trial_log
+from turnscope.planning import policy_catalog
 from turnscope.settings import find_data_folder
-from turnscope.views import parameters
 
 
 @click.command()
@@ -37,7 +37,7 @@ def command(path: str, policy: str, trials: int, seed: int, turn: tuple[str, ...
     except KeyboardInterrupt:
         raise KeyboardInterrupt("Stopped by Ctrl-C. The same command goes on from there.") from None
     if save and found.chosen is not None:
-        parameters.save_policy(save, found.to_toml(found.chosen), own)
+        policy_catalog.save_policy(save, found.to_toml(found.chosen), own)
     output.write(found.to_json() if as_json else found.to_text())
     return ExitCode.NEGATIVE if found.chosen is None else ExitCode.DONE
 

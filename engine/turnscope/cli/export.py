@@ -11,9 +11,9 @@ from turnscope.cli import options, output
 from turnscope.cli.sessions import open_thread
 from turnscope.errors import UnknownEntry
 from turnscope.session.thread import Thread
-from turnscope.views import exporting
+from turnscope.share import export_formats
 
-FORMS = exporting.list_formats()
+FORMS = export_formats.list_formats()
 
 
 @click.command()

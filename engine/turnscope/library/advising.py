@@ -109,7 +109,7 @@ def advise(
     made = Advice(
         policy=chosen.name,
         title=chosen.title or chosen.name,
-        text=parameters.to_toml(chosen),
+        text=chosen.to_toml(),
         axes=axes,
         method="tpe" if grid is None else "grid",
         seed=seed,

@@ -17,7 +17,7 @@ from turnscope.counting.tokens import make_estimator
 from turnscope.errors import TurnscopeError
 from turnscope.library.comparing import resize_budget
 from turnscope.library.opening import begin_replay, load_policy, load_prices, replay
-from turnscope.planning.policy import Policy, write
+from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps
@@ -226,7 +226,7 @@ MAX_OUTLOOKS = 256  # outlooks
 
 
 def _get_outlook(shape: Shape, policy: Policy) -> Outlook:
-    key = shape, f"{policy.name}\n{write(policy)}"
+    key = shape, f"{policy.name}\n{policy.to_toml()}"
     if key not in _outlooks:
         record, shared = _replay_record(shape)
         whole, plans = begin_replay(record, resize_budget(policy, shape.window))

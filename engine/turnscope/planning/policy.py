@@ -100,6 +100,19 @@ class Policy:
             "It does not promise that every request fits. One that does not is not sent, and another policy has to take over."
         )
 
+    def to_toml(self) -> str:
+        """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
+        texts = {key: getattr(self, key) for key in TEXTS}
+        held = texts | {"per_message": self.per_message, "guarantees": list(self.guarantees)}
+        held |= {"budget": _convert_to_table(self.budget)} | ({"constants": dict(self.constants)} if self.constants else {})
+        held |= (
+            {"models": {key: {k: dict(v) for k, v in row.items()} for key, row in self.models.items()}} if self.models else {}
+        )
+        held |= {"rules": [{"rule": part.rule.name, **_convert_to_table(part.params)} for part in self.rules]}
+        text = tomli_w.dumps(held, multiline_strings=True)
+        # readers of TOML turn the CRLF of a text written on several lines into LF
+        return text if tomllib.loads(text) == held else tomli_w.dumps(held)
+
     def __repr__(self) -> str:
         return f"<Policy {self.name!r}: {', '.join(part.rule.name for part in self.rules) or 'no rule, everything is kept'}>"
 
@@ -283,20 +296,6 @@ def _convert_params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
         return msgspec.convert(dict(given), kind, strict=True)
     except msgspec.ValidationError as error:
         raise PolicyError(f"{whose}: {error}", hint=f"Its parameters are: {known}.") from error
-
-
-def write(policy: Policy) -> str:
-    """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
-    texts = {key: getattr(policy, key) for key in TEXTS}
-    held = texts | {"per_message": policy.per_message, "guarantees": list(policy.guarantees)}
-    held |= {"budget": _convert_to_table(policy.budget)} | ({"constants": dict(policy.constants)} if policy.constants else {})
-    held |= (
-        {"models": {key: {k: dict(v) for k, v in row.items()} for key, row in policy.models.items()}} if policy.models else {}
-    )
-    held |= {"rules": [{"rule": part.rule.name, **_convert_to_table(part.params)} for part in policy.rules]}
-    text = tomli_w.dumps(held, multiline_strings=True)
-    # readers of TOML turn the CRLF of a text written on several lines into LF
-    return text if tomllib.loads(text) == held else tomli_w.dumps(held)
 
 
 def _format_params(params: Any) -> str:

@@ -17,8 +17,10 @@ from turnscope.counting.tokens import get_counter
 from turnscope.envelope.budget import BudgetParams
 from turnscope.planning import policy as policies
 from turnscope.planning.policy import Policy
+from turnscope.planning.policy_catalog import PolicyCatalog
 from turnscope.planning.rule_registry import find_rule, find_rule_package
-from turnscope.views.parameters import Group, Parameter, PolicyCatalog, group_parameters, group_policies
+from turnscope.views.parameters import Group, Parameter, group_parameters
+from turnscope.views.policy_groups import group_policies
 
 HERE = Path(__file__).resolve().parent
 PICTURES = (HERE.parent / "rules" / "pictures", HERE.parents[2] / "tests" / "pictures")  # in a wheel, and in a clone
@@ -243,8 +245,3 @@ def _escape(text: str) -> str:
     for mark in ("\\", "*", "_", "<", "[", "`"):
         kept = kept.replace(mark, f"\\{mark}")
     return kept
-
-
-def load_shipped() -> PolicyCatalog:
-    """The policies of the package."""
-    return PolicyCatalog({name: policies.load(name) for name in policies.list_policies()}, frozenset(), {})

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from turnscope.reading.body import Msg
+from turnscope.reading.recorded_body import RecordedMessage
 from turnscope.session.builder import make_part
 from turnscope.session.model import JSON, Action, Part
 
-LEADING = 32  # characters at the start of a text by which its altered form is known again
+LEADING_CHARACTERS = 32  # characters at the start of a text by which its altered form is known again
 
 Bodies = tuple[Part, ...] | None
 
@@ -27,7 +27,7 @@ class Label(NamedTuple):
     kinds: Sequence[str] = ()
 
 
-def whole(messages: Sequence[Msg], label: Callable[[Msg], Label]) -> tuple[Part, ...]:
+def make_placeholder(messages: Sequence[RecordedMessage], label: Callable[[RecordedMessage], Label]) -> tuple[Part, ...]:
     """Whole messages as a stand-in, each part with the kind that its label gives."""
     parts: list[Part] = []
     for message in messages:
@@ -38,7 +38,7 @@ def whole(messages: Sequence[Msg], label: Callable[[Msg], Label]) -> tuple[Part,
     return tuple(parts)
 
 
-def altered(original: Msg, message: Msg) -> list[Bodies]:
+def align_blocks(original: RecordedMessage, message: RecordedMessage) -> list[Bodies]:
     """For each block of `original`, what stands for it in `message`: itself, nothing, or other blocks."""
     blocks: list[list[JSON]] = [[] for _ in original.parts]
     itself = object()
@@ -75,7 +75,7 @@ def altered(original: Msg, message: Msg) -> list[Bodies]:
     return bodies
 
 
-def change(raw: JSON, body: Bodies) -> tuple[Action, str]:
+def describe_change(raw: JSON, body: Bodies) -> tuple[Action, str]:
     """The name of a change of one block, and a sentence about it."""
     if body is None:
         return "restore", "stands in the request again as it was"
@@ -85,7 +85,7 @@ def change(raw: JSON, body: Bodies) -> tuple[Action, str]:
     if any(part.ref is not None for part in body):
         return "insert", "its message holds more than before"
     old, new = make_part("user", raw).text, "\n".join(part.text for part in body)
-    if len(new) < len(old) and new[:LEADING] == old[:LEADING]:
+    if len(new) < len(old) and new[:LEADING_CHARACTERS] == old[:LEADING_CHARACTERS]:
         return "truncate", f"shortened from {len(old):,} to {len(new):,} characters"
     if kind == "tool_result" and len(new) < len(old):
         return "clear", f"{len(old):,} characters of a tool's result gave way to {len(new):,}"
@@ -96,7 +96,7 @@ def change(raw: JSON, body: Bodies) -> tuple[Action, str]:
     )
 
 
-def marks_of(message: Msg) -> Iterator[Hashable]:
+def list_marks(message: RecordedMessage) -> Iterator[Hashable]:
     """What a message is known by in another form."""
     for raw, key in zip(message.parts, message.keys, strict=True):
         yield message.role, key
@@ -105,5 +105,5 @@ def marks_of(message: Msg) -> Iterator[Hashable]:
                 if isinstance(raw.get(name), str):
                     yield message.role, name, raw[name]
         text = raw if isinstance(raw, str) else raw.get("text") if isinstance(raw, dict) else None
-        if isinstance(text, str) and len(text) >= LEADING:
-            yield message.role, text[:LEADING]
+        if isinstance(text, str) and len(text) >= LEADING_CHARACTERS:
+            yield message.role, text[:LEADING_CHARACTERS]

@@ -19,11 +19,11 @@ import orjson
 
 from turnscope.session.model import JSON
 
-SMALL = 4096  # pairs up to which a stretch without landmarks is compared in full
+SMALL_PAIRS = 4096  # pairs up to which a stretch without landmarks is compared in full
 
 
 @dataclass(frozen=True, slots=True)
-class Msg:
+class RecordedMessage:
     """One message (or system prompt, or tool list) without its cache marks."""
 
     role: str
@@ -44,20 +44,20 @@ class Msg:
 class RecordedBody:
     """What one request body holds. `marks` and `odd` are entries of `model.SHAPE`: cache marks, and what only fits verbatim."""
 
-    messages: list[Msg]
-    system: Msg | None
-    tools: Msg | None
+    messages: list[RecordedMessage]
+    system: RecordedMessage | None
+    tools: RecordedMessage | None
     settings: dict[str, JSON]
     marks: list[list[Any]]
-    odd: list[list[Any]]
+    verbatim: list[list[Any]]
 
 
-def take_apart(body: Mapping[str, JSON]) -> RecordedBody:
+def parse_body(body: Mapping[str, JSON]) -> RecordedBody:
     """A body in Anthropic's shape as its parts. Nothing is refused: what is not understood is kept as it stands."""
     settings = {key: value for key, value in body.items() if key not in ("messages", "system", "tools")}
     marks: list[list[Any]] = []
     odd: list[list[Any]] = []
-    held: dict[str, Msg | None] = {"system": None, "tools": None}
+    held: dict[str, RecordedMessage | None] = {"system": None, "tools": None}
     for name in held:
         value = body.get(name)
         listed = isinstance(value, list) and value and all(isinstance(block, dict) for block in value)
@@ -69,7 +69,7 @@ def take_apart(body: Mapping[str, JSON]) -> RecordedBody:
     return RecordedBody(messages, held["system"], held["tools"], settings, marks, odd)
 
 
-def _parse_message(number: int, message: Any, marks: list[list[Any]], odd: list[list[Any]]) -> Msg:
+def _parse_message(number: int, message: Any, marks: list[list[Any]], odd: list[list[Any]]) -> RecordedMessage:
     if isinstance(message, dict) and isinstance(message.get("role"), str) and message["role"] != "tools":
         content = message.get("content")
         extra = {key: value for key, value in message.items() if key not in ("role", "content")}
@@ -87,11 +87,11 @@ def _parse_message(number: int, message: Any, marks: list[list[Any]], odd: list[
 
 def _make_message(
     role: str, content: Any, path: list[Any], marks: list[list[Any]], extra: dict[str, JSON] | None = None
-) -> Msg:
+) -> RecordedMessage:
     if isinstance(content, str):
-        return Msg(role, [content], (_compute_digest({"type": "text", "text": content}),), extra or {})
+        return RecordedMessage(role, [content], (_compute_digest({"type": "text", "text": content}),), extra or {})
     parts = [_strip_cache_marks(block, [*path, number], marks) for number, block in enumerate(content)]
-    return Msg(role, parts, tuple(map(_compute_digest, parts)), extra or {})
+    return RecordedMessage(role, parts, tuple(map(_compute_digest, parts)), extra or {})
 
 
 def _strip_cache_marks(block: dict[str, JSON], path: list[Any], marks: list[list[Any]]) -> dict[str, JSON]:
@@ -115,7 +115,7 @@ def _compute_digest(block: JSON) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
+def find_common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Positions at which `a` and `b` are alike, rising in both: nearly as many as there can be, in nearly linear time."""
     return list(_find_common(a, b, 0, len(a), 0, len(b)))
 
@@ -163,7 +163,7 @@ def _find_landmarks(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int
 
 
 def _match_rest(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: int, n: int) -> Iterator[tuple[int, int]]:
-    if (m - i) * (n - j) <= SMALL:
+    if (m - i) * (n - j) <= SMALL_PAIRS:
         matcher = SequenceMatcher(None, a[i:m], b[j:n], autojunk=False)
         for x, y, size in matcher.get_matching_blocks():
             yield from ((i + x + k, j + y + k) for k in range(size))

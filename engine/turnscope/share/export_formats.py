@@ -15,10 +15,10 @@ from typing import Any
 
 import orjson
 
+from turnscope.live import attachments
 from turnscope.session import portable
 from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import JSON, Block, Bucket, Session
-from turnscope.views import attachments
 
 ROLE_NAMES = {"user": "You", "assistant": "Model", "system": "System"}
 MARKUP_LINE = re.compile(r"^\\*(?:## .* <!-- turnscope \w+ -->$|`{3,}\S+ turnscope\b|!\[[^]]*\]\(data:)", re.MULTILINE)

@@ -13,44 +13,44 @@ from typing import Any
 
 from msgspec import Raw
 
-from turnscope.reading.source import Items, Source
+from turnscope.reading.source import LazyList, Source
 from turnscope.session.content import dumps
 
-FEW = 20  # values that are looked at to see what a file holds
-MOST = 400_000_000  # bytes of a file that is turned into another form
+SNIFF_VALUES = 20  # values that are looked at to see what a file holds
+MAX_BYTES = 400_000_000  # bytes of a file that is turned into another form
 
 
-def others(source: Source, most: int | None = None) -> Iterator[Source]:
+def iter_forms(source: Source, most: int | None = None) -> Iterator[Source]:
     """The other forms of a file that holds several values, or one in a list: as lines, as one list, as the only value.
 
     `most`: of so many values alone, to see whether somebody wants them.
     """
-    found = values(source)[:most]
+    found = list_values(source)[:most]
     if len(found) == 1:
         yield _make_source(source, dumps(found[0]))
-    if found and all(isinstance(value, dict) for value in islice(found, FEW)):
-        if source.document is not None or "apart" in source.kept:
+    if found and all(isinstance(value, dict) for value in islice(found, SNIFF_VALUES)):
+        if source.document is not None or "apart" in source.cache:
             yield _make_source(source, "\n".join(map(dumps, found)) + "\n")
         if source.document is None:
             yield _make_source(source, f"[{','.join(map(dumps, found))}]")
 
 
-def each(source: Source) -> Iterator[Source]:
+def iter_values(source: Source) -> Iterator[Source]:
     """Every value of a file that holds several, as a file of its own."""
-    return (_make_source(source, dumps(value)) for value in values(source))
+    return (_make_source(source, dumps(value)) for value in list_values(source))
 
 
-def one(source: Source, number: int) -> Source | None:
+def get_value(source: Source, number: int) -> Source | None:
     """A value of a file that holds several, as a file; None where there is none of that number."""
-    found = values(source)
+    found = list_values(source)
     return _make_source(source, dumps(found[number])) if 0 <= number < len(found) else None
 
 
-def values(source: Source) -> Sequence[Any]:
+def list_values(source: Source) -> Sequence[Any]:
     """The items of a list, or the values that stand one after the other; none in any other file."""
-    if "values" not in source.kept:
-        source.kept["values"] = _read_values(source) if source.kind == "file" and source.size < MOST else []
-    found: Sequence[Any] = source.kept["values"]
+    if "values" not in source.cache:
+        source.cache["values"] = _read_values(source) if source.kind == "file" and source.size < MAX_BYTES else []
+    found: Sequence[Any] = source.cache["values"]
     return found
 
 
@@ -58,7 +58,7 @@ def _read_values(source: Source) -> Sequence[Any]:
     if source.document is not None:
         return source.document if isinstance(source.document, list) else []
     if any(isinstance(value, (dict, list)) for value in source.first):
-        return Items([Raw(line) for line in source.data.splitlines() if not line.isspace()])
+        return LazyList([Raw(line) for line in source.data.splitlines() if not line.isspace()])
     return _split_values(source)
 
 
@@ -75,7 +75,7 @@ def _split_values(source: Source) -> list[Any]:
                 at += 1
     except (ValueError, RecursionError):
         return []
-    source.kept["apart"] = True
+    source.cache["apart"] = True
     return found
 
 

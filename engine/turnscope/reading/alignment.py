@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from turnscope.reading.body import Msg, RecordedBody
 from turnscope.reading.matching import Cell, Past, match
-from turnscope.reading.standins import Bodies, Label, altered, change, whole
+from turnscope.reading.placeholders import Bodies, Label, align_blocks, describe_change, make_placeholder
+from turnscope.reading.recorded_body import RecordedBody, RecordedMessage
 from turnscope.session.builder import Builder, Draft
 from turnscope.session.model import JSON, SHAPE, Action, Edit, ObservedEdit, Session, Span
 
-SLOT = "recorded"  # slot of messages that a body holds between messages that were there before
+RECORDED_SLOT = "recorded"  # slot of messages that a body holds between messages that were there before
 
 
-class Place(NamedTuple):
+class BlockRange(NamedTuple):
     """A range of blocks said before addresses are known: `[start of draft lo + first, start of draft hi + last)`."""
 
     lo: int
@@ -31,7 +31,7 @@ class Place(NamedTuple):
     last: int
 
 
-def _unlabelled(_message: Msg) -> Label:
+def _unlabelled(_message: RecordedMessage) -> Label:
     return Label()
 
 
@@ -40,16 +40,16 @@ class Alignment:
     """One conversation: its drafts, how each stands in the newest body, and what was observed on the way."""
 
     builder: Builder
-    label: Callable[[Msg], Label] = _unlabelled
+    label: Callable[[RecordedMessage], Label] = _unlabelled
     cells: list[Cell] = field(default_factory=list)
-    originals: list[Msg | None] = field(default_factory=list)
+    originals: list[RecordedMessage | None] = field(default_factory=list)
     where: dict[Hashable, list[int]] = field(default_factory=dict)
-    seen: list[tuple[int, Place, Edit]] = field(default_factory=list)
+    seen: list[tuple[int, BlockRange, Edit]] = field(default_factory=list)
     static: dict[str, _Static] = field(default_factory=dict)
     requests: int = 0
     joinable: int = 0  # edits from here on may be joined: no insert stands between them and the next
 
-    def request(self, body: RecordedBody, answer: Msg | None, *, compacted: bool = False, **about: Any) -> None:
+    def add_request(self, body: RecordedBody, answer: RecordedMessage | None, *, compacted: bool = False, **about: Any) -> None:
         """Take in one recorded call: its body, and the message that came back (None: there is none).
 
         `compacted`: the log says that the tool compacted before it, so what is not there verbatim was replaced as a whole.
@@ -72,7 +72,7 @@ class Alignment:
         """The session, with every difference between two bodies as an observed edit."""
         return self.builder.build([self._iter_observed])
 
-    def append(self, message: Msg, at: float | None = None) -> Draft:
+    def append(self, message: RecordedMessage, at: float | None = None) -> Draft:
         """A message that was not there before."""
         number = len(self.originals)
         self.originals.append(message)
@@ -87,7 +87,7 @@ class Alignment:
             draft.parts = list(zip(message.parts, kinds, strict=True))
         return draft
 
-    def edit(self, place: Place, action: Action, because: str, body: Bodies = (), **more: Any) -> None:
+    def record_edit(self, place: BlockRange, action: Action, because: str, body: Bodies = (), **more: Any) -> None:
         """Record what the request at hand shows. What happens to neighbours for one reason is one edit."""
         if len(self.seen) > self.joinable and not more and not body:
             request, before, edit = self.seen[-1]
@@ -105,61 +105,63 @@ class Alignment:
             body = tuple(p if p.ref is None else structs.replace(p, ref=p.ref + start) for p in edit.body or ())
             yield ObservedEdit(request, structs.replace(edit, span=Span(start, stop), body=body))
 
-    def _match_messages(self, messages: Sequence[Msg], *, compacted: bool) -> None:
+    def _match_messages(self, messages: Sequence[RecordedMessage], *, compacted: bool) -> None:
         """Match a body's messages with what stands, and change what stands to be this body."""
         found = match(self.cells, Past(self.originals, self.where), messages, altered=not compacted)
         for cell in found.cleared:
             if cell.lo == cell.hi:
-                self.become(cell, [])
+                self.show_messages(cell, [])
             else:
-                self.edit(Place(cell.lo, 0, cell.hi, 0), "drop", "its stand-in left the request that was recorded")
+                self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "drop", "its stand-in left the request that was recorded")
         self.cells = found.cells
         for cell in found.cells:
             if cell.state != "static":
-                self.become(cell, [messages[j] for j in sorted(found.wanted.get(cell, ()))])
+                self.show_messages(cell, [messages[j] for j in sorted(found.wanted.get(cell, ()))])
         self._tidy()
         for j in found.fresh:
             self.append(messages[j])
 
-    def become(self, cell: Cell, messages: list[Msg]) -> None:
+    def show_messages(self, cell: Cell, messages: list[RecordedMessage]) -> None:
         """Change one cell to show `messages`, saying so where that is a change."""
         if cell.lo == cell.hi:
             self.joinable = len(self.seen)
         if [m.key for m in messages] == [m.key for m in cell.shown]:
             return  # how it is written may differ; that is the shape's business
-        place = Place(cell.lo, 0, cell.hi, 0)
+        place = BlockRange(cell.lo, 0, cell.hi, 0)
         original = self.originals[cell.lo] if cell.hi - cell.lo == 1 else None
         if cell.lo == cell.hi:
             because = "stands between earlier messages" if messages else "no longer stands between earlier messages"
-            self.edit(place, "insert" if messages else "drop", because, whole(messages, self.label), slot=SLOT)
+            self.record_edit(
+                place, "insert" if messages else "drop", because, make_placeholder(messages, self.label), slot=RECORDED_SLOT
+            )
             cell.state = "body"
         elif not messages:
-            self.edit(place, "drop", "left out of the request that was recorded")
+            self.record_edit(place, "drop", "left out of the request that was recorded")
             cell.state = "gone"
         elif original and len(messages) == 1 and messages[0].key == original.key:
-            self.edit(place, "restore", "stands in the request again as it was", None)
+            self.record_edit(place, "restore", "stands in the request again as it was", None)
             cell.state = "own"
         elif original and len(messages) == 1 and messages[0].role == original.role and original.parts and messages[0].parts:
             self._alter(cell, original, messages[0])
         else:
             many = cell.hi - cell.lo
             because = f"{many} messages were replaced by {len(messages)}" if many > 1 else "the message was replaced"
-            self.edit(place, "condense", because, whole(messages, self.label))
+            self.record_edit(place, "condense", because, make_placeholder(messages, self.label))
             cell.state = "body"
         cell.shown = messages
 
-    def _alter(self, cell: Cell, original: Msg, message: Msg) -> None:
+    def _alter(self, cell: Cell, original: RecordedMessage, message: RecordedMessage) -> None:
         """Change single blocks of a message; the others stay."""
-        blocks = altered(original, message)
+        blocks = align_blocks(original, message)
         held: list[Bodies] = [None] * len(blocks)
         if cell.state == "blocks":
             held = cell.blocks
         elif cell.state != "own":
-            self.edit(Place(cell.lo, 0, cell.hi, 0), "restore", "stands in the request again, altered", None)
+            self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "restore", "stands in the request again, altered", None)
         for i, (old, new) in enumerate(zip(held, blocks, strict=True)):
             if old != new:
-                action, because = change(original.parts[i], new)
-                self.edit(Place(cell.lo, i, cell.lo, i + 1), action, because, new)
+                action, because = describe_change(original.parts[i], new)
+                self.record_edit(BlockRange(cell.lo, i, cell.lo, i + 1), action, because, new)
         cell.state, cell.blocks = "blocks", blocks
 
     def _tidy(self) -> None:
@@ -184,7 +186,7 @@ class _Static:
     keys: tuple[bytes, ...] = ()
     versions: dict[tuple[bytes, ...], list[tuple[int, int]]] = field(default_factory=dict)
 
-    def update(self, to: Alignment, now: Msg | None) -> None:
+    def update(self, to: Alignment, now: RecordedMessage | None) -> None:
         """Make the version in force be `now`: what it no longer holds is superseded, what is new is appended."""
         keys = now.keys if now else ()
         if keys == self.keys:
@@ -203,11 +205,16 @@ class _Static:
         held, left = set(self.standing), set(wanted)
         because = "superseded by another version of it" if keys else "left out of the request that was recorded"
         for draft, start, stop in _group_runs(sorted(held - left)):
-            to.edit(
-                Place(draft, start, draft, stop), "drop", f"{self.name}: {because}", facts={"superseded": True} if keys else {}
+            to.record_edit(
+                BlockRange(draft, start, draft, stop),
+                "drop",
+                f"{self.name}: {because}",
+                facts={"superseded": True} if keys else {},
             )
         for draft, start, stop in _group_runs(sorted(block for block in left - held if block[0] < number)):
-            to.edit(Place(draft, start, draft, stop), "restore", f"{self.name}: an earlier version is in force again", None)
+            to.record_edit(
+                BlockRange(draft, start, draft, stop), "restore", f"{self.name}: an earlier version is in force again", None
+            )
         self.standing, self.keys = wanted, keys
         self.versions[keys] = wanted
 
@@ -260,12 +267,12 @@ def _describe_shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
         written = len(raws) == 1 and isinstance(raws[0], str)
         if written != body.system.bare:
             (bare if body.system.bare else lists).append("system")
-    found = {"cache": body.marks, "bare": bare, "lists": lists, "extra": extra, "set": body.odd}
+    found = {"cache": body.marks, "bare": bare, "lists": lists, "extra": extra, "set": body.verbatim}
     shape = {key: value for key, value in found.items() if value}
     return {SHAPE: shape} if shape else {}
 
 
-def _describe_writing(of: Alignment, cell: Cell, message: Msg) -> tuple[bool, dict[str, JSON], bool]:
+def _describe_writing(of: Alignment, cell: Cell, message: RecordedMessage) -> tuple[bool, dict[str, JSON], bool]:
     """How rendering writes a message: as one string? with which further keys? and does it stand in its own place?"""
     original = of.originals[cell.lo] if cell.state in ("own", "blocks") else None
     if original is None:

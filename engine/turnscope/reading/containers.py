@@ -22,14 +22,14 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from turnscope.errors import ArchiveTooLarge, UnreadableFile
-from turnscope.reading.source import Kind, Source, unreadable
+from turnscope.reading.source import Kind, Source, make_unreadable_error
 
-RATIO = 200  # times that an archive's content may be larger than the archive, where it is larger than FREE
-FREE = 50_000_000  # bytes of content that are never too many
-TOTAL = 4_000_000_000  # bytes of content of one archive
-MEMBERS = 200_000
+MAX_RATIO = 200  # times that an archive's content may be larger than the archive, where it is larger than FREE
+FREE_BYTES = 50_000_000  # bytes of content that are never too many
+MAX_BYTES = 4_000_000_000  # bytes of content of one archive
+MAX_MEMBERS = 200_000
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # as PowerShell writes what a program prints
-TRIES = 5  # a database that changes while it is copied is copied again
+COPY_TRIES = 5  # a database that changes while it is copied is copied again
 STEPS, STRIDE = 200_000_000, 1_000_000  # of SQLite's machine: of one query, and between two looks at how many there were
 _TROUBLE = (OSError, ValueError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error)
 
@@ -42,7 +42,7 @@ def open_source(path: Path) -> Source:
         if path.exists() and not path.is_file():  # a pipe or a device may never end
             raise UnreadableFile(f"{path.name} is no regular file", hint="Save what it gives into a file and open that.")
     except (OSError, ValueError) as error:
-        raise unreadable(path, error) from error
+        raise make_unreadable_error(path, error) from error
     source = Source(path)
     if not source.size:  # files of the system may say that they are empty
         with suppress(OSError):
@@ -64,12 +64,12 @@ def open_source(path: Path) -> Source:
 
 def _inflate(source: Source) -> bytes:
     """What a gzip file holds. ArchiveTooLarge for one that was made to fill the memory."""
-    room = min(TOTAL, max(FREE, RATIO * source.size))
+    room = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * source.size))
     try:
         with gzip.open(source.path) as file:
             data = file.read(room + 1)
     except _TROUBLE as error:
-        raise unreadable(source.path, error) from error
+        raise make_unreadable_error(source.path, error) from error
     if len(data) > room:
         raise _make_too_large_error(source.path, room)
     return data
@@ -91,7 +91,7 @@ class Folder(Source):
     def __init__(self, path: Path) -> None:
         super().__init__(path, b"")
 
-    def files(self) -> Iterator[Source]:
+    def iter_files(self) -> Iterator[Source]:
         for folder, names, files in os.walk(self.path):
             names.sort()
             yield from (Source(Path(folder, name)) for name in sorted(files))
@@ -100,26 +100,26 @@ class Folder(Source):
     def version(self) -> str:
         """Of all files inside."""
         digest = blake2b(digest_size=16)
-        for file in self.files():
+        for file in self.iter_files():
             with suppress(UnreadableFile):  # gone since it was listed
                 digest.update(f"{file.path}:{file.version}".encode("utf-8", "surrogateescape"))
         return digest.hexdigest()
 
-    def digest(self) -> str:
+    def compute_digest(self) -> str:
         return self.version
 
-    def near(self, name: str) -> Source | None:
-        return Source(self.path / "-").near(name)
+    def open_sibling(self, name: str) -> Source | None:
+        return Source(self.path / "-").open_sibling(name)
 
-    def beside(self, pattern: str) -> list[Source]:
-        return Source(self.path / "-").beside(pattern)
+    def find_siblings(self, pattern: str) -> list[Source]:
+        return Source(self.path / "-").find_siblings(pattern)
 
 
 class Archive(Source):
     """A zip archive. Members are unpacked as they are read; one that would unpack to too much is not opened at all."""
 
     kind: Kind = "zip"
-    room = TOTAL  # bytes that its content may have
+    max_bytes = MAX_BYTES  # bytes that its content may have
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile:
@@ -128,14 +128,14 @@ class Archive(Source):
             archive = zipfile.ZipFile(self.path)
             packed = self.path.stat().st_size
         except _TROUBLE as error:
-            raise unreadable(self.path, error) from error
-        self.room = min(TOTAL, max(FREE, RATIO * packed))
-        if sum(info.file_size for info in archive.infolist()) > self.room or len(archive.infolist()) > MEMBERS:
-            raise self.too_large()
+            raise make_unreadable_error(self.path, error) from error
+        self.max_bytes = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * packed))
+        if sum(info.file_size for info in archive.infolist()) > self.max_bytes or len(archive.infolist()) > MAX_MEMBERS:
+            raise self.make_too_large_error()
         return archive
 
-    def too_large(self) -> ArchiveTooLarge:
-        return _make_too_large_error(self.path, self.room)
+    def make_too_large_error(self) -> ArchiveTooLarge:
+        return _make_too_large_error(self.path, self.max_bytes)
 
     @cached_property
     def members(self) -> Mapping[str, zipfile.ZipInfo]:
@@ -144,19 +144,19 @@ class Archive(Source):
         return {info.filename: info for info in inside}
 
     @contextmanager
-    def unpacked(self, name: str) -> Iterator[IO[bytes]]:
+    def open_member(self, name: str) -> Iterator[IO[bytes]]:
         """A member as an open file. It gives no more than it says of its size: what is longer fails its checksum."""
         try:
             with self._zip.open(self.members[name]) as member:
                 yield member
         except _TROUBLE as error:
-            raise unreadable(self.path / name, error) from error
+            raise make_unreadable_error(self.path / name, error) from error
 
-    def files(self) -> Iterator[Source]:
+    def iter_files(self) -> Iterator[Source]:
         order = sorted(self.members, key=lambda name: (PurePosixPath(name).parent.parts, name))
         return (Member(self, name) for name in order)
 
-    def near(self, name: str) -> Source | None:
+    def open_sibling(self, name: str) -> Source | None:
         return Member(self, name) if name in self.members else None
 
     @cached_property
@@ -167,7 +167,7 @@ class Archive(Source):
             found.setdefault(posixpath.dirname(name), []).append(name)
         return found
 
-    def beside(self, pattern: str) -> list[Source]:
+    def find_siblings(self, pattern: str) -> list[Source]:
         folder = posixpath.dirname(pattern)
         names = sorted(self.members) if set(folder) & set("*?[") else self._folders.get(folder, ())
         return [Member(self, name) for name in names if _matches(name, pattern)]
@@ -182,7 +182,7 @@ class Member(Source):
 
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:
-        with self.archive.unpacked(self.name) as file:
+        with self.archive.open_member(self.name) as file:
             yield file
 
     @cached_property
@@ -190,18 +190,18 @@ class Member(Source):
         return self.archive.members[self.name].file_size
 
     @property
-    def at(self) -> float | None:
-        return self.archive.at
+    def modified_at(self) -> float | None:
+        return self.archive.modified_at
 
     @property
     def version(self) -> str:
         return self.archive.version
 
-    def near(self, name: str) -> Source | None:
-        return self.archive.near(self._resolve(name))
+    def open_sibling(self, name: str) -> Source | None:
+        return self.archive.open_sibling(self._resolve(name))
 
-    def beside(self, pattern: str) -> list[Source]:
-        return self.archive.beside(self._resolve(pattern))
+    def find_siblings(self, pattern: str) -> list[Source]:
+        return self.archive.find_siblings(self._resolve(pattern))
 
     def _resolve(self, name: str) -> str:
         return posixpath.normpath(PurePosixPath(self.name).parent / name)  # what leads out of the archive is no member
@@ -213,7 +213,7 @@ class Database(Source):
     kind: Kind = "sqlite"
     _steps = 0
 
-    def digest(self) -> str:
+    def compute_digest(self) -> str:
         return self.version
 
     @property
@@ -226,7 +226,7 @@ class Database(Source):
         folder = TemporaryDirectory(prefix="turnscope-")
         parts = [self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm", "-journal")]
         try:
-            for _ in range(TRIES):
+            for _ in range(COPY_TRIES):
                 before = _stat_parts(parts)
                 for part in parts:
                     copy = Path(folder.name, part.name)
@@ -236,7 +236,7 @@ class Database(Source):
                 if _stat_parts(parts) == before:
                     return folder
         except OSError as error:
-            raise unreadable(self.path, error) from error
+            raise make_unreadable_error(self.path, error) from error
         what = f"{self.path.name} is being written to all the time"
         raise UnreadableFile(what, hint="Close the application that it belongs to, or try again in a moment.")
 
@@ -252,7 +252,7 @@ class Database(Source):
             db.set_progress_handler(self._is_over_limit, STRIDE)
             db.execute("select count(*) from sqlite_master").fetchone()
         except sqlite3.Error as error:
-            raise unreadable(self.path, error) from error
+            raise make_unreadable_error(self.path, error) from error
         return db
 
     def _is_over_limit(self) -> bool:
@@ -260,21 +260,21 @@ class Database(Source):
         self._steps += STRIDE
         return self._steps > STEPS
 
-    def tables(self) -> frozenset[str]:
-        return frozenset(row["name"] for row in self.rows("select name from sqlite_master where type in ('table', 'view')"))
+    def list_tables(self) -> frozenset[str]:
+        return frozenset(row["name"] for row in self.query("select name from sqlite_master where type in ('table', 'view')"))
 
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Mapping[str, Any]]:
+    def query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Mapping[str, Any]]:
         self._steps = 0
         try:
             for row in self._db.execute(sql, values):
                 yield dict(row)
         except sqlite3.OperationalError as error:
             if self._steps <= STEPS:
-                raise unreadable(self.path, error) from error
+                raise make_unreadable_error(self.path, error) from error
             hint = "Its tables are not what a chat tool writes; check where it comes from."
             raise UnreadableFile(f"{self.path.name} takes too long to be read", hint=hint) from error
         except (sqlite3.Error, UnicodeError) as error:  # the second: of a column's name
-            raise unreadable(self.path, error) from error
+            raise make_unreadable_error(self.path, error) from error
 
 
 def _stat_parts(parts: Sequence[Path]) -> list[tuple[int, int]]:

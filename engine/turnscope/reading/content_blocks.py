@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnscope.reading.calls import as_text, parsed
+from turnscope.reading.calls import as_text, parse_if_json
 from turnscope.session.builder import parse_usage
 from turnscope.session.content import dumps, extract_text, find_thoughts
 from turnscope.session.model import JSON, Usage
@@ -15,41 +15,41 @@ from turnscope.session.model import JSON, Usage
 _DATA = re.compile(r"data:([\w/+.-]+);base64,")
 
 
-def mapping(value: Any) -> Mapping[str, Any]:
+def as_mapping(value: Any) -> Mapping[str, Any]:
     """An object; an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
-def rows(value: Any) -> list[Mapping[str, Any]]:
+def as_rows(value: Any) -> list[Mapping[str, Any]]:
     """The objects of a list; none of anything else."""
     return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
-def text(value: str) -> list[JSON]:
+def make_text(value: str) -> list[JSON]:
     """A text block; none for an empty text."""
     return [{"type": "text", "text": value}] if value else []
 
 
-def thinking(value: str, signature: str = "") -> list[JSON]:
+def make_thinking(value: str, signature: str = "") -> list[JSON]:
     """A thinking block; none for an empty one. `signature`: what the provider gave along; without words it stands for them."""
     if not value:
         return [{"type": "redacted_thinking", "data": signature}] if signature else []
     return [{"type": "thinking", "thinking": value, **({"signature": signature} if signature else {})}]
 
 
-def with_thoughts(value: str) -> list[JSON]:
+def split_thinking(value: str) -> list[JSON]:
     """A text with its `<think>` stretches as thinking; a tag that is not closed is text."""
     blocks: list[JSON] = []
     at = 0
     for found in find_thoughts(value):
-        blocks += [*text(value[at : found.start].strip()), *thinking(found.text.strip())]
+        blocks += [*make_text(value[at : found.start].strip()), *make_thinking(found.text.strip())]
         at = found.stop
-    return [*blocks, *text(value[at:])] if blocks else text(value)
+    return [*blocks, *make_text(value[at:])] if blocks else make_text(value)
 
 
-def call(id: str, name: str, given: Any, kind: str = "tool_use") -> dict[str, JSON]:
+def make_call(id: str, name: str, given: Any, kind: str = "tool_use") -> dict[str, JSON]:
     """A tool call. Arguments as JSON text become the value; what is no JSON object stays as it is."""
-    value = parsed(given) if isinstance(given, str) else given
+    value = parse_if_json(given) if isinstance(given, str) else given
     return {
         "type": kind,
         "id": id,
@@ -58,14 +58,14 @@ def call(id: str, name: str, given: Any, kind: str = "tool_use") -> dict[str, JS
     }
 
 
-def result(id: str, content: Any, failed: bool = False) -> dict[str, JSON]:
+def make_result(id: str, content: Any, failed: bool = False) -> dict[str, JSON]:
     """A tool's result; what is neither text nor blocks becomes JSON text."""
     blocks = isinstance(content, list) and all(isinstance(part, Mapping) and "type" in part for part in content)
     held = content if isinstance(content, str) or blocks else "" if content is None else dumps(content)
     return {"type": "tool_result", "tool_use_id": id, "content": held, **({"is_error": True} if failed else {})}
 
 
-def image(address: str) -> dict[str, JSON]:
+def make_image(address: str) -> dict[str, JSON]:
     """An image by its address, which may hold it."""
     if found := _DATA.match(address):
         source = {"type": "base64", "media_type": found[1], "data": address[found.end() :]}
@@ -74,7 +74,7 @@ def image(address: str) -> dict[str, JSON]:
     return {"type": "image", "source": source}
 
 
-def billed(whole: Any = 0, output: Any = 0, cached: Any = 0, written: Any = 0) -> Usage | None:
+def make_usage(whole: Any = 0, output: Any = 0, cached: Any = 0, written: Any = 0) -> Usage | None:
     """Usage of a request whose whole prompt, cached tokens included, is known; None where nothing was counted."""
     given = parse_usage(
         {
@@ -91,53 +91,55 @@ def billed(whole: Any = 0, output: Any = 0, cached: Any = 0, written: Any = 0) -
     return Usage(max(0, given.input_tokens - read - made), made, read, given.output_tokens)
 
 
-def content_of(parts: Any) -> list[JSON]:
+def convert_content(parts: Any) -> list[JSON]:
     """The content of a message of the Responses API, or of parts like it."""
     if isinstance(parts, str):
-        return text(parts)
+        return make_text(parts)
     blocks: list[JSON] = []
     for part in parts if isinstance(parts, list) else ():
         held = part if isinstance(part, Mapping) else {"text": extract_text(part)}
         address = held.get("image_url")
         address = address.get("url") if isinstance(address, Mapping) else address
         if isinstance(address, str) and address:
-            blocks.append(image(address))
+            blocks.append(make_image(address))
         elif isinstance(held.get("text"), str):
-            blocks += text(held["text"])
+            blocks += make_text(held["text"])
         else:
             blocks.append({"type": "unknown", **held})
     return blocks
 
 
-OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
 
 
-def item(record: Mapping[str, Any]) -> tuple[str, list[JSON]]:
+def convert_item(record: Mapping[str, Any]) -> tuple[str, list[JSON]]:
     """One item of the Responses API: the role of the message that it belongs to ("" = of none that is known) and its blocks."""
     kind = as_text(record.get("type"))
     id = as_text(record.get("call_id")) or as_text(record.get("id"))
     if kind == "message" or (not kind and "role" in record):
-        return as_text(record.get("role")), content_of(record.get("content"))
+        return as_text(record.get("role")), convert_content(record.get("content"))
     if kind == "reasoning":
         found = record.get("summary") or record.get("content")
-        return "assistant", thinking(extract_text(found) if found else "", as_text(record.get("encrypted_content")))
-    if kind in OUTPUTS:
+        return "assistant", make_thinking(extract_text(found) if found else "", as_text(record.get("encrypted_content")))
+    if kind in OUTPUT_TYPES:
         held = record.get("output", record.get("tools"))
         held = held.get("content", held) if isinstance(held, Mapping) else held
-        return "user", [result(id, content_of(held) if isinstance(held, list) else held, record.get("status") == "failed")]
+        return "user", [
+            make_result(id, convert_content(held) if isinstance(held, list) else held, record.get("status") == "failed")
+        ]
     if kind in ("compaction", "context_compaction"):
         return "user", [{"content": "", **record, "type": "compaction"}]
     if kind in ("function_call", "custom_tool_call"):
-        return "assistant", [call(id, as_text(record.get("name")), record.get("arguments", record.get("input")))]
+        return "assistant", [make_call(id, as_text(record.get("name")), record.get("arguments", record.get("input")))]
     if kind in ("local_shell_call", "tool_search_call"):
-        return "assistant", [call(id, kind.removesuffix("_call"), record.get("action", record.get("arguments")))]
+        return "assistant", [make_call(id, kind.removesuffix("_call"), record.get("action", record.get("arguments")))]
     if kind in ("web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call", "mcp_call"):
         given = record.get("action") or {key: value for key, value in record.items() if key not in ("type", "id", "status")}
-        return "assistant", [call(id, kind.removesuffix("_call"), given, "server_tool_use")]
+        return "assistant", [make_call(id, kind.removesuffix("_call"), given, "server_tool_use")]
     return "", []
 
 
-def joined(blocks: Sequence[JSON]) -> str | list[JSON]:
+def join_blocks(blocks: Sequence[JSON]) -> str | list[JSON]:
     """Blocks as a message's content: one text alone is a string."""
     if len(blocks) == 1 and set(blocks[0]) == {"type", "text"} and blocks[0]["type"] == "text":
         return str(blocks[0]["text"])

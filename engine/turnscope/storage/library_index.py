@@ -15,14 +15,14 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from turnscope.errors import QueryError
-from turnscope.storage.database import WAIT, StorageError
-from turnscope.storage.values import storable
+from turnscope.storage.database import WAIT_SECONDS, StorageError
+from turnscope.storage.values import make_sqlite_text
 
 FORMAT = 1  # count up when a table changes, or when lines come out differently
-PICO = 10**12  # costs are kept as whole 10**-12 USD, so that SQL adds them up exactly
-PAGE = 20  # hits of one page
-MOST = 1_000  # hits that are counted
-AROUND = 90  # characters shown on each side of what was found
+PICO_PER_USD = 10**12  # costs are kept as whole 10**-12 USD, so that SQL adds them up exactly
+PAGE_HITS = 20  # hits of one page
+MAX_HITS = 1_000  # hits that are counted
+EXCERPT_CHARACTERS = 90  # characters shown on each side of what was found
 
 _TABLES = """
 create table sources (path text primary key, stamp text not null, problem text not null, hint text not null) without rowid;
@@ -46,7 +46,7 @@ _INSIDE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class IndexRow:
     """A session in the library. Tokens of the provider; times in seconds since the epoch; `pico` 10**-12 USD, None = no price.
 
     `filled` requests have a known window; they filled `fill` of it on average, `band` of them 40 to 70 %. `messages` were
@@ -78,11 +78,11 @@ class Line:
     @property
     def usd(self) -> float | None:
         """What it cost, with branches and subagents."""
-        return None if self.pico is None else self.pico / PICO
+        return None if self.pico is None else self.pico / PICO_PER_USD
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class BlockText:
     """A block's text: in which part of the session (0 = its main path), at which address, first seen by which request."""
 
     part: int
@@ -92,13 +92,13 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
+class IndexedSession:
     """A session as the index takes it. `spent`: id of the request, day, model and 10**-12 USD; `cuts`: how many on a day."""
 
-    line: Line
-    spent: tuple[tuple[str, str, str, int | None], ...]
+    row: IndexRow
+    costs: tuple[tuple[str, str, str, int | None], ...]
     cuts: tuple[tuple[str, int], ...]
-    texts: tuple[Text, ...]
+    texts: tuple[BlockText, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Spending:
     """What requests of a day, a model and a project cost, each request once. `pico` None = no known price."""
 
     day: str
@@ -135,28 +135,28 @@ class Spent:
     pico: int | None
 
 
-_NAMES = ", ".join(f'"{f.name}"' for f in fields(Line))
+_NAMES = ", ".join(f'"{f.name}"' for f in fields(IndexRow))
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def hold_open(path: Path) -> Iterator[None]:
     """Meanwhile each write need not put its pages into the file itself, as the last connection to close does."""
     with _connect(path):
         yield
 
 
-def stamps(path: Path) -> dict[str, str]:
+def read_stamps(path: Path) -> dict[str, str]:
     """What every source that was looked at looked like then, by its path."""
     with _connect(path) as db:
         return dict(db.execute("select path, stamp from sources"))
 
 
-def keep(path: Path, source: str, stamp: str, sessions: Iterable[Indexed], problem: Problem | None = None) -> None:
+def keep(path: Path, source: str, stamp: str, sessions: Iterable[IndexedSession], problem: Problem | None = None) -> None:
     """Put a source in place of what was known of it. Several processes may; the last one stands."""
     told = (problem.what, problem.hint) if problem else ("", "")
     with _begin_write(path) as db:
         _delete_source(db, [source])
-        db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(storable, told)])
+        db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(make_sqlite_text, told)])
         for each in sessions:
             _insert_row(db, each)
 
@@ -167,29 +167,29 @@ def drop(path: Path, sources: Sequence[str]) -> None:
         _delete_source(db, sources)
 
 
-def lines(path: Path) -> tuple[Line, ...]:
+def list_sessions(path: Path) -> tuple[IndexRow, ...]:
     """Every session, the one that ended last first."""
     sql = f"select {_NAMES} from sessions order by ended is null, ended desc"  # noqa: S608 - names are ours
     with _connect(path) as db:
-        return tuple(Line(*row) for row in db.execute(sql))
+        return tuple(IndexRow(*row) for row in db.execute(sql))
 
 
-def problems(path: Path) -> tuple[Problem, ...]:
+def list_problems(path: Path) -> tuple[Problem, ...]:
     """Sources that could not be read."""
     with _connect(path) as db:
         return tuple(Problem(*row) for row in db.execute("select path, problem, hint from sources where problem != ''"))
 
 
-def spent(path: Path) -> tuple[Spent, ...]:
+def list_spending(path: Path) -> tuple[Spending, ...]:
     """What was spent by day, model and project. A request that two sessions hold is counted in the one that came first."""
     sql = """select r.day, r.model, s.project, count(*), sum(r.pico) from requests r join sessions s on s.id = r.session
              where r.uid = '' or r.rowid in (select min(rowid) from requests where uid != '' group by uid)
              group by 1, 2, 3 order by 1"""
     with _connect(path) as db:
-        return tuple(Spent(*row) for row in db.execute(sql))
+        return tuple(Spending(*row) for row in db.execute(sql))
 
 
-def cuts(path: Path) -> tuple[tuple[str, int], ...]:
+def count_cuts(path: Path) -> tuple[tuple[str, int], ...]:
     """How often something was taken out of a window, by day."""
     with _connect(path) as db:
         return tuple(db.execute("select day, sum(number) from cuts where day != '' group by day order by day"))
@@ -204,30 +204,30 @@ def search(path: Path, query: str, start: int = 0) -> tuple[int, tuple[Hit, ...]
     wanted = [word for word in wanted if any(letter.isalnum() for letter in word)]
     if not wanted:
         raise QueryError("there is no word in it to search for", hint="Type a word, or part of an identifier.")
-    match = " ".join('"' + word.replace('"', '""') + '"*' for word in map(storable, wanted))
-    sql = f"select rowid from words where words match ? order by rowid desc limit {MOST}"  # noqa: S608 - a number of ours
+    match = " ".join('"' + word.replace('"', '""') + '"*' for word in map(make_sqlite_text, wanted))
+    sql = f"select rowid from words where words match ? order by rowid desc limit {MAX_HITS}"  # noqa: S608 - a number of ours
     with _connect(path) as db:
         try:
             found = [row[0] for row in db.execute(sql, [match])]
         except sqlite3.OperationalError as error:  # FTS5 takes no word of NUL bytes
             raise QueryError("it cannot be searched for", hint="Type a word, or part of an identifier.") from error
-        return len(found), tuple(_make_hit(db, id, wanted) for id in found[start : start + PAGE])
+        return len(found), tuple(_make_hit(db, id, wanted) for id in found[start : start + PAGE_HITS])
 
 
-def size(path: Path) -> int:
+def measure_size(path: Path) -> int:
     """Bytes on the disk."""
     return sum(file.stat().st_size for file in _list_files(path))
 
 
 def remove(path: Path) -> int:
     """Delete the index; gives the bytes that the disk got back."""
-    held = size(path)
+    held = measure_size(path)
     for file in _list_files(path):
         file.unlink(missing_ok=True)
     return held
 
 
-def version(path: Path) -> tuple[int, ...]:
+def read_version(path: Path) -> tuple[int, ...]:
     """Changes whenever something was written."""
     return tuple(number for file in _list_files(path)[:2] for number in (file.stat().st_mtime_ns, file.stat().st_size))
 
@@ -240,8 +240,8 @@ def _make_hit(db: sqlite3.Connection, id: int, wanted: Sequence[str]) -> Hit:
     apart = re.compile("|".join(forms), re.IGNORECASE)
     rare = min(forms, key=lambda form: sum(1 for _ in re.finditer(form, text, re.IGNORECASE)) or len(text))
     first = re.search(rare, text, re.IGNORECASE)
-    begin = max(0, first.start() - AROUND) if first else 0
-    stop = (first.end() if first else 0) + 2 * AROUND
+    begin = max(0, first.start() - EXCERPT_CHARACTERS) if first else 0
+    stop = (first.end() if first else 0) + 2 * EXCERPT_CHARACTERS
     excerpt = _cut_excerpt(text, begin, stop)
     return Hit(source, entry, title, part, at, request, excerpt, tuple(found.span() for found in apart.finditer(excerpt)))
 
@@ -254,11 +254,12 @@ def _cut_excerpt(text: str, begin: int, stop: int) -> str:
     return part if stop >= len(text) else re.sub(r" +\S{0,30}$", "", part) + " …"
 
 
-def _insert_row(db: sqlite3.Connection, each: Indexed) -> None:
-    values = [storable(value) if isinstance(value, str) else value for value in astuple(each.line)]
+def _insert_row(db: sqlite3.Connection, each: IndexedSession) -> None:
+    values = [make_sqlite_text(value) if isinstance(value, str) else value for value in astuple(each.row)]
     sql = f"insert into sessions ({_NAMES}) values ({', '.join('?' * len(values))})"  # noqa: S608 - names are ours
     session = db.execute(sql, values).lastrowid
-    db.executemany("insert into requests values (?, ?, ?, ?, ?)", ((session, *map(_make_storable, row)) for row in each.spent))
+    costs = ((session, *map(_make_sqlite_value, row)) for row in each.costs)
+    db.executemany("insert into requests values (?, ?, ?, ?, ?)", costs)
     db.executemany("insert into cuts values (?, ?, ?)", ((session, *row) for row in each.cuts))
     first = db.execute("select coalesce(max(id), 0) + 1 from blocks").fetchone()[0]
     rows = [(first + n, text) for n, text in enumerate(each.texts)]
@@ -266,14 +267,14 @@ def _insert_row(db: sqlite3.Connection, each: Indexed) -> None:
     db.executemany("insert into words (rowid, text, split) values (?, ?, ?)", (_split_words(n, t.text) for n, t in rows))
 
 
-def _make_storable(value: str | int | None) -> str | int | None:
-    return storable(value) if isinstance(value, str) else value
+def _make_sqlite_value(value: str | int | None) -> str | int | None:
+    return make_sqlite_text(value) if isinstance(value, str) else value
 
 
 def _split_words(id: int, text: str) -> tuple[int, str, str]:
     """A text, and the parts of the identifiers in it: `getUserName` is found under `user`."""
     split = " ".join(_INSIDE.sub(" ", word) for word in dict.fromkeys(_HUMP.findall(text)))
-    return id, storable(text), split
+    return id, make_sqlite_text(text), split
 
 
 def _delete_source(db: sqlite3.Connection, sources: Sequence[str]) -> None:
@@ -292,7 +293,7 @@ def _connect(path: Path) -> Iterator[sqlite3.Connection]:
     hint = f"It holds nothing that session files do not: delete {path}, and index them again."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with closing(sqlite3.connect(path, timeout=WAIT, isolation_level=None)) as db:
+        with closing(sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)) as db:
             db.execute("pragma synchronous = normal")
             if _read_format(db) != FORMAT:
                 _make_tables(db)
@@ -330,7 +331,7 @@ def _make_tables(db: sqlite3.Connection) -> None:
 
 def _enable_wal(db: sqlite3.Connection) -> None:
     """Switch to the write-ahead log. While another connection does the same SQLite fails at once, whatever its timeout."""
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + WAIT_SECONDS
     while True:
         try:
             db.execute("pragma journal_mode = wal")

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 from turnscope.reading.source import Source
 
-KEYS = 8  # keys that are named
-HOLDERS = {"folder": "a folder", "zip": "an archive", "sqlite": "a database"}
+MAX_KEYS = 8  # keys that are named
+KIND_NAMES = {"folder": "a folder", "zip": "an archive", "sqlite": "a database"}
 
 
-def looks(source: Source) -> str:
+def describe_source(source: Source) -> str:
     """JSON with the keys a, b; neither JSON nor JSON lines; and the like."""
     if source.kind != "file":
-        return HOLDERS[source.kind]
+        return KIND_NAMES[source.kind]
     document = source.document
     first = document if document is not None else next(iter(source.first), None)
     if isinstance(first, Mapping):
-        keys = ", ".join(str(key)[:40] for key in [*first][:KEYS]) or "none"
+        keys = ", ".join(str(key)[:40] for key in [*first][:MAX_KEYS]) or "none"
         return f"{'JSON' if document is not None else 'JSON lines, the first'} with the keys {keys}"
     if isinstance(first, list):
         return f"a JSON list of {len(first):,} values"

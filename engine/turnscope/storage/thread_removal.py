@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from turnscope.errors import TurnscopeError
-from turnscope.storage.packing import digests_of
+from turnscope.storage.packing import split_digests
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TABLES = ("messages", "statics", "requests", "decisions", "policies", "facts", "places")
 
 
-def remove(db: Database, thread: str) -> None:
+def remove_thread(db: Database, thread: str) -> None:
     """Delete a thread. TurnscopeError: branches of it hold what they share with it."""
     branches = next(db.query("select count(*) as many from threads where parent = ?", [thread]))["many"]
     if branches:
@@ -33,7 +33,7 @@ def remove(db: Database, thread: str) -> None:
     db.execute("delete from threads where id = ?", [thread])
     kept = set(_iter_digests(db, "!= ?", thread))
     for row in db.query("select blobs from sessions"):
-        kept.update(digests_of(row["blobs"]))
+        kept.update(split_digests(row["blobs"]))
     db.conn.executemany("delete from blobs where digest = ?", ((digest,) for digest in gone - kept))
 
 
@@ -44,4 +44,4 @@ def _iter_digests(db: Database, which: str, thread: str) -> Iterator[str]:
             yield from json.loads(row["blobs"])
     for row in db.query(f"select base from threads where base is not null and id {which}", [thread]):  # noqa: S608 - ours
         if row["base"][:1] != b"{":
-            yield from digests_of(msgspec.msgpack.decode(row["base"], type=tuple[bytes, bytes])[0])
+            yield from split_digests(msgspec.msgpack.decode(row["base"], type=tuple[bytes, bytes])[0])

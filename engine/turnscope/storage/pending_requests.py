@@ -15,13 +15,13 @@ from pathlib import Path
 from threading import Lock
 
 BEGUN = "begun"
-LONG = 3_600.0  # seconds after which a request of another machine is taken for lost
+LOST_SECONDS = 3_600.0  # seconds after which a request of another machine is taken for lost
 
 _pending: set[tuple[str, str, int]] = set()  # database, thread and number of those under way in this process
 _lock = Lock()
 
 
-def opened(path: Path, thread: str, request: int) -> bool:
+def mark_pending(path: Path, thread: str, request: int) -> bool:
     """This process has a request under way; False where it has had it already."""
     with _lock:
         before = len(_pending)
@@ -29,24 +29,24 @@ def opened(path: Path, thread: str, request: int) -> bool:
         return len(_pending) > before
 
 
-def closed(path: Path, thread: str, request: int) -> None:
+def unmark_pending(path: Path, thread: str, request: int) -> None:
     """It has not any more."""
     _pending.discard((str(path), thread, request))
 
 
-def owner() -> str:
+def identify_process() -> str:
     """This process, as others can tell it from one that got its number later."""
     return f"{socket.gethostname()}|{os.getpid()}|{_read_start_time(os.getpid())}"
 
 
-def lost(path: Path, thread: str, request: int, of: str, sent: float | None) -> bool:
+def is_lost(path: Path, thread: str, request: int, of: str, sent: float | None) -> bool:
     """Whether nobody will end a request any more whose `owner` was this and which was sent then (seconds since the epoch)."""
-    if of == owner():
+    if of == identify_process():
         return (str(path), thread, request) not in _pending
     host, _, rest = of.partition("|")
     number, _, born = rest.partition("|")
     if host != socket.gethostname():
-        return time.time() - (sent or 0.0) > LONG
+        return time.time() - (sent or 0.0) > LOST_SECONDS
     return not number.isdigit() or not _is_running(int(number)) or _read_start_time(int(number)) != born
 
 

@@ -21,15 +21,15 @@ from turnscope.counting.tokens import CHARS, count_texts
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.request_outcome import RequestEnded, build_partial_answer
 from turnscope.errors import TurnscopeError, dump_error
-from turnscope.planning.policy import Policy, write
+from turnscope.planning.policy import Policy
 from turnscope.session.content import dumps, extract_text
 from turnscope.session.destination import Destination
 from turnscope.session.facts import make_storable
 from turnscope.session.model import JSON, Edit, Fact, Message, Request, Session, Usage
-from turnscope.storage import blobs, under_way
-from turnscope.storage.database import writing
-from turnscope.storage.packing import contents, pack
-from turnscope.storage.values import packed, storable, unpacked
+from turnscope.storage import blobs, pending_requests
+from turnscope.storage.database import begin_write
+from turnscope.storage.packing import encode_contents, pack
+from turnscope.storage.values import decode_value, encode_value, make_sqlite_text
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -49,44 +49,50 @@ class Conflict(TurnscopeError):
 
 
 @dataclass(slots=True)
-class Keeper:
+class ChatWriter:
     """The sink of one thread (`live.sinks`). After a Conflict it writes nothing more: its addresses are taken."""
 
     path: Path
     thread: str
     clock: Callable[[], float]
-    behind: bool = False
+    is_behind: bool = False
     user: str = ""
-    begun: int = -1  # the request that is under way, -1 = none
+    pending: int = -1  # the request that is under way, -1 = none
 
     def record_message(self, message: Message, blocks: Sequence[JSON], status: str) -> None:
         """Keep one message, or a system prompt or tool definitions where its role says so."""
         with self._begin_append() as db:
             sql = "select n from requests where thread = ? and status = ?"
-            if any(row["n"] != self.begun for row in db.query(sql, [self.thread, under_way.BEGUN])):
+            if any(row["n"] != self.pending for row in db.query(sql, [self.thread, pending_requests.BEGUN])):
                 raise Conflict("an answer is coming in another window of this chat", hint="Wait for its end, then reload.")
             self._insert_message(db, message, blocks, status)
 
     def record_start(self, request: Request, plan: Plan) -> None:
         """Keep a request before it is sent. Conflict: another window sends one now, or has."""
-        first = under_way.opened(self.path, self.thread, request.n)  # before anybody can see a row and take it for lost
+        first = pending_requests.mark_pending(
+            self.path, self.thread, request.n
+        )  # before anybody can see a row and take it for lost
         try:
             with self._begin_append() as db:
                 self._delete_pending(db, request.n)
-                more = {"estimate": packed(Usage(plan.projected)), "owner": under_way.owner(), "draft": "[]"}
-                self._insert_request(db, request, plan, under_way.BEGUN, (), more)
+                more = {
+                    "estimate": encode_value(Usage(plan.projected)),
+                    "owner": pending_requests.identify_process(),
+                    "draft": "[]",
+                }
+                self._insert_request(db, request, plan, pending_requests.BEGUN, (), more)
         except BaseException:
             if first:
-                under_way.closed(self.path, self.thread, request.n)
+                pending_requests.unmark_pending(self.path, self.thread, request.n)
             raise
-        self.begun = request.n
+        self.pending = request.n
 
     def record_draft(self, texts: Sequence[str]) -> None:
         """What was shown so far of the answer to the request that is under way."""
-        with writing(self.path) as db:
-            owned(db, self.thread, self.user)
+        with begin_write(self.path) as db:
+            get_owned_row(db, self.thread, self.user)
             sql = "update requests set draft = ? where thread = ? and n = ? and status = ?"
-            db.execute(sql, [dumps(list(texts)), self.thread, self.begun, under_way.BEGUN])
+            db.execute(sql, [dumps(list(texts)), self.thread, self.pending, pending_requests.BEGUN])
 
     def record_request(self, ended: RequestEnded) -> None:
         """Keep a request, its decisions and its answer in one transaction."""
@@ -98,15 +104,17 @@ class Keeper:
             problem = dumps(dump_error(ended.error)) if ended.error else None
             more = {"seconds": ended.seconds, "problem": problem}
             self._insert_request(db, ended.request, ended.plan, ended.status, ended.lapsed_edits, more)
-        under_way.closed(self.path, self.thread, number)
-        self.begun = -1
+        pending_requests.unmark_pending(self.path, self.thread, number)
+        self.pending = -1
 
     def _delete_pending(self, db: Database, number: int) -> None:
         """The row of a request that this sink has begun makes room for what it became. Conflict: somebody settled it."""
-        if self.begun != number:
+        if self.pending != number:
             return
         at = [self.thread, number]
-        gone = db.execute("delete from requests where thread = ? and n = ? and status = ?", [*at, under_way.BEGUN]).rowcount
+        gone = db.execute(
+            "delete from requests where thread = ? and n = ? and status = ?", [*at, pending_requests.BEGUN]
+        ).rowcount
         if gone != 1:
             raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
         db.execute("delete from decisions where thread = ? and request = ?", at)
@@ -121,7 +129,7 @@ class Keeper:
             "cut": request.cut,
             "stop": request.stop,
             "model": request.model,
-            "usage": packed(request.usage) if request.usage else None,
+            "usage": encode_value(request.usage) if request.usage else None,
             "sent": request.sent_at,
             "answered": request.answered_at,
             "stop_reason": request.stop_reason,
@@ -132,20 +140,20 @@ class Keeper:
             "seconds": 0.0,
             "asked": request.requested_model,
             '"window"': request.window,
-            "estimate": packed(request.estimate) if request.estimate else None,
-            "applied": packed(request.applied) if request.applied else None,
+            "estimate": encode_value(request.estimate) if request.estimate else None,
+            "applied": encode_value(request.applied) if request.applied else None,
         }
         statics = {role: _find_static(db, self.thread, role, request.cut) for role in STATIC}
         insert(db, "requests", row | statics | dict(more))
         made = [(d.rule, d.edit, int(d.splice is not None)) for d in plan.decisions]
         for seq, (rule, edit, changed) in enumerate([*(("", edit, 1) for edit in gone), *made], -len(gone)):
             values = {"thread": self.thread, "request": request.n, "seq": seq, "rule": rule, "changed": changed}
-            insert(db, "decisions", {**values, "edit": packed(make_storable(edit))})
+            insert(db, "decisions", {**values, "edit": encode_value(make_storable(edit))})
 
-    def settle(self) -> None:
+    def end_lost_requests(self) -> None:
         """Requests whose process is gone amid them end as interrupted, with what was shown of their answers."""
         with self._begin_append() as db:
-            for row in unsettled(db, self.path, self.thread):
+            for row in find_lost_requests(db, self.path, self.thread):
                 texts = json.loads(row["draft"] or "[]")
                 blocks, now = build_partial_answer(texts), self.clock()
                 if blocks:
@@ -153,13 +161,13 @@ class Keeper:
                     message = Message(start, start + len(blocks), "assistant", "answer", sent_at=now)
                     self._insert_message(db, message, blocks, "interrupted")
                 said = sum(count_texts(texts, CHARS))
-                estimate = structs.replace(unpacked(row["estimate"], Usage), output_tokens=said)
+                estimate = structs.replace(decode_value(row["estimate"], Usage), output_tokens=said)
                 values = [
                     "interrupted",
                     "interrupted",
                     row["cut"] + len(blocks),
                     now,
-                    packed(estimate),
+                    encode_value(estimate),
                     dumps(dump_error(_LOST)),
                 ]
                 sql = "status = ?, stop_reason = ?, stop = ?, answered = ?, estimate = ?, problem = ?, draft = null"
@@ -168,34 +176,34 @@ class Keeper:
     def record_fact(self, fact: Fact) -> None:
         """Keep a fact; what was recorded before stays."""
         with self._begin_write() as db:
-            insert(db, "facts", {"thread": self.thread, "fact": packed(fact)})
+            insert(db, "facts", {"thread": self.thread, "fact": encode_value(fact)})
 
-    def policy(self, policy: Policy, request: int) -> None:
+    def write_policy(self, policy: Policy, request: int) -> None:
         """Keep the policy that is in force from a request on."""
         with self._begin_write() as db:
             db.execute(
                 "insert or replace into policies (thread, request, toml) values (?, ?, ?)",
-                [self.thread, request, f"name = {json.dumps(policy.name)}\n{write(policy)}"],
+                [self.thread, request, f"name = {json.dumps(policy.name)}\n{policy.to_toml()}"],
             )
 
-    def place(self, place: Destination, request: int) -> None:
+    def write_destination(self, place: Destination, request: int) -> None:
         """Keep where the thread goes from a request on: a decision of the person."""
         with self._begin_write() as db:
             sql = "insert or replace into places (thread, request, place, decided) values (?, ?, ?, ?)"
-            db.execute(sql, [self.thread, request, packed(place), self.clock()])
+            db.execute(sql, [self.thread, request, encode_value(place), self.clock()])
 
     @contextmanager
     def _begin_write(self) -> Iterator[Database]:
         """A write into a thread of this user's. TurnscopeError where it is nobody's, or another's."""
-        with writing(self.path) as db:
-            if self.thread != answers_of(self.user):
-                owned(db, self.thread, self.user)
+        with begin_write(self.path) as db:
+            if self.thread != make_answers_id(self.user):
+                get_owned_row(db, self.thread, self.user)
             yield db
 
     @contextmanager
     def _begin_append(self) -> Iterator[Database]:
         """A write at the thread's end. Rows have one place each: a place that is taken was taken by another window."""
-        if self.behind:
+        if self.is_behind:
             raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
         try:
             with self._begin_write() as db:
@@ -204,14 +212,14 @@ class Keeper:
                 except sqlite3.IntegrityError as error:
                     raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD) from error
         except Conflict:
-            self.behind = True
+            self.is_behind = True
             raise
 
     def _insert_message(self, db: Database, message: Message, blocks: Sequence[JSON], status: str) -> None:
         digests = []
         for raw in blocks:
             content = dumps(raw)
-            digests.append(blobs.digest_of(content))
+            digests.append(blobs.compute_digest(content))
             blobs.keep(db, [(digests[-1], content)], chat=True)
         row: dict[str, Any] = {
             "thread": self.thread,
@@ -225,7 +233,7 @@ class Keeper:
         if message.role in STATIC:
             insert(db, "statics", row)
         else:
-            text = storable(extract_text(list(blocks)))
+            text = make_sqlite_text(extract_text(list(blocks)))
             more = {"uid": message.id or uuid.uuid4().hex, "parent": previous, "origin": message.origin}
             place = insert(db, "messages", {**row, **more, "status": status, "text": text})
             db.execute("insert into messages_fts (rowid, text) values (?, ?)", [place, text])
@@ -242,13 +250,13 @@ class Keeper:
         return str(said["uid"]) if said else ""
 
 
-def unsettled(db: Database, path: Path, thread: str) -> list[Mapping[str, Any]]:
+def find_lost_requests(db: Database, path: Path, thread: str) -> list[Mapping[str, Any]]:
     """Requests of a thread that nobody will end any more."""
-    rows = db.query("select * from requests where thread = ? and status = ? order by n", [thread, under_way.BEGUN])
-    return [row for row in rows if under_way.lost(path, thread, row["n"], row["owner"] or "", row["sent"])]
+    rows = db.query("select * from requests where thread = ? and status = ? order by n", [thread, pending_requests.BEGUN])
+    return [row for row in rows if pending_requests.is_lost(path, thread, row["n"], row["owner"] or "", row["sent"])]
 
 
-def owned(db: Database, thread: str, user: str) -> Mapping[str, Any]:
+def get_owned_row(db: Database, thread: str, user: str) -> Mapping[str, Any]:
     """The row of a thread. TurnscopeError where there is none of that id that is this user's."""
     row = next(db.query("select * from threads where id = ? and user_id = ?", [thread, user]), None)
     if row is None:
@@ -256,18 +264,18 @@ def owned(db: Database, thread: str, user: str) -> Mapping[str, Any]:
     return row
 
 
-def answers_of(user: str) -> str:
+def make_answers_id(user: str) -> str:
     """What stands in a thread's place where a fact belongs to no thread but to a user."""
     return f"user:{user}" if user else ""
 
 
-def base_of(db: Database, session: Session) -> bytes:
+def encode_base(db: Database, session: Session) -> bytes:
     """An imported session that a chat goes on from, for its row; its texts become the chat's."""
     alone = structs.replace(session, subagents=(), forks=())
     digests: list[str] = []
 
     def held() -> Iterator[tuple[str, blobs.Content]]:
-        for digest, content in contents(alone):
+        for digest, content in encode_contents(alone):
             digests.append(digest)
             yield digest, content
 
@@ -278,7 +286,7 @@ def base_of(db: Database, session: Session) -> bytes:
 def insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
     """Write a row; gives its number."""
     names, places = ", ".join(row), ", ".join("?" * len(row))
-    values = [storable(value) if isinstance(value, str) else value for value in row.values()]
+    values = [make_sqlite_text(value) if isinstance(value, str) else value for value in row.values()]
     cursor = db.execute(f"insert into {table} ({names}) values ({places})", values)  # noqa: S608 - names are ours
     return int(cursor.lastrowid or 0)
 
