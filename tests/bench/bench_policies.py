@@ -102,8 +102,8 @@ def judge(row: Row, session: Session, policy: Policy, ledger: Ledger, known: set
         for decision in plan.decisions:
             if not decision.edit.because.strip():
                 row.found("no reason", f"{place}: {decision!r}")
-        if "fits" in policy.guarantees and plan.verdict != "refuse" and plan.projected > plan.budget.limit:
-            row.found("over budget", f"{place}: {plan.projected:,} of {plan.budget.limit:,}")
+        if "fits" in policy.guarantees and plan.verdict != "refuse" and plan.expected_tokens > plan.budget.limit:
+            row.found("over budget", f"{place}: {plan.expected_tokens:,} of {plan.budget.limit:,}")
         wrong = looking.check(plan, PRICES) if plan.verdict != "refuse" else ()
         rules = refusals.find_judge(plan.model, PRICES)
         row.unjudged += rules == refusals.UNKNOWN

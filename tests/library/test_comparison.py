@@ -34,7 +34,7 @@ def made() -> Comparison:
 
 def test_a_row_says_what_its_replay_came_to(made: Comparison) -> None:
     for row, trace in zip(made.rows, made.traces, strict=True):
-        assert row.sizes == tuple(trace.tokens(n) for n in range(len(trace.plans)))
+        assert row.sizes == tuple(trace.count_tokens(n) for n in range(len(trace.plans)))
         assert row.peak[0] == max(row.sizes) / trace.plans[0].budget.window
         assert row.kept_share == sum(row.sizes) / trace.uncut_tokens
         assert row.changed == tuple(plan.request.n for plan in trace.plans if plan.is_changed)
@@ -202,3 +202,13 @@ def test_what_is_counted_of_a_bill_is_said_to_be_estimated() -> None:
     record = turnscope.compare(structs.replace(session, requests=(*session.requests[:-1], stub)), NAMES[:1]).rows[0]
     assert record.counted_usd > 0
     assert f"({record.counted_usd:,.2f} of it estimated" in record.calibration
+
+
+def test_check_holds_the_whole_cost_to_the_limit_subagents_too() -> None:
+    sample = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
+    view = turnscope.overview(turnscope.load(sample))
+    assert view.path_total is not None
+    assert view.total is not None
+    assert view.path_total < view.total == check(sample, Limits()).usd
+    between = float((view.path_total + view.total) / 2)
+    assert not check(sample, Limits(max_usd=between)).ok

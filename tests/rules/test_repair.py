@@ -34,7 +34,7 @@ class Cuts:
 def _tear(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
     start = int(ctx.request.cut * params.at)
     for span in ctx.index.find_conversation_spans(start, min(start + params.blocks, ctx.request.cut - 1)):
-        if all(envelope.at(at).body is None for at in range(*span)):
+        if all(envelope.find_piece(at).body is None for at in range(*span)):
             yield Edit("drop", "torn on purpose", span)
 
 
@@ -63,7 +63,7 @@ def test_changes_between_two_envelopes_are_found_block_by_block(session: Session
 
 
 def _state(envelope: Envelope, at: int) -> object:
-    piece = envelope.at(at)
+    piece = envelope.find_piece(at)
     told = all(part.ref is None and part.raw is None for part in piece.body or ())
     return piece.body if not piece.body else () if told else (piece.body, piece.start)
 

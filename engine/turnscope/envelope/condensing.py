@@ -60,12 +60,12 @@ def compute_fill(envelope: Envelope, ctx: Ctx) -> float:
     """Share of the budget that the request takes, with what the log does not hold; 1.0 is the limit."""
     scale = ctx.calibration.scale if ctx.own is ctx.ledger else 1.0
     room = ctx.budget.limit
-    return 1 - (ctx.limit - ctx.size(envelope)) * scale / room if room > 0 else float("inf")
+    return 1 - (ctx.limit - ctx.count_envelope(envelope)) * scale / room if room > 0 else float("inf")
 
 
 def find_summary(envelope: Envelope, at: int) -> Piece | None:
     """The summary that stands at address `at`, if one does."""
-    piece = envelope.at(at) if at < envelope.stop else None
+    piece = envelope.find_piece(at) if at < envelope.stop else None
     return piece if piece and piece.start == at and get_summary(piece) else None
 
 
@@ -103,7 +103,7 @@ def subtract_spans(span: Span, others: Iterable[Span]) -> Iterator[Span]:
 def find_next_present(envelope: Envelope, ctx: Ctx, at: int) -> int:
     """The first address >= `at` where conversation stands (verbatim or as a stand-in); `envelope.stop` where none does."""
     while at < envelope.stop:
-        piece = envelope.at(at)
+        piece = envelope.find_piece(at)
         if piece.body is None:
             span = next(ctx.index.find_conversation_spans(at, piece.stop), None)
             if span:
@@ -120,7 +120,7 @@ def find_condensable_start(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
     A stand-in that already holds the first message pins nothing any more: it begins there.
     """
     begin: int = ctx.index.messages[pinned]
-    piece = envelope.at(begin)
+    piece = envelope.find_piece(begin)
     return piece.start if piece.body else begin
 
 
@@ -142,7 +142,7 @@ def find_boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: boo
     for i in (*(range(place, last + 1) if later else ()), *range(place - later, first - 1, -1)):
         at: int = starts[i]
         message = session.messages[session.blocks[at].message]
-        piece = envelope.at(at)
+        piece = envelope.find_piece(at)
         torn = bool(piece.body and piece.start < at) or find_complete_start(session, ctx.index, at, message.stop) != at
         if at > least and not torn and not (user and message.role != "user"):
             return at
@@ -175,7 +175,7 @@ def widen_span(envelope: Envelope, span: Span) -> Span:
     """The span with the whole of a stand-in that reaches out of it at either end."""
     if span.start >= span.stop:
         return span
-    first, last = envelope.at(span.start), envelope.at(span.stop - 1)
+    first, last = envelope.find_piece(span.start), envelope.find_piece(span.stop - 1)
     return Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
 
 
@@ -206,12 +206,12 @@ def condense(
         why = f"the summary was refused: it has {size:,} tokens, what it would stand for has {source:,}"
         yield Edit("keep", f"{because}, but {why}", facts={**facts, **describe_answer(answer), "refused": why})
         return envelope
-    facts = {**facts, **describe_answer(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
+    facts = {**facts, **describe_answer(answer), "messages": messages, "tokens_read": ctx.count_tokens(*span), "cap": how.cap}
     stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
     for number, part in enumerate(ctx.index.find_conversation_spans(*span)):
         if number == 0:
             envelope = yield Edit("condense", stood, part, body, slot=how.slot, facts=facts)
-        elif envelope.at(part.start).body != () or envelope.at(part.start).stop < part.stop:
+        elif envelope.find_piece(part.start).body != () or envelope.find_piece(part.start).stop < part.stop:
             envelope = yield Edit("drop", "the summary before it stands for this too", part, (), facts={"messages": messages})
     return envelope
 

@@ -115,12 +115,12 @@ def find_newest_message(ctx: Ctx) -> int:
 def find_droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
     """The conversation in `[start, stop)` that still stands, as spans that cut no stand-in in two."""
     if start < stop:
-        first = envelope.at(start)
+        first = envelope.find_piece(start)
         start = first.stop if first.body and first.start < start else start
-        end = envelope.at(stop) if stop < envelope.stop else None
+        end = envelope.find_piece(stop) if stop < envelope.stop else None
         stop = end.start if end and end.body and end.start < stop else stop
     for span in ctx.index.find_conversation_spans(start, stop) if start < stop else ():
-        piece = envelope.at(span.start)
+        piece = envelope.find_piece(span.start)
         if piece.body != () or piece.stop < span.stop:
             yield span
 
@@ -144,7 +144,7 @@ def find_first_present(envelope: Envelope, starts: Sequence[int]) -> int:
 
 def find_replaceable(envelope: Envelope, at: int) -> Piece | None:
     """The piece of block `at` where the block can be replaced on its own: it stands verbatim, or has a stand-in of its own."""
-    piece = envelope.at(at)
+    piece = envelope.find_piece(at)
     return piece if piece.body is None or (piece.body and piece.start == at and piece.stop == at + 1) else None
 
 
@@ -152,7 +152,7 @@ def count_static_tokens(envelope: Envelope, ctx: Ctx) -> int:
     """Tokens of system and tools in an envelope, in the policy's own units."""
     if ctx.own is ctx.ledger:
         return envelope.counts[0] + envelope.counts[1]
-    return sum(sum(ctx.counts(chunk)[:2]) for chunk in envelope.chunks)
+    return sum(sum(ctx.count_chunk(chunk)[:2]) for chunk in envelope.chunks)
 
 
 def count_conversation_tokens(envelope: Envelope, ctx: Ctx, stop: int) -> int:
@@ -165,7 +165,7 @@ def find_fitting_start(envelope: Envelope, ctx: Ctx, room: int) -> int:
     """The lowest address from which the conversation takes at most `room` tokens: by bisection inside verbatim runs."""
     at = envelope.stop
     for chunk in reversed(envelope.chunks):
-        if (talk := sum(ctx.counts(chunk)[2:])) <= room:
+        if (talk := sum(ctx.count_chunk(chunk)[2:])) <= room:
             room, at = room - talk, chunk.pieces[0].start
             continue
         for piece in reversed(chunk.pieces):

@@ -64,7 +64,7 @@ def find_changed_spans(old: Envelope, new: Envelope) -> list[Span]:
                     found += _find_visible(chunk, at, piece.stop)
                 at = min(end, piece.stop)
                 continue
-            then = old.at(at)
+            then = old.find_piece(at)
             stop = min(then.stop, piece.stop)
             if get_visible(then) != get_visible(piece):
                 found.append(Span(at, stop))

@@ -73,7 +73,7 @@ class Envelope(Struct, frozen=True, gc=False):
             f"{self.tokens:,} counted tokens", notebook.render_bar(self.buckets), note=f"of {self.stop:,} blocks"
         )
 
-    def at(self, address: int) -> Piece:
+    def find_piece(self, address: int) -> Piece:
         """The piece that holds block `address`. IndexError where the envelope does not reach."""
         chunk = bisect_right(self.chunks, address, key=_STOP)
         if address < 0 or chunk == len(self.chunks):
@@ -91,7 +91,7 @@ class Envelope(Struct, frozen=True, gc=False):
 
     def iter_pieces_and_inserts(self, span: Span) -> Iterator[Piece]:
         """The pieces that reach into `span`, with the inserts before its blocks; those at its end where the envelope ends."""
-        inside = span.start < self.stop and self.at(span.start).start < span.start
+        inside = span.start < self.stop and self.find_piece(span.start).start < span.start
         for piece in self._iter_from(self._find(span.start) if inside else self._seek(span.start)):
             if piece.start >= span.stop and (span.stop < self.stop or piece.start > span.stop):
                 return
@@ -176,7 +176,7 @@ class Envelope(Struct, frozen=True, gc=False):
             number += 1
         if not new:
             return self, None
-        if at < self.stop and self.at(at).start < at:
+        if at < self.stop and self.find_piece(at).start < at:
             place = self._find(at)
             inside = self.chunks[place[0]].pieces[place[1]]
             around = (*_cut_fragment(inside, inside.start, at, ledger), *new, *_cut_fragment(inside, at, inside.stop, ledger))

@@ -59,7 +59,7 @@ def as_mapping(raw: Any) -> Mapping[str, Any]:
 
 def is_sent(envelope: Envelope, ctx: Ctx, at: int) -> bool:
     """True where a call or result is sent in some form: verbatim, changed, or by reference."""
-    piece, block = envelope.at(at), ctx.session.blocks[at]
+    piece, block = envelope.find_piece(at), ctx.session.blocks[at]
     if piece.body is None:
         return True
     key = "id" if block.kind == "tool_use" else "tool_use_id"
@@ -78,7 +78,7 @@ def is_sent(envelope: Envelope, ctx: Ctx, at: int) -> bool:
 
 def stands_alone(envelope: Envelope, ctx: Ctx, at: int) -> bool:
     """True where a block stands verbatim, or alone as one part of its own kind."""
-    piece = envelope.at(at)
+    piece = envelope.find_piece(at)
     if piece.body is None:
         return True
     return piece.stop - piece.start == len(piece.body) == 1 and piece.body[0].kind == ctx.session.blocks[at].kind
@@ -86,7 +86,7 @@ def stands_alone(envelope: Envelope, ctx: Ctx, at: int) -> bool:
 
 def get_call_id(envelope: Envelope, ctx: Ctx, call: int) -> str:
     """The id that a standing call is sent with."""
-    for part in envelope.at(call).body or ():
+    for part in envelope.find_piece(call).body or ():
         if part.kind == "tool_use" and part.ref is None:
             return str(as_mapping(part.raw).get("id"))
     return str(as_mapping(ctx.session.blocks[call].raw).get("id"))
@@ -97,7 +97,7 @@ def is_late(envelope: Envelope, ctx: Ctx, result: int) -> bool:
     blocks, messages = ctx.session.blocks, ctx.session.messages
     heard = False
     for message in messages[blocks[blocks[result].pair].message + 1 : blocks[result].message]:
-        if message.role not in ("user", "assistant") or envelope.at(message.start).body == ():
+        if message.role not in ("user", "assistant") or envelope.find_piece(message.start).body == ():
             continue
         if heard and message.role == "assistant":
             return True
@@ -128,7 +128,7 @@ def explain_stray(envelope: Envelope, ctx: Ctx, result: int) -> str:
 
 def get_role(envelope: Envelope, ctx: Ctx, at: int) -> str:
     """Who speaks at address `at`, where something of the conversation stands; "" where nothing does."""
-    body = envelope.at(at).body
+    body = envelope.find_piece(at).body
     if body is None:
         return "" if ctx.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS) else ctx.session.blocks[at].role
     return next((part.role for part in body if part.place != "system"), "")
@@ -138,7 +138,7 @@ def find_leading_answer(envelope: Envelope, ctx: Ctx) -> int | None:
     """Where the conversation begins, if with an answer; None where it does not. A server's own summary may stand first."""
     at = find_next_present(envelope, ctx, 0)
     while at < ctx.request.cut and not get_role(envelope, ctx, at):
-        at = find_next_present(envelope, ctx, envelope.at(at).stop)
+        at = find_next_present(envelope, ctx, envelope.find_piece(at).stop)
     if at >= ctx.request.cut or get_role(envelope, ctx, at) != "assistant":
         return None
     first = get_parts(envelope, ctx, at)[1][0]
@@ -160,7 +160,7 @@ def find_previous_message(envelope: Envelope, ctx: Ctx, at: int) -> int | None:
     """The newest message start before `at` at which something stands."""
     found = find_at_or_before(ctx.index.messages, at - 1)
     while found is not None and not get_role(envelope, ctx, found):
-        found = find_at_or_before(ctx.index.messages, envelope.at(found).start - 1)
+        found = find_at_or_before(ctx.index.messages, envelope.find_piece(found).start - 1)
     return found
 
 
@@ -169,7 +169,7 @@ def get_parts(envelope: Envelope, ctx: Ctx, at: int) -> tuple[Piece, tuple[Part,
 
     Of a piece that can be cut, the block alone.
     """
-    piece, block = envelope.at(at), ctx.session.blocks[at]
+    piece, block = envelope.find_piece(at), ctx.session.blocks[at]
     if piece.body:
         return piece, piece.body
     parts = (Part(block.role, block.kind, ref=at),) if piece.body is None else ()

@@ -64,14 +64,14 @@ class Plan(Struct, frozen=True, gc=False):
         return self.budget.window if self.budget.known else None
 
     @property
-    def projected(self) -> int:
+    def expected_tokens(self) -> int:
         """Prompt tokens to expect from the provider, in its own units."""
         return self.calibration.predict(self.seen.tokens)
 
     @property
-    def largest(self) -> int:
+    def largest_prompt(self) -> int:
         """The largest prompt to expect that the provider has to read for it: one that sums up reads the whole first."""
-        return max(self.projected, count_read_tokens(self.server))
+        return max(self.expected_tokens, count_read_tokens(self.server))
 
     def get_state(self, rule: str) -> Any:
         """What the first step with that rule returned; None where there is none, or no such step."""
@@ -100,9 +100,8 @@ class Plan(Struct, frozen=True, gc=False):
         ]
         parts += [notebook.render_table(("did", "rule", "tokens before", "after", "because"), rows)] if made else []
         parts += [notebook.render_line(f"and {len(made) - SHOWN:,} more decisions")] if len(made) > SHOWN else []
-        note = (
-            f"{self.model} · {self.verdict} · {self.projected:,} of {self.budget.window:,} tokens expected when it was planned"
-        )
+        expected = f"{self.expected_tokens:,} of {self.budget.window:,} tokens expected when it was planned"
+        note = f"{self.model} · {self.verdict} · {expected}"
         return notebook.render_card(f"Request {self.request.n}", *parts, note=note)
 
 

@@ -62,11 +62,11 @@ class Ctx(Struct, frozen=True):
     continues_previous: bool = False
     body: Callable[[Envelope], Mapping[str, JSON]] | None = None
 
-    def size(self, envelope: Envelope) -> int:
+    def count_envelope(self, envelope: Envelope) -> int:
         """Tokens of an envelope in `own`'s units."""
-        return envelope.tokens if self.own is self.ledger else sum(sum(self.counts(chunk)) for chunk in envelope.chunks)
+        return envelope.tokens if self.own is self.ledger else sum(sum(self.count_chunk(chunk)) for chunk in envelope.chunks)
 
-    def counts(self, chunk: Chunk) -> Counts:
+    def count_chunk(self, chunk: Chunk) -> Counts:
         """Tokens per bucket of a chunk of an envelope in `own`'s units; counted once, for envelopes share their chunks."""
         own = self.own
         if own is self.ledger:
@@ -82,7 +82,7 @@ class Ctx(Struct, frozen=True):
             found = _COUNTED[id(own), id(chunk)] = (own, chunk, (a, b, c, d, e))
         return found[2]
 
-    def tokens(self, start: int, stop: int) -> int:
+    def count_tokens(self, start: int, stop: int) -> int:
         """Tokens of blocks `[start, stop)` in `own`'s units."""
         return self.own.count_tokens(start, stop)
 

@@ -96,7 +96,7 @@ def condense_by_hand(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator
     if stop is None:
         what = f"nothing stands before the newest {max(1, keep_turns)} turns that could be condensed"
         raise TurnscopeError(what, hint="Go on for a few turns first.")
-    how = SummaryOptions("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)), allow_larger=False)
+    how = SummaryOptions("summarise", cap=max(1, min(CAP, ctx.count_tokens(fresh, stop) // 2)), allow_larger=False)
     starts = ctx.index.messages
     need = estimate_smallest_summary(ctx, count_before(starts, stop) - count_before(starts, fresh), how)
     if need >= (source := count_source_tokens(envelope, ctx, Span(begin, stop), how)):
@@ -208,7 +208,7 @@ def _find_accompanying_drops(decisions: Sequence[Decision], at: int) -> Iterator
 
 def _is_present(envelope: Envelope, decision: Decision) -> bool:
     assert decision.edit.span is not None
-    piece = envelope.at(decision.edit.span.start)
+    piece = envelope.find_piece(decision.edit.span.start)
     return piece.by == decision.seq and Span(piece.start, piece.stop) == decision.edit.span
 
 

@@ -23,7 +23,7 @@ from turnscope.envelope.rule import Ctx
 from turnscope.errors import RuleError, TurnscopeError
 from turnscope.extensions import check_type, describe
 from turnscope.planning.answers import Answers, make_answerer
-from turnscope.planning.foreign_summaries import LEFT_OUT, drop_foreign_summaries, drop_server_summaries
+from turnscope.planning.foreign_summaries import DROP_DECISION, drop_foreign_summaries, drop_server_summaries
 from turnscope.planning.policy import Policy, Step, apply_model_table, load
 from turnscope.planning.provider_edits import (
     CONTEXT_MANAGEMENT,
@@ -42,7 +42,7 @@ from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, Answer, Ask, 
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
-TABLE = "models"  # the name under which it is said which table of a policy holds, as a rule's would
+TABLE_DECISION = "models"  # the name under which it is said which table of a policy holds, as a rule's would
 COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
 
 
@@ -232,7 +232,7 @@ class _Planner:
         if not self.lasting or any(d.splice for d in self.decisions):
             self.leave_out_foreign_summaries(again=True)  # a rule that knows what it wants sent may have restored one
         again = self.keep_repeated()
-        if self.recorded and self.condensed_unseen():
+        if self.recorded and self.has_unseen_compaction():
             self.calibration = self.calibration.expect_compaction()
         seen = self.follow_provider()
         prompt = max(self.calibration.predict(seen.envelope.tokens), count_read_tokens(seen.decisions))
@@ -278,7 +278,7 @@ class _Planner:
         """Leave out the summaries that another tool, or a provider's server, wrote into the log."""
         left_out = [*drop_foreign_summaries(self.after, self.ctx, self.policy, again=again)]
         for edit in left_out if again else (*left_out, *drop_server_summaries(self.after, self.ctx, self.policy)):
-            self.apply(LEFT_OUT, "remembers", edit)
+            self.apply(DROP_DECISION, "remembers", edit)
 
     def apply_rules(self) -> None:
         """Run the policy's rules in order, each from its state at the previous request; a rule may change the model."""
@@ -348,7 +348,9 @@ class _Planner:
             rows = self.whole.models[self.table].items()
             what = "; ".join(f"{part}: {', '.join(f'{key} = {value}' for key, value in row.items())}" for part, row in rows)
             facts = {"table": self.table, "model": self.model}
-            self.apply(TABLE, "fresh", Edit("keep", f"for {self.model} the table {self.table!r} holds: {what}", facts=facts))
+            self.apply(
+                TABLE_DECISION, "fresh", Edit("keep", f"for {self.model} the table {self.table!r} holds: {what}", facts=facts)
+            )
 
     def apply(self, name: str, memory: str, edit: Edit) -> None:
         """Apply one edit to the request and, as its memory says, to what is carried on."""
@@ -379,7 +381,7 @@ class _Planner:
         self.lasting = True
         return share_fresh_edits(previous.fresh_edits, again) if previous.fresh_edits else again
 
-    def condensed_unseen(self) -> bool:
+    def has_unseen_compaction(self) -> bool:
         """Whether the recorded tool condensed here, and so may have re-injected what the log does not hold."""
         condensed = any(d.splice and d.action == "condense" for d in self.decisions)
         return condensed and not _is_live(self.session, self.request)

@@ -20,7 +20,7 @@ from turnscope.ports.messages_api.edits import COMPACT
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
-LEFT_OUT = "leave_out_summary"  # the name under which these decisions stand, as a rule's would
+DROP_DECISION = "leave_out_summary"  # the name under which these decisions stand, as a rule's would
 FOLLOWS = "follow_the_record"
 
 
@@ -48,11 +48,11 @@ def drop_foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, agai
             return
         if elsewhere.start <= span.start < elsewhere.stop or (span.start < same and before and n <= before.request.n):
             continue
-        piece = envelope.at(span.start)
+        piece = envelope.find_piece(span.start)
         if piece.body is not None:
             elsewhere = Span(piece.start, piece.stop)
             continue
-        if not again or before is None or n > before.request.n or before.after.at(span.start).body == ():
+        if not again or before is None or n > before.request.n or before.after.find_piece(span.start).body == ():
             yield Edit("drop", "the recorded tool's own summary: what it stood for was not condensed here", span)
 
 
@@ -70,7 +70,7 @@ def drop_server_summaries(envelope: Envelope, ctx: Ctx, policy: Policy) -> Itera
         return
     compactions = ctx.index.compactions
     for at in compactions[: count_before(compactions, ctx.request.cut)]:
-        if envelope.at(at).body is None:
+        if envelope.find_piece(at).body is None:
             why = "the provider's own summary: what it stood for is sent here"
             yield Edit("drop", why, Span(at, at + 1))
 

@@ -87,7 +87,7 @@ def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None) -> t
     facts: dict[str, tuple[ModelFacts, CacheRules]] = {}
     off = is_uncached(session)
     for n, (plan, life) in enumerate(zip(trace.plans, _iter_lifetimes(session), strict=False)):
-        size = trace.tokens(n) if sizes is None else sizes[n]
+        size = trace.count_tokens(n) if sizes is None else sizes[n]
         if plan.model not in facts:
             model = trace.prices.find_facts(plan.model)
             facts[plan.model] = model, find_rules(model)
@@ -99,7 +99,7 @@ def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None) -> t
             found.append(CacheUse(plain=size))
             continue
         line, lives = lines.get(plan.model), rules.lives.get(life, next(iter(rules.lives.values())))
-        step = _CacheStep(trace, plan, trace.fit(n), size, rules, rules.find_shortest_prefix(model), lives)
+        step = _CacheStep(trace, plan, trace.get_terms(n), size, rules, rules.find_shortest_prefix(model), lives)
         kept, lines[plan.model] = step.use_breakpoints(line) if rules.how == "marked" else step.use_prefix(line)
         found.append(kept._replace(hour=rules.how == "marked" and lives > MINUTES))
     return tuple(found)

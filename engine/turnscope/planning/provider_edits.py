@@ -51,7 +51,7 @@ def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None)
     start = (find_at_or_before(turns, carried.request.cut - 1) if carried else 0) or 0
     stop = find_at_or_before(turns, cut - 1) or 0
     old = thinking[bisect_left(thinking, start) : bisect_left(thinking, stop)]
-    for span in group_runs(at for at in old if seen.at(at).body is None):
+    for span in group_runs(at for at in old if seen.find_piece(at).body is None):
         yield Edit("strip", "the model's server drops thinking of past turns", span)
 
 

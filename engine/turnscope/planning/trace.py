@@ -92,7 +92,7 @@ class Trace:
     (89191, 64708)
     >>> trace.plans[55].decisions[0]
     <Decision 0 at request 55: drop by keep_last_pairs, 89,191 -> 64,708 tokens: 'the last 5 of 6 earlier pairs are kept'>
-    >>> trace.why(2, 55).sentence
+    >>> trace.explain(2, 55).sentence
     'drop by keep_last_pairs at request 55: the last 5 of 6 earlier pairs are kept.'
     """
 
@@ -108,7 +108,7 @@ class Trace:
         peak = max((plan.after.tokens for plan in self.plans), default=0)
         return f"<Trace of {len(self.plans)} requests under {self.policy.name!r}: {cuts} changed, peak {peak:,} counted tokens>"
 
-    def fit(self, request: int) -> Terms:
+    def get_terms(self, request: int) -> Terms:
         """What turns counted tokens of a request, as it is sent here, into the provider's wherever they are shown.
 
         Under the record its parts sum to what was recorded. Any other policy has the stretch's own terms, without what the tool
@@ -121,18 +121,18 @@ class Trace:
         plan = self.plans[request]
         return fit.compute_terms(plan.seen.tokens, get_prompt_tokens(plan.request))
 
-    def tokens(self, request: int) -> int:
+    def count_tokens(self, request: int) -> int:
         """Provider tokens of a request as it is sent here: the recorded number where the policy is the record and the log has
         one, else the fit's estimate. The one number for every page; `fit(request).error` says what an estimate may be off by.
         """
-        return self.fit(request).predict(self.plans[request].seen.tokens)
+        return self.get_terms(request).predict(self.plans[request].seen.tokens)
 
     @property
     def uncut_tokens(self) -> int:
         """Provider tokens of all requests, had everything been kept. For display."""
         kept = ((n, plan, self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
         return sum(
-            self.tokens(n) if plan.seen.tokens == size else self._find_fit(n).policy_terms.predict(size)
+            self.count_tokens(n) if plan.seen.tokens == size else self._find_fit(n).policy_terms.predict(size)
             for n, plan, size in kept
         )
 
@@ -141,7 +141,7 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """What the policy did to the whole session, by rule."""
-        sizes = [self.tokens(n) for n in range(len(self.plans))]
+        sizes = [self.count_tokens(n) for n in range(len(self.plans))]
         sent, whole = sum(sizes), self.uncut_tokens
         top = max(self.plans, key=lambda plan: sizes[plan.request.n], default=None)
         over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
@@ -201,7 +201,7 @@ class Trace:
             place -= 1
         return self.plans[place].decisions[number - self.plans[place].first]
 
-    def why(self, at: int, request: int) -> BlockStatus:
+    def explain(self, at: int, request: int) -> BlockStatus:
         """Why block `at` is part of a request, or is not. IndexError where session or trace has no such place."""
         plan, entered = self.plans[request], self.find_first_request(self.session.blocks[at].at)
         state = _get_state(plan, at)
@@ -214,7 +214,7 @@ class Trace:
             since -= 1
         if state == "unseen":
             return BlockStatus(at, request, state, since, "server", self._find_server_decision(at, request))
-        by = plan.after.at(at).by
+        by = plan.after.find_piece(at).by
         return (
             BlockStatus(at, request, state, since, "policy", self.get_decision(by))
             if by >= 0
@@ -261,9 +261,9 @@ class Trace:
 def _get_state(plan: Plan, at: int) -> State:
     if at >= plan.request.cut:
         return "later"
-    body = plan.after.at(at).body
+    body = plan.after.find_piece(at).body
     if body is None:
-        return "here" if plan.seen.at(at).body is None else "unseen"
+        return "here" if plan.seen.find_piece(at).body is None else "unseen"
     return "replaced" if body else "absent"
 
 
@@ -272,7 +272,7 @@ def _find_shown(plan: Plan, addresses: Ints) -> NDArray[np.bool_]:
     shown = np.ones(len(addresses), dtype=bool)
     for envelope in (plan.after,) if plan.seen is plan.after else (plan.after, plan.seen):
         if len(envelope) > len(addresses):
-            shown &= np.array([envelope.at(at).body is None for at in addresses.tolist()], dtype=bool)
+            shown &= np.array([envelope.find_piece(at).body is None for at in addresses.tolist()], dtype=bool)
         elif len(addresses):
             stops = np.array([piece.stop for piece in envelope.pieces])
             whole = np.array([piece.body is None for piece in envelope.pieces])

@@ -110,7 +110,7 @@ def _is_second_version(ctx: Ctx, split: Split, number: int) -> bool:
 def _is_present(envelope: Envelope, ctx: Ctx, span: Span) -> bool:
     """Whether anything of a conversation stands besides system blocks and the prompt that is being answered."""
     for part in (talk for one in exclude_prompt(ctx, span) for talk in ctx.index.find_conversation_spans(*one)):
-        piece = envelope.at(part.start)
+        piece = envelope.find_piece(part.start)
         if piece.body != () or piece.stop < part.stop:
             return True
     return False

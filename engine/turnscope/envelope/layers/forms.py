@@ -60,7 +60,7 @@ def build_header(ctx: Ctx, split: Split, number: int) -> Header:
     known, span = get_metadata(ctx, split, number), get_span(ctx, split, number)
     said = ctx.session.messages[ctx.session.blocks[span.start].message].sent_at
     name, topic = format_id(ctx, split, number), " ".join(known.topic)
-    return Header(name, said, topic, known.names.entities[:6], known.outcome, ctx.tokens(*span), known.line)
+    return Header(name, said, topic, known.names.entities[:6], known.outcome, ctx.count_tokens(*span), known.line)
 
 
 def build_header_line(ctx: Ctx, split: Split, number: int, cap: int) -> str:

@@ -63,7 +63,7 @@ def count_present_tokens(envelope: Envelope, ctx: Ctx, span: Span) -> int:
         for piece in envelope.iter_pieces(part):
             whole = piece.body is None
             found += (
-                ctx.tokens(max(piece.start, part.start), min(piece.stop, part.stop))
+                ctx.count_tokens(max(piece.start, part.start), min(piece.stop, part.stop))
                 if whole
                 else sum(ctx.own.count_placeholder(piece.body))
             )

@@ -96,7 +96,7 @@ def fit_forms(
     held += sum(
         count_present_tokens(envelope, ctx, get_span(ctx, forms, n)) for n, form in (was.shown if was else ()) if form == "full"
     )
-    room = ctx.limit - ctx.size(envelope) + held
+    room = ctx.limit - ctx.count_envelope(envelope) + held
     more = count_shrinkable_tokens(envelope, ctx, forms) - (sum(ctx.own.count_placeholder(insert.body)) if insert else 0)
     shown = dict(now.shown)
     while shown and sum(_count_form(ctx, forms, n, form) for n, form in shown.items()) > room:
@@ -141,7 +141,7 @@ def _render_form(ctx: Ctx, forms: RetrievalLimits, number: int, form: str) -> st
 
 def _count_form(ctx: Ctx, forms: RetrievalLimits, number: int, form: str) -> int:
     return (
-        ctx.tokens(*get_span(ctx, forms, number))
+        ctx.count_tokens(*get_span(ctx, forms, number))
         if form == "full"
         else make_counter(ctx)([_render_form(ctx, forms, number, form)])[0]
     )
@@ -151,4 +151,4 @@ def _find_absent(envelope: Envelope, ctx: Ctx, forms: RetrievalLimits, number: i
     whole = get_span(ctx, forms, number)
     parts = (part for one in exclude_prompt(ctx, whole) for part in subtract_spans(one, find_manual_drops(ctx, whole)))
     spans = (span for part in parts for span in ctx.index.find_conversation_spans(*part))
-    yield from (span for span in spans if envelope.at(span.start).body == ())
+    yield from (span for span in spans if envelope.find_piece(span.start).body == ())
