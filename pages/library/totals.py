@@ -8,7 +8,7 @@ import streamlit as st
 from turnscope import TurnscopeError, figures
 from turnscope.library import index_queries
 
-from pages.parts import cards, controls, state, theme
+from pages.parts import cache, cards, theme, widgets
 from pages.parts.formats import esc, percent, usd
 
 MOST = 8  # models or projects listed; the others in one line
@@ -17,23 +17,23 @@ MOST = 8  # models or projects listed; the others in one line
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _numbers(
     path: str, version: tuple[int, ...]
-) -> tuple[index_queries.Metrics, tuple[index_queries.Spent, ...], list[tuple[str, int]]]:  # fmt: skip
-    store = state.store()
-    lines, ratings = state.lines(path, version), index_queries.ratings(store.path)
+) -> tuple[index_queries.Metrics, tuple[index_queries.Spending, ...], list[tuple[str, int]]]:  # fmt: skip
+    store = cache.store()
+    lines, ratings = cache.lines(path, version), index_queries.count_ratings(store.path)
     return (
         index_queries.compute_metrics(lines, ratings),
-        index_queries.spent(store.index_path),
-        index_queries.group_by_week(index_queries.cuts(store.index_path)),
+        index_queries.list_spending(store.index_path),
+        index_queries.group_by_week(index_queries.count_cuts(store.index_path)),
     )
 
 
 def draw() -> None:
     """Cards, two charts, two lists; nothing where nothing is indexed."""
-    index = state.store().index_path
+    index = cache.store().index_path
     try:
-        told, rows, weeks = _numbers(str(index), index_queries.version(index))
+        told, rows, weeks = _numbers(str(index), index_queries.read_version(index))
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     if not told.sessions:
         return

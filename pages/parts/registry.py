@@ -16,8 +16,10 @@ from typing import Literal
 
 import turnscope
 from turnscope import library
-from turnscope.library import Recent
+from turnscope.library import CatalogueRow
 from turnscope.live.threads import Threads
+
+from pages.parts.formats import short
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "sample_sessions"
@@ -29,6 +31,8 @@ MOST_COUNTED = 20_000  # and those after them that are counted
 BETWEEN = ":"  # in an id, between that of the file and that of one conversation in it
 
 Origin = Literal["sample", "given", "recent", "found", "indexed", "chat"]
+
+ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Found", "indexed": "Indexed", "chat": "Chat"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,18 @@ def find(known: Mapping[str, Entry], id: str) -> Entry | None:
     return found.of(inside) if found and inside else found
 
 
+def named(entry: Entry, title: str) -> str:
+    """What a session is called in the picker: its title where it was opened before, its file, and where it comes from."""
+    name = f"{short(title, 60)} · {short(entry.name, 40, 'tail')}" if title else short(entry.name, 80)
+    return f"{name} ({entry.tool or ORIGINS[entry.origin]})"
+
+
 def id_of(path: Path) -> str:
     """The id of a file or folder that is no sample."""
     return hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-def indexed(lines: Iterable[library.Line], known: Iterable[Entry]) -> Iterator[Entry]:
+def indexed(lines: Iterable[library.IndexRow], known: Iterable[Entry]) -> Iterator[Entry]:
     """Files that are indexed and not among the known ones: those of a folder that was imported."""
     paths = {str(entry.path) for entry in known}
     for line in lines:
@@ -103,7 +113,7 @@ def indexed(lines: Iterable[library.Line], known: Iterable[Entry]) -> Iterator[E
             yield Entry(id_of(path), line.name, path.parent.name, "indexed", path, line.size, line.ended or 0.0, tool=line.tool)
 
 
-def recents(rows: Iterable[Recent], known: Iterable[Entry]) -> Iterator[Entry]:
+def recents(rows: Iterable[CatalogueRow], known: Iterable[Entry]) -> Iterator[Entry]:
     """Sessions opened before that are not among the known files: dropped on the page, moved, or from other folders."""
     paths = {str(entry.path) for entry in known}
     for row in rows:

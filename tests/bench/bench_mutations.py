@@ -41,7 +41,7 @@ from claude_log import Log  # noqa: E402
 from formats import ODD, data_of, database  # noqa: E402
 from turnscope.errors import TurnscopeError  # noqa: E402
 from turnscope.reading.claims import claim  # noqa: E402
-from turnscope.reading.holders import open_source  # noqa: E402
+from turnscope.reading.containers import open_source  # noqa: E402
 from turnscope.reading.registry import find_importers  # noqa: E402
 from turnscope.share import export_formats  # noqa: E402
 

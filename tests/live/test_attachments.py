@@ -37,7 +37,7 @@ from turnscope.planning.bodies import Bodies
 from turnscope.planning.policy import load
 from turnscope.pricing.prices import PRICES
 from turnscope.session.destination import Destination
-from turnscope.storage.database import reading
+from turnscope.storage.database import open_database
 from turnscope.storage.threads import Threads
 
 
@@ -141,8 +141,8 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
         provider, threads = connect(server.url, "none", retries=0, timeout=60), Threads(tmp_path / "chats.db")
         for policy in covering(offered()):
             chosen, thread, row = Settings("offline-16k", load(policy)), threads.create(), Row(policy)
-            chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "Be brief.", [])
-            chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
+            chat = branches.start_chat(thread, provider, threads.open_writer(thread), chosen, "Be brief.", [])
+            chat.sink.write_policy(chosen.policy, 0)  # type: ignore[attr-defined]
             wire: dict[int, dict[str, Any]] = {}
             for turn in range(6):
                 files = [("cat.png", image), notes] if turn % 2 else []
@@ -157,7 +157,7 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
             assert wire[1]["messages"][2]["content"][0]["source"]["data"] == b64encode(image).decode()
             assert json.dumps(wire[1]).count("data:") == 0
         assert server.rejected == []
-        with reading(tmp_path / "chats.db") as db:
+        with open_database(tmp_path / "chats.db") as db:
             found = [str(row["content"]) for row in db.query("select content from blobs")]
         assert sum(b64encode(image).decode() in text for text in found) == 1
         exported = tmp_path / "chat.json"
@@ -172,14 +172,14 @@ def test_the_built_in_model_says_what_it_was_given_and_calls_no_tool_for_a_files
         tools = [{"name": "search_files", "input_schema": {"type": "object"}}]
         threads, settings = Threads(tmp_path / "chats.db"), Settings("offline-16k", load("keep-everything"))
         thread = threads.create()
-        chat = branches.start_chat(thread, connect(server.url, "none"), threads.sink(thread), settings, "", tools)
+        chat = branches.start_chat(thread, connect(server.url, "none"), threads.open_writer(thread), settings, "", tools)
         files = [("cat.png", png(64, 48)), ("a.txt", b"search for the heron")]
         planned, growing = chat.preview_after([("user", build_content("What is this?", files))])
         assert len(growing.session.blocks) == len(chat.live_session.session.blocks) + 3
         last = list(chat.send(build_content("What is this?", files)))[-1]
         assert isinstance(last, RequestDone)
         assert last.request.usage
-        assert abs(planned.projected - last.request.usage.prompt_tokens) < 25
+        assert abs(planned.expected_tokens - last.request.usage.prompt_tokens) < 25
         said = chat.live_session.session.blocks[-1].text
         assert "an image (PNG, 64 × 48, 1 kB), counted as 255 tokens; the file a.txt (20 characters)" in said
         assert 'Your message begins "What is this?"' in said

@@ -26,7 +26,7 @@ from turnscope.planning.policy import list_policies, load, parse
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
 from turnscope.session.model import Answer, Ask, Session
-from turnscope.storage.memories import FADES, Memories
+from turnscope.storage.memories import FADE_SECONDS, Memories
 
 DAY = 86_400.0
 OWNERS: tuple[Owner, ...] = ("user", "agent")
@@ -126,7 +126,7 @@ def test_no_message_leaves_for_what_is_put_in_and_each_slot_keeps_to_its_share(
     )
     for without, plan in zip(bare, full, strict=True):
         assert all(tokens <= 0.2 * limit for tokens in slots(plan).values())
-        kept, wanted = ({at for at in range(p.request.cut) if p.after.at(at).body is None} for p in (plan, without))
+        kept, wanted = ({at for at in range(p.request.cut) if p.after.find_piece(at).body is None} for p in (plan, without))
         assert wanted <= kept, "an insert shrinks before anything else"
 
 
@@ -159,13 +159,13 @@ def test_a_short_fact_goes_with_its_chat_a_medium_one_fades_and_a_third_chat_mak
     made = [*replay(said, parse("t", policy), build_ledger(said, CHARS))]
     assert ["memory" in slots(plan) for plan in made] == [True, True, False]
     fact = store.add("I like tea.", source="c1 block 2", tier="medium")
-    now[0] += FADES - DAY
+    now[0] += FADE_SECONDS - DAY
     assert store.add("I like tea.", source="c1 block 9", tier="medium").tier == "medium", "the same chat"
     assert store.recall("tea") == (fact,)
-    now[0] += FADES + DAY
+    now[0] += FADE_SECONDS + DAY
     assert store.recall("tea") == ()
     assert [store.add("I like tea.", source=f"c{n} block 1", tier="medium").tier for n in (2, 3)] == ["medium", "long"]
-    now[0] += 5 * FADES
+    now[0] += 5 * FADE_SECONDS
     assert [known.text for known in store.recall("tea")] == ["I like tea."]
 
 

@@ -40,7 +40,9 @@ def chat(server: OfflineServer, path: Path, policy: str) -> tuple[Chat, Threads]
     threads = Threads(path / "chats.db")
     provider = connect(server.url, "none", retries=0, timeout=60)
     thread = threads.create()
-    talk = branches.start_chat(thread, provider, threads.sink(thread), Settings(MODEL, load(policy)), "You are brief.", ())
+    talk = branches.start_chat(
+        thread, provider, threads.open_writer(thread), Settings(MODEL, load(policy)), "You are brief.", ()
+    )
     for n in range(2):
         assert isinstance(last(talk, f"prompt {n}"), RequestDone)
     return talk, threads
@@ -79,12 +81,12 @@ def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(
 
 def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(server: OfflineServer, tmp_path: Path) -> None:
     talk, threads = chat(server, tmp_path, "keep-everything")
-    room = 15_500 * 40_000 // talk.preview(PASTE[:40_000]).projected
+    room = 15_500 * 40_000 // talk.preview(PASTE[:40_000]).expected_tokens
     said = list(talk.send(PASTE[:room]))
     sent = talk.plan.request.settings["max_tokens"]
     assert isinstance(said[-1], TurnStopped | RequestDone)
     assert 64 <= sent < 1_024
-    assert talk.plan.projected + sent <= 16_000
+    assert talk.plan.expected_tokens + sent <= 16_000
     stored = threads.load(talk.live_session.session.id)
     plan = turnscope.replay(stored, talk.settings.policy).plans[-1]
     assert build_body(plan, stored) == talk.bodies.build(talk.plan, talk.live_session.session)
@@ -101,6 +103,6 @@ def test_a_paste_over_the_window_can_be_resent_shorter(policy: str, server: Offl
     last(talk, PASTE)
     at = talk.live_session.session.messages[len(prompts)].start
     branch = threads.create(parent=talk.live_session.session.id, at=at)
-    again, _ = branches.resume_chat(threads.load(branch), talk.provider, threads.sink(branch), talk.settings)
+    again, _ = branches.resume_chat(threads.load(branch), talk.provider, threads.open_writer(branch), talk.settings)
     assert isinstance(last(again, PASTE[:2_000]), RequestDone)
     assert isinstance(last(again, "and then?"), RequestDone)

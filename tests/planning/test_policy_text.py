@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from turnscope.errors import PolicyError
 from turnscope.planning.policy import Policy, Step, list_policies, load, parse
 from turnscope.planning.rule_registry import find_rule, load_rules
-from turnscope.storage.loading import about_of, name_of
+from turnscope.storage.thread_loading import read_about, read_policy_name
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
 HOSTILE = st.text(st.sampled_from("ab \t\n\r\"'\\#=[]{},.\x00\x07\x1b\x7f\x85\u2028\ufeff\ud800é🔭"), max_size=24) | st.text()
@@ -144,5 +144,5 @@ def test_a_policy_by_its_earlier_name_is_the_same(tmp_path: Path) -> None:
     assert "staged" not in list_policies()
     (tmp_path / "staged.toml").write_text('title = "my own"', encoding="utf-8")
     assert load("staged", tmp_path).title == "my own", "a file of one's own keeps its name"
-    assert name_of(f'name = "staged"\n{load("staged").to_toml()}') == "chainreview-staged"
-    assert about_of('{"policy": "staged"}', None)["policy"] == "chainreview-staged"
+    assert read_policy_name(f'name = "staged"\n{load("staged").to_toml()}') == "chainreview-staged"
+    assert read_about('{"policy": "staged"}', None)["policy"] == "chainreview-staged"

@@ -15,9 +15,9 @@ from claude_log import Log, call
 from turnscope.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.importers import Importer, claude_code, task_folder
 from turnscope.library import Store, indexing
-from turnscope.reading import claims, holders
+from turnscope.reading import claims, containers
+from turnscope.reading.containers import open_source
 from turnscope.reading.followers import follow
-from turnscope.reading.holders import open_source
 from turnscope.reading.registry import find_importers, find_places, find_related, find_session_path
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
@@ -264,7 +264,7 @@ def test_sessions_in_a_list_are_listed_one_by_one(ends: str, tmp_path: Path) -> 
     path.write_text(f"[{told}]" if ends == ", " else told)
     assert [entry.id for entry in turnscope.entries(path)] == ["0", "1", "3"]
     assert [len(turnscope.load(path, id).blocks) for id in ("", "1", "3")] == [2, 4, 2]
-    assert [line.entry for line in (each.line for each in indexing.read_sessions(open_source(path), "x"))] == ["0", "1", "3"]
+    assert [line.entry for line in (each.row for each in indexing.read_sessions(open_source(path), "x"))] == ["0", "1", "3"]
     for id in ("2", "4", "-1", "x", "9" * 30):
         with pytest.raises(UnknownFormat if id == "2" else UnknownEntry):
             turnscope.load(path, id)
@@ -286,7 +286,7 @@ def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(
     path.write_bytes(gzip.compress(b"x" * 1_000)[:-9])
     with pytest.raises(UnreadableFile):
         turnscope.load(path)
-    monkeypatch.setattr(holders, "FREE", 10_000)
+    monkeypatch.setattr(containers, "FREE_BYTES", 10_000)
     path.write_bytes(gzip.compress(b" " * 1_000_000))
     with pytest.raises(ArchiveTooLarge) as refused:
         turnscope.load(path)
@@ -294,14 +294,14 @@ def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(
 
 
 def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "FREE", 1_000_000)
+    monkeypatch.setattr(containers, "FREE_BYTES", 1_000_000)
     path = zipped(tmp_path / "bomb.zip", {"s.jsonl": b"0" * 5_000_000})
     with pytest.raises(ArchiveTooLarge, match=r"bomb\.zip would unpack to far more") as caught:
         turnscope.load(path)
     assert caught.value.hint
     assert 1_000_000 <= caught.value.limit < 5_000_000
-    monkeypatch.setattr(holders, "RATIO", 10_000)
-    monkeypatch.setattr(holders, "TOTAL", 4_000_000)
+    monkeypatch.setattr(containers, "MAX_RATIO", 10_000)
+    monkeypatch.setattr(containers, "MAX_BYTES", 4_000_000)
     with pytest.raises(ArchiveTooLarge):
         turnscope.load(path)
 
@@ -338,14 +338,14 @@ def test_a_database_in_use_is_read_with_its_log_and_left_alone(tmp_path: Path) -
     before = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in tmp_path.iterdir())
     source = open_source(path)
     assert source.kind == "sqlite"
-    assert source.tables() == {"said"}
-    assert [dict(row) for row in source.rows("select * from said")] == [{"text": "one"}]
+    assert source.list_tables() == {"said"}
+    assert [dict(row) for row in source.query("select * from said")] == [{"text": "one"}]
     assert sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in tmp_path.iterdir()) == before
     writer.execute("commit")
-    assert len(list(open_source(path).rows("select * from said where text != ?", [""]))) == 2
+    assert len(list(open_source(path).query("select * from said where text != ?", [""]))) == 2
     assert source.version != open_source(tmp_path).version
     with pytest.raises(UnreadableFile, match="readonly"):
-        list(source.rows("delete from said"))
+        list(source.query("delete from said"))
     writer.close()
 
 
@@ -362,7 +362,7 @@ def test_a_write_that_was_cut_short_is_taken_back(tmp_path: Path) -> None:
         for file in tmp_path.glob("app.db*"):
             (crashed.parent / file.name).write_bytes(file.read_bytes())
         assert (crashed.parent / "app.db-journal").exists()
-    assert [row["text"] for row in open_source(crashed).rows("select text from said")] == ["one"]
+    assert [row["text"] for row in open_source(crashed).query("select text from said")] == ["one"]
 
 
 ENDLESS = (
@@ -371,7 +371,7 @@ ENDLESS = (
 
 
 def test_a_database_whose_view_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "STEPS", 2_000_000)
+    monkeypatch.setattr(containers, "STEPS", 2_000_000)
     path = tmp_path / "x.db"
     with sqlite3.connect(path) as db:
         db.execute(f"create view conversation_messages as {ENDLESS}, 0 as created_at, '{{}}' as metadata, n as id from r")
@@ -390,7 +390,7 @@ def test_a_database_of_no_known_tool_is_refused(tmp_path: Path) -> None:
         turnscope.load(path)
     path.write_bytes(path.read_bytes()[:100] + b"broken" * 100)
     with pytest.raises(UnreadableFile, match="cannot be read"):
-        open_source(path).tables()
+        open_source(path).list_tables()
 
 
 # Where tools keep their files -------------------------------------------------------------------------------------------
@@ -432,8 +432,8 @@ def test_a_file_of_an_archive_is_read_once_for_all_its_conversations(tmp_path: P
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
         file.writestr("runs.json", json.dumps(runs))
     opened: list[str] = []
-    unpacked = holders.Archive.unpacked
-    monkeypatch.setattr(holders.Archive, "unpacked", lambda self, name: (opened.append(name), unpacked(self, name))[1])
+    unpacked = containers.Archive.open_member
+    monkeypatch.setattr(containers.Archive, "open_member", lambda self, name: (opened.append(name), unpacked(self, name))[1])
     assert len(turnscope.load_all(tmp_path / "x.zip")) == 9
     assert len(opened) < 9
 
@@ -453,4 +453,4 @@ def test_a_column_whose_name_is_no_text_is_a_typed_error(tmp_path: Path) -> None
     db.close()
     path.write_bytes(path.read_bytes().replace(b"aaaa", b"\xf7\xf7aa"))
     with pytest.raises(UnreadableFile):
-        list(holders.Database(path).rows("select * from sessions"))
+        list(containers.Database(path).query("select * from sessions"))

@@ -56,7 +56,9 @@ def chatting(server: OfflineServer, folder: Path, policy: str, turns: int, expor
     chosen = Settings("offline-16k", load(policy))
     thread = threads.create(title="traced")
     provider = connect(server.url, "secret-key-123", retries=0)
-    chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, f"You are brief; {SECRET}.", box.definitions)
+    chat = branches.start_chat(
+        thread, provider, threads.open_writer(thread), chosen, f"You are brief; {SECRET}.", box.definitions
+    )
     chat.tools = box
     for n in range(turns):
         text = f"read file file{n % 4}.py" if n % 3 == 0 else f"And what of point {n}? It matters because of reason {n * 7}."
@@ -240,7 +242,7 @@ def test_every_request_carries_the_conversation_in_a_header(
         threads = Threads(tmp_path / "chats.db")
         thread = threads.create(title="named")
         chosen = Settings("offline-16k", load("balanced"), count_from_share=1e-6)
-        chat = branches.start_chat(thread, connect(server.url, "none"), threads.sink(thread), chosen, "", [])
+        chat = branches.start_chat(thread, connect(server.url, "none"), threads.open_writer(thread), chosen, "", [])
         assert [*chat.send("Hello")]
         below = structs.replace(chat.live_session.session, id="b/é", parent=thread)
     assert len(seen) == 2, "a count and a request"

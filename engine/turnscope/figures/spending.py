@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import plotly.graph_objects as go
 
 from turnscope.figures.charts import FONT, Theme, escape_label
-from turnscope.library.index_queries import PICO, Spent
+from turnscope.library.index_queries import PICO_PER_USD, Spending
 from turnscope.palette import PALETTES
 
 MODELS = (
@@ -20,7 +20,7 @@ MODELS = (
 DAYS = 120  # newest days that are shown; more would be too narrow to point at
 
 
-def draw_spending(rows: Iterable[Spent], theme: Theme = "dark", height: int = 200) -> go.Figure:
+def draw_spending(rows: Iterable[Spending], theme: Theme = "dark", height: int = 200) -> go.Figure:
     """Draw the cost per day as bars, stacked by model. The most expensive models have colours of their own.
 
     Args:
@@ -32,7 +32,7 @@ def draw_spending(rows: Iterable[Spent], theme: Theme = "dark", height: int = 20
     for row in rows:
         if row.day and row.pico:
             days = cost.setdefault(row.model or "unnamed model", {})
-            days[row.day] = days.get(row.day, 0) + row.pico / PICO
+            days[row.day] = days.get(row.day, 0) + row.pico / PICO_PER_USD
     ordered = sorted(cost, key=lambda model: -sum(cost[model].values()))
     shown = set(sorted({day for days in cost.values() for day in days})[-DAYS:])
     figure = go.Figure()

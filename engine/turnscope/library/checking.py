@@ -16,10 +16,12 @@ from xml.etree import ElementTree as ET
 from turnscope.errors import TurnscopeError
 from turnscope.library.comparing import compare
 from turnscope.library.loading import entries, load
-from turnscope.library.opening import AS_RECORDED
+from turnscope.library.opening import AS_RECORDED, overview
 from turnscope.planning.policy import Policy
 from turnscope.session.content import dumps
+from turnscope.session.model import Session
 from turnscope.views.comparison import Row
+from turnscope.views.exactness import Exactness, sum_exactness
 from turnscope.views.tables import format_csv
 
 COLUMNS = ("path", "outcome", "requests", "peak_fill", "peak_request", "usd", "broken", "error")
@@ -29,11 +31,13 @@ _INVALID_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a session must keep to; None = not looked at. `max_fill`: percent of the window at the fullest request; `max_usd`:
-    USD of all requests, as billed or else simulated; `no_reject`: none that would be rejected, that is refused or too long."""
+    USD of all requests, as billed or else simulated; `no_reject`: none that would be rejected, that is refused or too long;
+    `exact`: every request is in the log whole, and has the digest that the log records of it."""
 
     max_fill: float | None = None
     max_usd: float | None = None
     no_reject: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,8 @@ class CheckResult:
     row: Row | None = None
     violations: tuple[str, ...] = ()
     error: str = ""
+    exactness: Exactness | None = None
+    usd: Decimal | None = None  # of the whole session, with its branches and subagents; None without a known price
 
     @property
     def ok(self) -> bool:
@@ -56,9 +62,10 @@ class CheckResult:
         """What the session came to, in a line; "" where it could not be read."""
         if self.row is None:
             return ""
-        usd = _get_usd(self.row)
+        usd = self.usd
         priced = "no known price" if usd is None else f"{usd:,.2f} USD"
-        return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}"
+        known = f"; {self.exactness.sentence}" if self.exactness else ""
+        return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}{known}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -91,9 +98,8 @@ def _make_row(outcome: CheckResult) -> tuple[Any, ...]:
     verdict = "unreadable" if outcome.error else "ok" if outcome.ok else "failed"
     if (row := outcome.row) is None:
         return (outcome.path, verdict, None, None, None, None, "", outcome.error)
-    usd = _get_usd(row)
     fill, at = row.peak
-    money = None if usd is None else round(float(usd), 6)
+    money = None if outcome.usd is None else round(float(outcome.usd), 6)
     return (outcome.path, verdict, len(row.sizes), round(fill, 4), at, money, "; ".join(outcome.violations), "")
 
 
@@ -112,15 +118,23 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
     except (TurnscopeError, OSError) as error:
         return CheckResult(name, error=f"{error}. {getattr(error, 'short_hint', '')}".strip())
     (row,) = compare(session, [policy]).rows
-    return CheckResult(name, row, tuple(_find_violations(row, limits)))
+    exactness = sum_exactness(session) if limits.exact else None
+    usd = _sum_cost(session, row)
+    violations = (*_find_violations(row, usd, limits), *_find_inexact(exactness))
+    return CheckResult(name, row, violations, exactness=exactness, usd=usd)
 
 
-def _find_violations(row: Row, limits: Limits) -> Iterable[str]:
+def _find_inexact(exactness: Exactness | None) -> Iterable[str]:
+    if exactness is not None and exactness.proven < exactness.requests:
+        missing = exactness.requests - exactness.proven
+        yield f"{missing:,} of {exactness.requests:,} requests are not proven: {exactness.sentence}"
+
+
+def _find_violations(row: Row, usd: Decimal | None, limits: Limits) -> Iterable[str]:
     fill, at = row.peak
     if limits.max_fill is not None and 100 * fill > limits.max_fill:
         yield f"request {at} fills {fill:.1%} of its window, more than {limits.max_fill:g} %"
     if limits.max_usd is not None:
-        usd = _get_usd(row)
         if usd is None and row.sizes:
             yield "no request has a known price, so its cost cannot be held to a limit"
         elif usd is not None and usd > Decimal(str(limits.max_usd)):
@@ -134,9 +148,12 @@ def _find_violations(row: Row, limits: Limits) -> Iterable[str]:
         yield from (f"{many:,} requests {what}" for many, what in counts if many)
 
 
-def _get_usd(row: Row) -> Decimal | None:
-    """What a session cost: as billed, else simulated."""
-    return row.usd if row.billed is None else row.billed
+def _sum_cost(session: Session, row: Row) -> Decimal | None:
+    """What a session cost: its path as billed, else simulated; its branches and subagents as billed, whatever the policy."""
+    bill = overview(session).bill
+    own = bill.path.usd if row.policy == AS_RECORDED and bill.path.usd is not None else row.usd
+    parts = [usd for usd in (own, bill.branches.usd, bill.subagents.usd) if usd is not None]
+    return sum(parts, Decimal(0)) if parts else None
 
 
 def to_junit(outcomes: Iterable[CheckResult], policy: str) -> str:

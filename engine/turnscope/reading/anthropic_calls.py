@@ -7,7 +7,7 @@ from typing import Any
 
 from turnscope.reading.calls import Exchange, as_text
 from turnscope.reading.conversations import Call
-from turnscope.reading.streams import events, message_of
+from turnscope.reading.streams import join_message, parse_events
 from turnscope.session.builder import parse_applied_edits, parse_cache_miss, parse_usage
 
 
@@ -15,9 +15,9 @@ def convert_call(found: Exchange) -> Call:
     """A recorded call as one in Anthropic's shape, which it is."""
     response = found.response
     if isinstance(response, str):
-        response = message_of(events(response))
+        response = join_message(parse_events(response))
     elif isinstance(response, list):
-        response = message_of(event for event in response if isinstance(event, dict))
+        response = join_message(event for event in response if isinstance(event, dict))
     about: dict[str, Any] = {
         "model": as_text(found.body.get("model")),
         "sent_at": found.sent_at,

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from turnscope.errors import ImporterError, UnknownFormat, UnreadableFile
 from turnscope.extensions import report_problem
-from turnscope.reading import forms
+from turnscope.reading import json_forms
 from turnscope.reading.import_errors import ambiguous_format, unknown_format
 from turnscope.reading.importer import Importer
 from turnscope.reading.registry import find_importers
@@ -53,8 +53,12 @@ def recognize(source: Source) -> tuple[Source, Importer | None]:
     """A source and its importer: as it is, or a file in another form (`forms`). None where no importer recognises either."""
     importer = find_claim(source)
     if importer is None and source.kind == "file":
-        if "recognized" not in source.kept:
-            wanted = len(forms.values(source)) <= forms.FEW or any(find_claims(forms.others(source, forms.FEW)))
-            source.kept["recognized"] = next(find_claims(forms.others(source)), (source, None)) if wanted else (source, None)
-        source, importer = source.kept["recognized"]
+        if "recognized" not in source.cache:
+            wanted = len(json_forms.list_values(source)) <= json_forms.SNIFF_VALUES or any(
+                find_claims(json_forms.iter_forms(source, json_forms.SNIFF_VALUES))
+            )
+            source.cache["recognized"] = (
+                next(find_claims(json_forms.iter_forms(source)), (source, None)) if wanted else (source, None)
+            )
+        source, importer = source.cache["recognized"]
     return source, importer

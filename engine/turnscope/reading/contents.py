@@ -14,7 +14,7 @@ from msgspec import structs
 
 from turnscope.errors import BrokenFile, TurnscopeError
 from turnscope.reading.claims import claim, recognize
-from turnscope.reading.holders import open_source
+from turnscope.reading.containers import open_source
 from turnscope.reading.import_errors import nested_too_deep, no_message, no_session_inside, no_such_entry
 from turnscope.reading.importer import Importer
 from turnscope.reading.nesting import find_files, may_hold_files, open_file
@@ -54,14 +54,14 @@ def _list_nested(file: Source, importer: Importer) -> Iterator[Entry]:
             yield entry
     except (RecursionError, TurnscopeError):  # it does not hide the other files
         if not listed:
-            yield Entry(at=file.at, size=file.size)
+            yield Entry(at=file.modified_at, size=file.size)
 
 
 def locate_entry(source: Source, id: str) -> tuple[Source, Importer, str]:
     """The file that an entry stands in, its importer, and the entry's id there."""
     whole, importer = recognize(source)
     if importer is not None:
-        whole.hear = source.hear
+        whole.on_text = source.on_text
         return whole, importer, id
     if not may_hold_files(source):
         claim(source)

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 
 from turnscope.errors import BrokenFile, ImporterError, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.reading.importer import Importer
-from turnscope.reading.looks import looks
-from turnscope.reading.source import DEEP, Source
+from turnscope.reading.source import TOO_DEEP, Source
+from turnscope.reading.source_description import describe_source
 
 
 def unknown_format(source: Source, importers: Sequence[Importer]) -> UnknownFormat:
     """No importer recognises the content."""
     tried = explain_refusals(source, importers)
-    hint = f"It is {looks(source)}. These were tried:\n{_list_refusals(tried)}"
+    hint = f"It is {describe_source(source)}. These were tried:\n{_list_refusals(tried)}"
     return UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=hint, tried=tried)
 
 
@@ -72,4 +72,4 @@ def no_message(source: Source, importer: Importer) -> BrokenFile:
 
 def nested_too_deep(source: Source) -> BrokenFile:
     """JSON inside JSON, far deeper than any tool writes it."""
-    return BrokenFile(f"{source.path.name} is {DEEP}", hint="No chat tool writes such a file; check where it comes from.")
+    return BrokenFile(f"{source.path.name} is {TOO_DEEP}", hint="No chat tool writes such a file; check where it comes from.")

@@ -34,7 +34,7 @@ class Place:
 
 def _list_one(source: Source) -> Iterator[Entry]:
     """The only conversation of a source."""
-    yield Entry(at=source.at, size=source.size)
+    yield Entry(at=source.modified_at, size=source.size)
 
 
 def _find_nowhere(_machine: Machine) -> Iterable[Place]:

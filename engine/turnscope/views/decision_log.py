@@ -1,7 +1,7 @@
 """The decision log: every decision of a trace as a flat row, as JSON Lines or CSV, or one decision as Markdown.
 
 Holds numbers, addresses, names of rules and their reasons, and no text of a block. Tokens are in two units: as counted, and as
-the provider would bill them (`Trace.fit`).
+the provider would bill them (`Trace.get_terms`).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def count_tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
     """
     if get_summary_block(decision.edit) >= 0:
         return stepper.measure_start(trace, decision.request)[0], stepper.measure_size(trace, decision.request)[0]
-    expected = trace.fit(decision.request).predict
+    expected = trace.get_terms(decision.request).predict
     return expected(decision.before), expected(decision.after)
 
 

@@ -73,7 +73,7 @@ def build_tree(trace: Trace, request: int) -> tuple[Node, ...]:
 
 def is_over_limit(plan: Plan) -> bool:
     """Whether a request exceeded its limit before its policy acted, or does so now."""
-    return _predict_size(plan, plan.before.tokens) > _find_limit(plan) or plan.projected > plan.budget.limit
+    return _predict_size(plan, plan.before.tokens) > _find_limit(plan) or plan.expected_tokens > plan.budget.limit
 
 
 def find_over_limit(trace: Trace) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ def find_over_limit(trace: Trace) -> tuple[int, ...]:
 
 
 def _build_nodes(plan: Plan, rules: set[str]) -> Iterator[Node]:
-    limit, size, end = _find_limit(plan), _predict_size(plan, plan.before.tokens), plan.projected
+    limit, size, end = _find_limit(plan), _predict_size(plan, plan.before.tokens), plan.expected_tokens
     cuts, looks = (
         _find_decisions(plan, *CUT_ACTIONS),
         [found for found in _find_decisions(plan, "keep") if found[1].rule != FALLBACK],

@@ -96,12 +96,12 @@ def _find_departure(plans: Sequence[Plan], changed: Sequence[int], at: int, came
     """The first request from `came` on that no longer carries a block; past the end where all carry it. What left does not
     return.
     """
-    if plans[-1].seen.at(at).body is None:
+    if plans[-1].seen.find_piece(at).body is None:
         return len(plans)
     low, high = bisect_left(changed, came), len(changed)
     while low < high:
         middle = (low + high) // 2
-        if plans[changed[middle]].seen.at(at).body is None:
+        if plans[changed[middle]].seen.find_piece(at).body is None:
             low = middle + 1
         else:
             high = middle

@@ -161,7 +161,7 @@ def list_notes(trace: Trace, n: int) -> tuple[str, ...]:
         trace: the trace.
         n: number of the request.
     """
-    terms, counted = trace.fit(n), trace.plans[n].seen.tokens
+    terms, counted = trace.get_terms(n), trace.plans[n].seen.tokens
     told = []
     if terms.cut:
         told.append(
@@ -267,7 +267,7 @@ def describe_buckets(trace: Trace, requests: Sequence[int], most: int = 3) -> li
                 counted += sums[piece.stop] - sums[piece.start]
             else:
                 stood += piece.counts
-        found.append(_format_buckets(names, counted, stood, trace.fit(n).scale, most))
+        found.append(_format_buckets(names, counted, stood, trace.get_terms(n).scale, most))
     return found
 
 

@@ -3,7 +3,7 @@
 Only arranges data. Arrays are in columns, texts in one table. The state of a block at (request, step) is: `carried`, painted
 request by request, then the first `step` decisions of that request. A *change* is a decision after which the request differs
 from the previous one; a rule that makes the same cut again is *still*. Tokens are in the ledger's units. Hidden tokens, scale
-and remainder of a request (`Trace.fit`) turn them into the provider's.
+and remainder of a request (`Trace.get_terms`) turn them into the provider's.
 
 Two totals of each request are the provider's: `size`, as sent (recorded if possible), and `start`, before its first decision.
 Between them counted tokens decide. A recorded condensation names its summary, which is a message of its own: nothing from there
@@ -24,7 +24,7 @@ from turnscope.envelope import difference
 from turnscope.envelope.envelope import Envelope, sum_counts
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
-from turnscope.planning.foreign_summaries import LEFT_OUT, get_summary_block
+from turnscope.planning.foreign_summaries import DROP_DECISION, get_summary_block
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import JSON, Bucket, Edit, Placeholder, Span
 from turnscope.views import summary_quality
@@ -106,7 +106,7 @@ def measure_size(trace: Trace, n: int) -> tuple[int, bool]:
         trace: the replay.
         n: number of the request.
     """
-    return trace.tokens(n), trace.fit(n).error == 0.0
+    return trace.count_tokens(n), trace.get_terms(n).error == 0.0
 
 
 def measure_start(trace: Trace, n: int) -> tuple[int, Terms, int]:
@@ -120,14 +120,14 @@ def measure_start(trace: Trace, n: int) -> tuple[int, Terms, int]:
         Provider tokens; the terms that turn counted tokens into them; and the first block that did not exist yet, because the
         recorded condensation of this request had not been made (-1 = all existed).
     """
-    plan, terms = trace.plans[n], trace.fit(n)
+    plan, terms = trace.plans[n], trace.get_terms(n)
     tokens, sure = measure_size(trace, n)
     later = min((at for d in plan.decisions if d.splice and (at := get_summary_block(d.edit)) >= 0), default=-1)
     standing = plan.before.tokens - (trace.ledger.count_tokens(later, plan.request.cut) if later >= 0 else 0)
     if later >= 0 and sure and n:  # what was there was sent and billed one request ago
-        terms = trace.fit(n - 1)
+        terms = trace.get_terms(n - 1)
         grown = standing - trace.plans[n - 1].after.tokens
-        return max(0, trace.tokens(n - 1) + round(terms.scale * grown)), terms, later
+        return max(0, trace.count_tokens(n - 1) + round(terms.scale * grown)), terms, later
     changed = round(terms.scale * (standing - plan.after.tokens)) if plan.is_changed else 0
     return max(0, tokens + changed), terms, later
 
@@ -150,7 +150,7 @@ def find_summary_block(trace: Trace, cursor: Cursor, at: int) -> int | None:
         at: address of the block.
     """
     envelope = trace.get_frame(cursor).envelope
-    piece = envelope.at(at) if 0 <= at < envelope.stop else None
+    piece = envelope.find_piece(at) if 0 <= at < envelope.stop else None
     if piece is None or piece.body != () or piece.by < 0:
         return None
     found = get_summary_block(trace.get_decision(piece.by).edit)
@@ -173,7 +173,7 @@ def compare_with_previous(decision: Decision, previous: Plan | None, slots: dict
     at = span.start
     reach = previous.after.stop if previous else 0
     while previous and at < min(span.stop, reach):
-        piece = previous.after.at(at)
+        piece = previous.after.find_piece(at)
         same = piece.body == body and (not body or (piece.start, piece.stop) == span)
         if not same:
             return False, at
@@ -252,7 +252,7 @@ class _Columns:
                 piece.body is not None for part in (decision.splice.old, decision.splice.new) for piece in part
             ):
                 same, focus = compare_with_previous(decision, previous, slots)
-                kind = STILL if same else LOOK if decision.rule == LEFT_OUT else CHANGE
+                kind = STILL if same else LOOK if decision.rule == DROP_DECISION else CHANGE
             elif decision.action in _EVENTS and (decision.rule, decision.action) not in warned:
                 kind = EVENT
             if kind in (CHANGE, EVENT):
@@ -310,7 +310,7 @@ class _Columns:
         return self.facts.setdefault(json.dumps([names, *values]), len(self.facts))
 
     def _add_request(self, plan: Plan, back: tuple[int, int, int]) -> None:
-        add, fit, n = self.requests, self.trace.fit(plan.request.n), plan.request.n
+        add, fit, n = self.requests, self.trace.get_terms(plan.request.n), plan.request.n
         tokens, sure = measure_size(self.trace, n)
         start, terms, later = measure_start(self.trace, n)
         self.sizes.append(tokens)

@@ -1,0 +1,40 @@
+"""The list of policies in the browser: grouped, found by typing, names whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+from turnscope import library
+from turnscope.views import policy_groups, policy_pages
+
+from pages.parts import theme
+from pages.parts.formats import short
+
+_HERE = Path(__file__).parent / "browser"
+_picker = st.components.v2.component(
+    "turnscope_picker",
+    html=theme.read(_HERE, "picker.html"),
+    css=theme.read(_HERE, "picker.css"),
+    js=theme.read(_HERE, "picker.js"),
+)
+
+
+def draw(known: library.PolicyCatalog, name: str) -> str:
+    """Draw the list; gives the name that was just chosen, "" where none was."""
+    groups = [
+        {"title": group.title, "policies": [_row(known, each) for each in group.names]}
+        for group in policy_groups.group_policies(known)
+    ]
+    chosen = _picker(key=f"policy.pick.{name}", data={"groups": groups, "now": name}, on_chosen_change=lambda: None)
+    return str(getattr(chosen, "chosen", None) or "")
+
+
+def _row(known: library.PolicyCatalog, name: str) -> dict[str, str]:
+    policy = known.policies[name]
+    told = {
+        "doc": short(policy_pages.get_first_sentence(policy.doc), 170),
+        "source": policy.source,
+        "sure": policy_groups.summarize_fidelity(policy),
+    }
+    return {"name": name, "title": policy.title, **told}

@@ -1,0 +1,51 @@
+"""The one change that would have saved most of this session's cost: looked for when somebody asks, and kept.
+
+Its replays stand on the shelf of `replays`, go on in threads of their own, and can be cancelled.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import streamlit as st
+from turnscope import TurnscopeError
+from turnscope.views import savings
+
+from pages.parts import opening, policies, replays, widgets
+from pages.parts.formats import esc
+
+ASKED = "saving.asked"
+_NOTE = "Simulated, with the recorded answers; what the answers needed and had not is priced as sent once more."
+
+
+def draw(shown: opening.Shown) -> None:
+    """A button; once it was pressed how far the search is, then its sentence and a link to the comparison."""
+    of = (shown.key, shown.part, len(shown.view))
+    names = (policies.RECORDED, *savings.CANDIDATES)
+    known = policies.shelf().policies
+    chosen = replays.Chosen({name: known[name] for name in names if name in known})
+    if st.session_state.get(ASKED) != of and not replays.at_hand(shown, chosen):
+        if not st.button("Which one change would have saved most?", icon=":material/savings:", key="saving.ask"):
+            return
+        st.session_state[ASKED] = of
+    try:
+        rows = replays.replayed(shown, chosen, "saving")
+    except TurnscopeError as error:
+        widgets.notice(error.what, error.hint)
+        return
+    if len(rows) == len(chosen.policies):
+        _told(shown, savings.find_best_saving(rows))
+
+
+def _told(shown: opening.Shown, found: savings.Saving | None) -> None:
+    if found is None:
+        st.html(
+            '<div class="ts-empty">No single change of policy would have saved a twentieth of what this session cost.</div>'
+        )
+        return
+    asked = {"session": shown.entry.id, "policies": f"{policies.RECORDED},{found.policy}"}
+    link = f"/compare?{urlencode(asked | ({'part': str(shown.part)} if shown.part else {}))}"
+    st.html(
+        f'<div class="ts-card" id="saving"><p style="margin:0">{esc(found.sentence)} '
+        f'<a href="{esc(link)}" target="_self">Compare the two</a></p><small class="ts-faint">{_NOTE}</small></div>'
+    )
