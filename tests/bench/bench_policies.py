@@ -39,7 +39,7 @@ from turnscope.views.rejections import classify_problem
 MOST = 3_000  # requests
 TWICE = 100  # requests of a session up to which it is planned twice as a whole
 COLUMNS = ("exceptions", "no reason", "not the same", "not a prefix", "over budget", "parted", "refused")
-PAIRS = ("has no result", "no call before", "right behind its call")
+PAIRS = ("has no result", "no call before", "does not directly follow its call")
 
 
 @dataclass

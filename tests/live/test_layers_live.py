@@ -40,7 +40,7 @@ def test_a_chat_retrieves_by_id_reports_and_replays_to_the_same_plans(server: Of
         assert not [event for event in chat.send(key) if isinstance(event, ToolCalled)]
     said = [*chat.send("Please recall c2 in full, I need that key.")]
     assert [event.call["input"] for event in said if isinstance(event, ToolCalled)] == [{"ids": ["c2"], "format": "full"}]
-    assert [event.text for event in said if isinstance(event, ToolResult)] == ["c2: its full is put into the next request"]
+    assert [event.text for event in said if isinstance(event, ToolResult)] == ["c2: its full is added to the next request"]
     assert chat.plan is not None
     assert [d.action for d in chat.plan.decisions if d.rule == "retrieve_conversations"][:2] == ["retrieve", "retrieve"]
     at = next(block.at for block in chat.live_session.session.blocks if "ZX-4471" in block.text)

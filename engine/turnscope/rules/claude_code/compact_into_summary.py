@@ -77,7 +77,7 @@ def _follow_log(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, becau
     messages = sum(count_before(ctx.index.messages, b) - count_before(ctx.index.messages, a) for a, b in found)
     body = (Part("user", "summary", text),)
     for number, span in enumerate(found):
-        why = f"{because}: the summary in the log now stands for {messages:,} messages"
+        why = f"{because}: the summary in the log now replaces {messages:,} messages"
         envelope = yield Edit("condense", why, span, () if number else body, facts={**facts, "messages": messages})
     return envelope
 
