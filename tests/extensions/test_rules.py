@@ -15,12 +15,13 @@ from turnscope.extensions import list_problems
 from turnscope.library.opening import load_policy
 from turnscope.live.trial import list_doubts, run_trial
 from turnscope.planning import policy as policies
+from turnscope.planning import policy_catalog
 from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.planning.policy import parse
 from turnscope.planning.rule_registry import find_rule, find_rule_package, load_rules
 from turnscope.session.destination import Destination
 from turnscope.session.model import Session
-from turnscope.views import parameters, policy_pages
+from turnscope.views import policy_groups, policy_pages
 
 from tests.pictures import test_pictures as pictures
 
@@ -105,9 +106,9 @@ def test_the_policy_is_listed_and_replayed_by_its_name(plugin: Path, session: Se
 
 
 def test_its_page_names_the_package_and_shows_the_picture(plugin: Path, fresh: Path) -> None:
-    shelf = parameters.load_catalog(fresh / "policies")
+    shelf = policy_catalog.load_catalog(fresh / "policies")
     assert shelf.own == frozenset()
-    assert [group.names for group in parameters.group_policies(shelf) if group.title.startswith("Package")] == [
+    assert [group.names for group in policy_groups.group_policies(shelf) if group.title.startswith("Package")] == [
         ("remind-of-task",)
     ]
     page = next(page for page in policy_pages.build_pages(shelf) if page.name == "remind-of-task")
@@ -126,12 +127,12 @@ def test_the_users_own_policy_may_use_a_rule_of_a_package_and_needs_another_name
     text = '[[rules]]\nrule = "say_the_task_again"\nevery = 5\n'
     (folder / "mine.toml").write_text(text)
     (folder / "remind-of-task.toml").write_text(text)
-    shelf = parameters.load_catalog(folder)
+    shelf = policy_catalog.load_catalog(folder)
     assert shelf.own == {"mine"}
     assert shelf.policies["remind-of-task"].package == PACKAGE
     assert shelf.problems["remind-of-task"].what == f"{PACKAGE} has a policy of that name"
     with pytest.raises(PolicyError, match=f"'remind-of-task' is a policy of {PACKAGE}"):
-        parameters.save_policy("remind-of-task", text, folder)
+        policy_catalog.save_policy("remind-of-task", text, folder)
 
 
 # Rules that fail --------------------------------------------------------------------------------------------------------
@@ -241,7 +242,7 @@ def test_policies_of_a_package_that_clash_or_cannot_be_read_are_reported_and_the
     monkeypatch.syspath_prepend(packages)
     assert load_policy("fine").package == "worse 2.0"
     assert {"fine", "remind-of-task"} <= {policy.name for policy in turnscope.policies()}
-    shelf = parameters.load_catalog(tmp_path / "none")
+    shelf = policy_catalog.load_catalog(tmp_path / "none")
     assert not {"torn", "lost"} & set(shelf.policies)
     assert shelf.problems == {}
     assert shelf.policies["balanced"].package == ""
