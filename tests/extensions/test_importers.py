@@ -14,9 +14,9 @@ from conftest import ROOT
 from turnscope.errors import ImporterError, TurnscopeError, UnknownFormat
 from turnscope.extensions import list_problems
 from turnscope.library.indexing import read_sessions
+from turnscope.reading.containers import open_source
 from turnscope.reading.contents import list_entries
 from turnscope.reading.followers import follow
-from turnscope.reading.containers import open_source
 from turnscope.reading.registry import find_importers, find_places, find_related, find_session_path, find_suffixes
 from turnscope.settings import detect_machine
 
