@@ -164,7 +164,7 @@ def test_whatever_an_importer_raises_names_the_file_and_the_package_and_stops_no
         turnscope.load(folder, listed[0])
     assert [session.blocks[0].text for session in turnscope.load_all(folder)] == ["hello"]
     assert turnscope.load(folder, "s1.jsonl").blocks[0].text == "hello"
-    assert [found.line.title for found in read_sessions(open_source(folder / "s1.jsonl"), "x")] == ["hello"]
+    assert [found.row.title for found in read_sessions(open_source(folder / "s1.jsonl"), "x")] == ["hello"]
 
 
 @pytest.mark.parametrize("sniff", ["fail", "lambda s: deep(0)", "lambda s: 'very'", "lambda s: None"])

@@ -142,7 +142,7 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
         for policy in covering(offered()):
             chosen, thread, row = Settings("offline-16k", load(policy)), threads.create(), Row(policy)
             chat = branches.start_chat(thread, provider, threads.open_writer(thread), chosen, "Be brief.", [])
-            chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
+            chat.sink.write_policy(chosen.policy, 0)  # type: ignore[attr-defined]
             wire: dict[int, dict[str, Any]] = {}
             for turn in range(6):
                 files = [("cat.png", image), notes] if turn % 2 else []
@@ -179,7 +179,7 @@ def test_the_built_in_model_says_what_it_was_given_and_calls_no_tool_for_a_files
         last = list(chat.send(build_content("What is this?", files)))[-1]
         assert isinstance(last, RequestDone)
         assert last.request.usage
-        assert abs(planned.projected - last.request.usage.prompt_tokens) < 25
+        assert abs(planned.expected_tokens - last.request.usage.prompt_tokens) < 25
         said = chat.live_session.session.blocks[-1].text
         assert "an image (PNG, 64 × 48, 1 kB), counted as 255 tokens; the file a.txt (20 characters)" in said
         assert 'Your message begins "What is this?"' in said

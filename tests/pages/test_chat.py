@@ -759,7 +759,7 @@ def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest,
     held = room.ended
     assert isinstance(held, LimitReached)
     assert held.usd
-    tokens = room.chat.preview().projected
+    tokens = room.chat.preview().expected_tokens
     assert abs(float(held.usd[0]) - tokens * 1e-6) < 2e-6, "a dollar for a million tokens of a prompt"
     assert abs(float(held.usd[1] - held.usd[0]) - 1_024 * 5e-6) < 2e-6, "and five for the longest answer"
     assert f"sending this would cost ${held.usd[0]:.4f}, up to ${held.usd[1]:.4f} with the longest answer" in bodies(app)

@@ -41,7 +41,7 @@ OPENING_SLOT = "opening"  # slot of what stands before a conversation that begin
 
 def count_prompt(plan: Plan, session: Session, provider: Provider, share: float, bodies: Bodies) -> CountFact | None:
     """The provider's count of a plan's prompt; None below `share` of the budget, where it is known, and where none came."""
-    near = share and plan.projected > share * plan.budget.limit
+    near = share and plan.expected_tokens > share * plan.budget.limit
     if not near or find_count(session.recorded, plan.request.n, plan.seen.tokens):
         return None
     planned = bodies.build(plan, session)
@@ -58,7 +58,7 @@ def is_plausible_count(plan: Plan, tokens: int) -> bool:
 
     Believed, it would stand for what the log does not hold, and nothing could be sent any more.
     """
-    return tokens <= MAX_COUNT_RATIO * plan.projected or tokens + MIN_ANSWER <= plan.budget.window
+    return tokens <= MAX_COUNT_RATIO * plan.expected_tokens or tokens + MIN_ANSWER <= plan.budget.window
 
 
 def is_plausible_usage(plan: Plan, usage: Usage) -> bool:
@@ -105,7 +105,7 @@ def plan_request(
     it holds: a policy that fills the window would never get to its next cut, for nothing that is refused makes a chat grow.
     """
     plan = plan_step(previous, live_session.session, request, policy, live_session.get_policy_basis(policy), answers)
-    left, most = plan.budget.window - max(plan.projected, plan.largest), request.settings.get("max_tokens")
+    left, most = plan.budget.window - max(plan.expected_tokens, plan.largest_prompt), request.settings.get("max_tokens")
     if plan.verdict == "refuse" or not plan.budget.known or not isinstance(most, int) or not MIN_ANSWER <= left < most:
         return plan
     request = structs.replace(request, settings={**request.settings, "max_tokens": left})
@@ -116,12 +116,14 @@ def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowE
     """Why this request may not be sent: none over its window is, whatever the policy says."""
     window = plan.budget.window
     answer = int(plan.request.settings.get("max_tokens") or 0) if plan.budget.known else 0
-    needed = max(plan.projected + answer, plan.largest)
+    needed = max(plan.expected_tokens + answer, plan.largest_prompt)
     nothing = not any(plan.after.counts[2:])
     if plan.verdict != "refuse" and needed <= window and not nothing:
         return None
     why = next((d.edit.because for d in reversed(plan.decisions) if d.action == "refuse"), "")
-    large, alone = _find_oversized_message(plan, session, ledger, needed - plan.projected, nothing or plan.verdict == "refuse")
+    large, alone = _find_oversized_message(
+        plan, session, ledger, needed - plan.expected_tokens, nothing or plan.verdict == "refuse"
+    )
     return ContextWindowExceededError(
         conversation_id=session.id,
         turn=plan.request.turn,
@@ -188,7 +190,9 @@ def read_prompt_size(plan: Plan, error: ProviderError) -> CountFact | None:
     """What a provider's refusal says of the prompt's size; None where it refused for another reason."""
     if not error.too_long:
         return None
-    return CountFact(plan.request.n, plan.seen.tokens, max(error.tokens, plan.budget.limit + 1, plan.projected), plan.model)
+    return CountFact(
+        plan.request.n, plan.seen.tokens, max(error.tokens, plan.budget.limit + 1, plan.expected_tokens), plan.model
+    )
 
 
 def is_worth_retry(plan: Plan, than: Plan) -> bool:

@@ -1,8 +1,8 @@
 """What a chat under a policy comes to, tried before anybody chats: whether its requests fit, and what its server must do.
 
 A trial is the fold of a chat over a conversation that is made here: prompts, calls, long results, thinking, in a window that
-is soon full. It sends nothing. What the shipped policies come to is kept in `trials.json`, which `python -m tests.trials`
-writes; a policy that was turned by hand, or is somebody's own, is tried when it is asked for.
+is soon full. It sends nothing. What the shipped policies come to is kept in `trials.json`, which
+`python -m tests.regenerate trials` writes; a policy that was turned by hand, or is somebody's own, is tried on demand.
 """
 
 from __future__ import annotations

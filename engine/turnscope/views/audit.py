@@ -257,7 +257,9 @@ def _check_shared_id(case: _Case) -> _Outcome:
 
 def _digest_system_prompt(plan: Plan, system: Sequence[Block]) -> str:
     """The system prompt of a request, by its digests."""
-    return "".join(block.digest for block in system if block.at < plan.request.cut and plan.after.at(block.at).body is None)
+    return "".join(
+        block.digest for block in system if block.at < plan.request.cut and plan.after.find_piece(block.at).body is None
+    )
 
 
 def _check_silent_summary(case: _Case) -> _Outcome:

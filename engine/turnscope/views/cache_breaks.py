@@ -300,7 +300,7 @@ def _find_edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
     """The kind of edit that first changed the prompt, and its reason as recorded."""
     plans = trace.plans[pair.base.request.n + 1 : pair.plan.request.n + 1]
     inserts = (d for plan in plans for d in plan.decisions if d.splice and d.edit.span == (at, at))
-    made = next(inserts, None) or (trace.why(at, pair.plan.request.n).decision if at < pair.plan.request.cut else None)
+    made = next(inserts, None) or (trace.explain(at, pair.plan.request.n).decision if at < pair.plan.request.cut else None)
     kinds: dict[Action, Cause] = {"condense": "compaction", "strip": "thinking"}
     if made is None:
         return "edit", "what the request before carried was changed"

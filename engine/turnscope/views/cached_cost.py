@@ -150,7 +150,7 @@ def price_decisions(trace: Trace, kept: Sequence[CacheUse], request: int) -> Map
     ends = trace.plans[request - 1].seen.stop if request else 0
     parts = _split_rewritten(trace, request, made, ends)
     whole = sum(parts)
-    scale = trace.fit(request).scale
+    scale = trace.get_terms(request).scale
     rate = trace.prices.find_rates(plan.model, cache.prompt, plan.request.sent_at)
     found: dict[int, CachePrice] = {}
     for decision, part in zip(made, parts, strict=True):

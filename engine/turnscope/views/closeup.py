@@ -72,9 +72,9 @@ def build_closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: in
     if not 0 <= chosen < len(trace.session.blocks):
         return None
     block = trace.session.blocks[chosen]
-    terms = trace.fit(cursor.request)
+    terms = trace.get_terms(cursor.request)
     scale = terms.scale
-    before, after = (found.envelope.at(chosen) if chosen < cut else None for found in (old, frame))
+    before, after = (found.envelope.find_piece(chosen) if chosen < cut else None for found in (old, frame))
     touched = span is not None and span.start <= chosen < span.stop
     return Closeup(
         chosen,
@@ -104,7 +104,7 @@ def _build_insert(trace: Trace, cursor: Cursor, decision: Decision) -> Closeup:
     before, after = (
         next((p for p in pieces if p.slot == decision.edit.slot and p.start == p.stop), None) for pieces in (old, new)
     )
-    scale = trace.fit(cursor.request).scale
+    scale = trace.get_terms(cursor.request).scale
     sizes = [round(sum(piece.counts) * scale) if piece else 0 for piece in (before, after)]
     texts = [render_body(piece.body, trace.session) if piece else None for piece in (before, after)]
     turn = trace.plans[cursor.request].request.turn

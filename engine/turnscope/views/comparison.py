@@ -146,7 +146,7 @@ class SharedFacts:
 
 def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
     """One policy's numbers. `sent`: the requests ask the models that were really asked."""
-    sizes = tuple(trace.tokens(n) for n in range(len(trace.plans)))
+    sizes = tuple(trace.count_tokens(n) for n in range(len(trace.plans)))
     cache = simulate_prompt_cache(trace, sizes)
     cost = simulate_cost(trace, cache, shared.answer_tokens)
     judged = refusals.find_rejections(trace, shared.looked)
@@ -186,7 +186,7 @@ def _price_refetch(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decima
     for hit in losses.hits:
         needed.setdefault(hit.request, set()).add(hit.block)
     for n, blocks in needed.items():
-        plan, scale = trace.plans[n], trace.fit(n).scale
+        plan, scale = trace.plans[n], trace.get_terms(n).scale
         rate = trace.prices.find_rates(plan.model, sizes[n], plan.request.sent_at)
         tokens = sum(round(trace.ledger.count_tokens(block, block + 1) * scale) for block in blocks)
         usd += max(rate.cache_write_5m, rate.input) * tokens / 1_000_000 if rate else 0

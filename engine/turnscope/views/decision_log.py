@@ -1,7 +1,7 @@
 """The decision log: every decision of a trace as a flat row, as JSON Lines, CSV, or one of them as Markdown.
 
 Holds numbers, addresses, names of rules and their reasons; no text of a block. Tokens are in two units: as counted, and as the
-provider would bill them, by the one fit of the session that everything shown goes by (`Trace.fit`).
+provider would bill them, by the one fit of the session that everything shown goes by (`Trace.get_terms`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def count_tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
     """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them."""
     if get_summary_block(decision.edit) >= 0:
         return stepper.measure_start(trace, decision.request)[0], stepper.measure_size(trace, decision.request)[0]
-    expected = trace.fit(decision.request).predict
+    expected = trace.get_terms(decision.request).predict
     return expected(decision.before), expected(decision.after)
 
 

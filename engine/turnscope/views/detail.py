@@ -70,7 +70,7 @@ def compare_requests(trace: Trace, view: Overview, old: int, new: int) -> Differ
     for before, after in find_gaps(trace.plans[old].seen, trace.plans[new].seen):
         was |= _list_units(before)
         now |= _list_units(after)
-    made = [partial(_build_unit_item, trace, trace.fit(n).scale) for n in (old, new)]
+    made = [partial(_build_unit_item, trace, trace.get_terms(n).scale) for n in (old, new)]
     went = tuple(made[0](unit, body) for unit, body in was.items() if unit not in now)
     came = tuple(made[1](unit, body) for unit, body in now.items() if unit not in was)
     both = [unit for unit in was if unit in now and was[unit] != now[unit]]
@@ -82,7 +82,7 @@ def compare_requests(trace: Trace, view: Overview, old: int, new: int) -> Differ
 def build_detail(trace: Trace, view: Overview, n: int) -> Detail:
     """What request `n` carried, in provider tokens."""
     plan = trace.plans[n]
-    scale = trace.fit(n).scale
+    scale = trace.get_terms(n).scale
     items = list(_list_items(trace, plan.seen, scale))
     since = compare_requests(trace, view, n - 1, n) if n else None
     added, left, moved = (since.added, since.removed, since.changed) if since else (tuple(items), (), ())

@@ -56,7 +56,7 @@ def list_differences(one: Trace, other: Trace, request: int) -> tuple[BlockDiffe
     found: list[BlockDifference] = []
     for start, stop, _ in compare_pieces([*a.pieces], [*b.pieces], get_visible, None):
         for at in range(start, stop):
-            here, there = a.at(at).body is None, b.at(at).body is None
+            here, there = a.find_piece(at).body is None, b.find_piece(at).body is None
             how: DifferenceKind = "other form" if here == there else "only in A" if here else "only in B"
             stands = classify_position(compute_share(one if here or not there else other, request, at))
             block = one.session.blocks[at]

@@ -23,7 +23,7 @@ _ROLES = {"system": "system prompt", "tools": "tools"}
 def build_exact_body(trace: Trace, request: int) -> dict[str, JSON]:
     """The body of a request. IndexError where the trace has no such request."""
     made = build_body(trace.plans[request], trace.session, as_recorded=trace.policy.name == AS_RECORDED)
-    unknown = describe_hidden(trace.fit(request))
+    unknown = describe_hidden(trace.get_terms(request))
     if unknown and not made.keys() & _ROLES.keys():  # else it is what the provider adds by itself: in no body
         made |= {key: f"<<not in the log; {unknown}>>" for key in ("system", "tools") if key not in made}
     return made

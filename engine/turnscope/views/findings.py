@@ -280,7 +280,7 @@ def _find_lost_task(known: _Facts) -> list[Finding]:
     n = spans[0].stop if spans else trace.find_first_request(at)
     if n == len(trace.plans):
         return []
-    plan, out = trace.plans[n], trace.why(at, n)
+    plan, out = trace.plans[n], trace.explain(at, n)
     since = ", and the model has a summary of it since" if out.decision and out.decision.action == "condense" else ""
     tokens = round(sum(d.before - d.after for d in (*plan.decisions, *plan.server) if d.splice) * plan.calibration.scale)
     text = f"The first user message left the window at request {n}{since}."
@@ -313,7 +313,7 @@ def _find_mid_prompt(known: _Facts) -> list[Finding]:
         for tokens, n, block in sorted(rows, reverse=True)[:MAX_CHECKED]:
             exact = compute_share(trace, n, block)
             upto = compute_share(trace, n, block + 1) if block + 1 < session.requests[n].cut else 1.0
-            if is_mid_prompt(exact, upto) and trace.plans[n].seen.at(block).body is None:
+            if is_mid_prompt(exact, upto) and trace.plans[n].seen.find_piece(block).body is None:
                 many = f"and so in {len(rows):,} long prompts" if len(rows) > 1 else "there alone"
                 place = f"behind {exact * 100:.0f} % of the prompt at request {n} ({format_tokens(tokens)} tokens), {many}"
                 text = f"The {what} stands {place}."

@@ -166,13 +166,13 @@ def _find_missing(
         if any(word in each for each in told):
             continue
         block = places[word][last]
-        yield LostReference(plan.request.n, word, answer, block, plan.after.at(block).by)
+        yield LostReference(plan.request.n, word, answer, block, plan.after.find_piece(block).by)
 
 
 def _is_present(envelope: Envelope, places: Sequence[int], last: int) -> bool:
     """Whether one of the first `last` + 1 places stands as it is; a stretch that does not is passed over as one."""
     while last >= 0:
-        piece = envelope.at(places[last])
+        piece = envelope.find_piece(places[last])
         if piece.body is None:
             return True
         last = bisect_left(places, piece.start, 0, last) - 1
@@ -236,7 +236,7 @@ def find_departures(traces: Iterable[Trace], text: str) -> tuple[Departure, ...]
         gone = bool(blocks) and bool(many) and (not spans or spans[-1].stop < many)
         at = spans[-1].stop if spans else trace.find_first_request(blocks[0]) if blocks else many
         here = [block for block in blocks if at < many and block < trace.plans[at].request.cut]
-        found.append(Departure(trace.policy.name, spans, trace.why(here[-1], at) if gone and here else None))
+        found.append(Departure(trace.policy.name, spans, trace.explain(here[-1], at) if gone and here else None))
     return tuple(found)
 
 

@@ -38,10 +38,10 @@ def get_terms(fits: Fits, request: int) -> Terms:
 
 
 def split_tokens(plan: Plan, fit: Terms) -> dict[str, int]:
-    """Provider tokens by part, as `CELLS` names them; they sum to `plan.projected`. What is hidden only where it is."""
-    prefix = min(fit.prefix, plan.projected)
-    earlier = min(fit.earlier, plan.projected - prefix)
-    scale = (plan.projected - prefix - earlier) / max(1, plan.seen.tokens)
+    """Provider tokens by part, as `CELLS` names them; they sum to `plan.expected_tokens`. What is hidden only where it is."""
+    prefix = min(fit.prefix, plan.expected_tokens)
+    earlier = min(fit.earlier, plan.expected_tokens - prefix)
+    scale = (plan.expected_tokens - prefix - earlier) / max(1, plan.seen.tokens)
     named = {name: round(count * scale) for name, count in zip(CELLS[:5], plan.seen.counts, strict=True)}
     return {name: tokens for name, tokens in (("prefix", prefix), ("earlier", earlier)) if tokens} | named
 
@@ -50,14 +50,14 @@ def find_mid_prompt(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, 
     """The task or the last instruction, where it stands in the middle half of a long prompt as it was said, and which share
     of the prompt stands before it. The words are those of the findings (`views.findings`)."""
     asked = [message.start for message in session.messages if message.origin == "prompt" and message.start < plan.seen.stop]
-    if not asked or plan.projected < position.LONG_PROMPT:
+    if not asked or plan.expected_tokens < position.LONG_PROMPT:
         return None
     named = {asked[0]: "task"} | ({asked[-1]: "last instruction"} if len(asked) > 1 else {})
     for at, what in reversed(named.items()):
         before, upto = (
-            1 - count_tokens_from(plan.seen, n, ledger) * plan.calibration.scale / plan.projected for n in (at, at + 1)
+            1 - count_tokens_from(plan.seen, n, ledger) * plan.calibration.scale / plan.expected_tokens for n in (at, at + 1)
         )
-        if position.is_mid_prompt(before, upto) and plan.seen.at(at).body is None:
+        if position.is_mid_prompt(before, upto) and plan.seen.find_piece(at).body is None:
             return what, before
     return None
 

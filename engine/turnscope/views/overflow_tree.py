@@ -63,7 +63,7 @@ def build_tree(trace: Trace, request: int) -> tuple[Node, ...]:
 
 def is_over_limit(plan: Plan) -> bool:
     """Whether a request was over its limit as it came, or is as it goes."""
-    return _predict_size(plan, plan.before.tokens) > _find_limit(plan) or plan.projected > plan.budget.limit
+    return _predict_size(plan, plan.before.tokens) > _find_limit(plan) or plan.expected_tokens > plan.budget.limit
 
 
 def find_over_limit(trace: Trace) -> tuple[int, ...]:
@@ -72,7 +72,7 @@ def find_over_limit(trace: Trace) -> tuple[int, ...]:
 
 
 def _build_nodes(plan: Plan, rules: set[str]) -> Iterator[Node]:
-    limit, size, end = _find_limit(plan), _predict_size(plan, plan.before.tokens), plan.projected
+    limit, size, end = _find_limit(plan), _predict_size(plan, plan.before.tokens), plan.expected_tokens
     cuts, looks = (
         _find_decisions(plan, *CUT_ACTIONS),
         [found for found in _find_decisions(plan, "keep") if found[1].rule != FALLBACK],

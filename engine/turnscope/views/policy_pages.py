@@ -1,6 +1,6 @@
 """A page about a policy, as data: what it is and promises, its rules with parameters and pictures, constants, sources.
 
-One function makes it, for the app and for the README beside the policies (`python -m turnscope.views.policy_pages`).
+One function makes it, for the app and for the README beside the policies (`python -m tests.regenerate policies`).
 Holds values and their words; nothing is run, and nothing but text files of the package is read.
 """
 
@@ -17,7 +17,7 @@ from turnscope.counting.tokens import get_counter
 from turnscope.envelope.budget import BudgetParams
 from turnscope.planning import policy as policies
 from turnscope.planning.policy import Policy
-from turnscope.planning.policy_catalog import PolicyCatalog, load_shipped
+from turnscope.planning.policy_catalog import PolicyCatalog
 from turnscope.planning.rule_registry import find_rule, find_rule_package
 from turnscope.views.parameters import Group, Parameter, group_parameters
 from turnscope.views.policy_groups import group_policies
@@ -203,7 +203,7 @@ def to_markdown(shelf: PolicyCatalog) -> str:
 
 
 _INTRODUCTION = (
-    "Made by `python -m turnscope.views.policy_pages` from the policies' TOML files; a test holds it to them.",
+    "Made by `python -m tests.regenerate policies` from the policies' TOML files; a test holds it to them.",
     "In a picture `A1` stands as it is, `-A1` is left out, `~R2` has a stand-in, `[summary:A1..R2]` stands for several blocks;",
     "`U` is the user's text, `A` an answer, `C` a call, `R` its result, `H` thinking, `S` the system prompt.",
     "A rule is drawn once, where it first stands.",
@@ -245,7 +245,3 @@ def _escape(text: str) -> str:
     for mark in ("\\", "*", "_", "<", "[", "`"):
         kept = kept.replace(mark, f"\\{mark}")
     return kept
-
-
-if __name__ == "__main__":
-    README.write_text(to_markdown(load_shipped()), encoding="utf-8")

@@ -20,14 +20,14 @@ def compute_share(trace: Trace, request: int, at: int) -> float:
     """Which share of a request's prompt stands before block `at`, 0 to 1. IndexError where there is no such one of either."""
     if trace.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS):
         return 0.0
-    rest = count_tokens_from(trace.plans[request].seen, at, trace.ledger) * trace.fit(request).scale
-    return min(1.0, max(0.0, 1 - rest / max(1, trace.tokens(request))))
+    rest = count_tokens_from(trace.plans[request].seen, at, trace.ledger) * trace.get_terms(request).scale
+    return min(1.0, max(0.0, 1 - rest / max(1, trace.count_tokens(request))))
 
 
 def compute_shares(trace: Trace, request: int) -> dict[int, float]:
     """The same of every block that stands in a request as it is. IndexError where there is no such request."""
     ledger, blocks, behind = trace.ledger, trace.session.blocks, 0
-    scale, whole = trace.fit(request).scale, max(1, trace.tokens(request))
+    scale, whole = trace.get_terms(request).scale, max(1, trace.count_tokens(request))
     found: dict[int, float] = {}
     for piece in reversed([*trace.plans[request].seen.pieces]):
         if piece.body is not None:

@@ -19,10 +19,10 @@ MAX_REASONS = 3  # reasons that a sentence gives
 _KINDS = (
     (re.compile(r"^the call \S+ has"), "a call has"),
     (re.compile(r"^no call before this result has the id \S+$"), "a result has no call before it"),
-    (re.compile(r"^the result of \S+ does not stand.*"), "a result does not stand right behind its call"),
+    (re.compile(r"^the result of \S+ does not directly follow.*"), "a result does not directly follow its call"),
     (re.compile(r"^two calls have the id \S+$"), "two calls have one id"),
     (re.compile(r"^.* is no valid id of a call$"), "a call's id is not valid"),
-    (re.compile(r"^\S+ does not go on from an answer: "), "the model does not go on from an answer: "),
+    (re.compile(r"^\S+ does not continue an answer: "), "the model does not continue an answer: "),
 )
 
 

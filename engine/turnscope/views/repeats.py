@@ -88,12 +88,12 @@ def _build_key(call: Block) -> tuple[str, ...]:
 
 def _find_departure(plans: Sequence[Plan], changed: Sequence[int], at: int, came: int) -> int:
     """First request from `came` on that no longer carries block `at`, past the end where all do. What left stays away."""
-    if plans[-1].seen.at(at).body is None:
+    if plans[-1].seen.find_piece(at).body is None:
         return len(plans)
     low, high = bisect_left(changed, came), len(changed)
     while low < high:
         middle = (low + high) // 2
-        if plans[changed[middle]].seen.at(at).body is None:
+        if plans[changed[middle]].seen.find_piece(at).body is None:
             low = middle + 1
         else:
             high = middle

@@ -135,7 +135,7 @@ def summarize_request(view: Overview, trace: Trace, n: int) -> RequestSummary:
 
 def list_notes(trace: Trace, n: int) -> tuple[str, ...]:
     """What is not as it seems about the numbers of request `n` as it is sent here: what they may be off by, and why."""
-    terms, counted = trace.fit(n), trace.plans[n].seen.tokens
+    terms, counted = trace.get_terms(n), trace.plans[n].seen.tokens
     told = []
     if terms.cut:
         told.append(
@@ -231,7 +231,7 @@ def describe_buckets(trace: Trace, requests: Sequence[int], most: int = 3) -> li
                 counted += sums[piece.stop] - sums[piece.start]
             else:
                 stood += piece.counts
-        found.append(_format_buckets(names, counted, stood, trace.fit(n).scale, most))
+        found.append(_format_buckets(names, counted, stood, trace.get_terms(n).scale, most))
     return found
 
 

@@ -3,8 +3,8 @@
 Holds the arrangement of data only; what was kept and why is the trace's. Arrays stand in columns, texts in one table. The
 state of a block at (request, step) is: `carried` painted request by request, then the first `step` decisions of that request.
 A change is a decision after which the request differs from the request before it; a rule that makes the same cut again only
-stands still. Tokens are in the ledger's units; what the log does not hold of a request, its scale and its rest (`Trace.fit`)
-turn them into the provider's.
+stands still. Tokens are in the ledger's units; what the log does not hold of a request, its scale and its rest
+(`Trace.get_terms`) turn them into the provider's.
 
 Two totals of each request are the provider's: `size`, as it was sent (recorded where it was), and `start`, before its first
 decision. What lies between them goes by counted tokens. A recorded condensation names its summary, which is a message of its
@@ -25,7 +25,7 @@ from turnscope.envelope import difference
 from turnscope.envelope.envelope import Envelope, sum_counts
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
-from turnscope.planning.foreign_summaries import LEFT_OUT, get_summary_block
+from turnscope.planning.foreign_summaries import DROP_DECISION, get_summary_block
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import JSON, Bucket, Edit, Placeholder, Span
 from turnscope.views import summary_quality
@@ -94,20 +94,20 @@ def build_steps(trace: Trace) -> Steps:
 
 def measure_size(trace: Trace, n: int) -> tuple[int, bool]:
     """Provider tokens of request `n` as it is sent here, and whether they are recorded; else they are estimated."""
-    return trace.tokens(n), trace.fit(n).error == 0.0
+    return trace.count_tokens(n), trace.get_terms(n).error == 0.0
 
 
 def measure_start(trace: Trace, n: int) -> tuple[int, Terms, int]:
     """Request `n` before its first decision: provider tokens, what turns counted ones into them, and the block from which on
     nothing existed yet, because the recorded condensation that it came with had not been made (-1 = all did)."""
-    plan, terms = trace.plans[n], trace.fit(n)
+    plan, terms = trace.plans[n], trace.get_terms(n)
     tokens, sure = measure_size(trace, n)
     later = min((at for d in plan.decisions if d.splice and (at := get_summary_block(d.edit)) >= 0), default=-1)
     standing = plan.before.tokens - (trace.ledger.count_tokens(later, plan.request.cut) if later >= 0 else 0)
     if later >= 0 and sure and n:  # what stood there was sent, and billed, one request ago
-        terms = trace.fit(n - 1)
+        terms = trace.get_terms(n - 1)
         grown = standing - trace.plans[n - 1].after.tokens
-        return max(0, trace.tokens(n - 1) + round(terms.scale * grown)), terms, later
+        return max(0, trace.count_tokens(n - 1) + round(terms.scale * grown)), terms, later
     changed = round(terms.scale * (standing - plan.after.tokens)) if plan.is_changed else 0
     return max(0, tokens + changed), terms, later
 
@@ -123,7 +123,7 @@ def find_estimate_error(record: Trace) -> float | None:
 def find_summary_block(trace: Trace, cursor: Cursor, at: int) -> int | None:
     """The block that holds the summary of block `at` at a place, where what stands for it is a message of its own."""
     envelope = trace.get_frame(cursor).envelope
-    piece = envelope.at(at) if 0 <= at < envelope.stop else None
+    piece = envelope.find_piece(at) if 0 <= at < envelope.stop else None
     if piece is None or piece.body != () or piece.by < 0:
         return None
     found = get_summary_block(trace.get_decision(piece.by).edit)
@@ -143,7 +143,7 @@ def compare_with_previous(decision: Decision, previous: Plan | None, slots: dict
     at = span.start
     reach = previous.after.stop if previous else 0
     while previous and at < min(span.stop, reach):
-        piece = previous.after.at(at)
+        piece = previous.after.find_piece(at)
         same = piece.body == body and (not body or (piece.start, piece.stop) == span)
         if not same:
             return False, at
@@ -222,7 +222,7 @@ class _Columns:
                 piece.body is not None for part in (decision.splice.old, decision.splice.new) for piece in part
             ):
                 same, focus = compare_with_previous(decision, previous, slots)
-                kind = STILL if same else LOOK if decision.rule == LEFT_OUT else CHANGE
+                kind = STILL if same else LOOK if decision.rule == DROP_DECISION else CHANGE
             elif decision.action in _EVENTS and (decision.rule, decision.action) not in warned:
                 kind = EVENT
             if kind in (CHANGE, EVENT):
@@ -280,7 +280,7 @@ class _Columns:
         return self.facts.setdefault(json.dumps([names, *values]), len(self.facts))
 
     def _add_request(self, plan: Plan, back: tuple[int, int, int]) -> None:
-        add, fit, n = self.requests, self.trace.fit(plan.request.n), plan.request.n
+        add, fit, n = self.requests, self.trace.get_terms(plan.request.n), plan.request.n
         tokens, sure = measure_size(self.trace, n)
         start, terms, later = measure_start(self.trace, n)
         self.sizes.append(tokens)

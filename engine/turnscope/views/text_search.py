@@ -157,7 +157,7 @@ def _build_pattern_finder(text: str) -> Find:
 
 def _build_hit(trace: Trace, block: Block, find: Find, spans: tuple[Span, ...]) -> Hit:
     gone = spans[-1].stop if spans else trace.find_first_request(block.at)
-    out = trace.why(block.at, gone) if gone < len(trace.plans) else None
+    out = trace.explain(block.at, gone) if gone < len(trace.plans) else None
     start, stop = find(block.text) or (0, 0)
     head, tail = block.text[max(0, start - CONTEXT) : start], block.text[stop : stop + CONTEXT]
     match = block.text[start : min(stop, start + 4 * CONTEXT)]

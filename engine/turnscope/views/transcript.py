@@ -69,8 +69,8 @@ def explain_absence(standing: BlockStatus) -> str:
 
 
 def _build_line(trace: Trace, n: int, block: Block) -> Line:
-    standing = trace.why(block.at, n)
-    tokens = round(trace.ledger.count_tokens(block.at, block.at + 1) * trace.fit(n).scale)
+    standing = trace.explain(block.at, n)
+    tokens = round(trace.ledger.count_tokens(block.at, block.at + 1) * trace.get_terms(n).scale)
     text = " ".join(block.text[: 2 * MAX_TEXT].split())[:MAX_TEXT]
     name, because = label_block(trace.session, block), explain_absence(standing)
     return Line(
