@@ -121,7 +121,7 @@ def room(thread: str) -> Room:
             spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())  # replaced before anything is sent
             known = chat_chosen.threads().policies(thread)
             chat, plans = branches.resume_chat(
-                session, spare, chat_chosen.threads().sink(thread), chosen, policies=known, place=to
+                session, spare, chat_chosen.threads().sink(thread), chosen, policies=known, destination=to
             )
             held = Room(
                 thread,
@@ -159,7 +159,7 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         held.absorb()
         chat = held.chat
-        to = chat.place = _decided(held)
+        to = chat.destination = _decided(held)
         made, chosen = chat_chosen.provider(to), settled(held, to)
         chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().sink(held.thread)
         chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))

@@ -321,4 +321,4 @@ def test_facts_of_any_kind_are_read_back_as_they_were_and_the_later_one_holds(tm
 def test_an_address_may_be_typed_as_for_clients_of_openais_api(typed: str) -> None:
     made = connect(typed, "a-key")
     assert str(made.client.base_url).rstrip("/") == "http://127.0.0.1:1234"
-    assert made.place == Destination("server", typed.rstrip("/")), "a chat goes where it says"
+    assert made.destination == Destination("server", typed.rstrip("/")), "a chat goes where it says"

@@ -160,11 +160,11 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
     here = Destination("server", rogue.url, "offline-200k")
     thread = threads.create(place=here)
     talk = begun(rogue, threads, thread)
-    talk.place = threads.place(thread)
+    talk.destination = threads.place(thread)
     assert isinstance(list(talk.send("hello"))[-1], RequestDone)
     for place in (Destination("anthropic", "", "offline-200k"), Destination("server", "http://elsewhere", "offline-200k"),
                   Destination("server", rogue.url, "local-7b")):  # fmt: skip
-        talk.place = place
+        talk.destination = place
         sent = len(rogue.bodies)
         (failed,) = list(talk.send("not there"))
         assert isinstance(failed, TurnFailed)
@@ -178,7 +178,7 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
     assert threads.place(threads.create(parent=thread, at=1)) == moved
     assert {row.about.get("model") for row in threads.list()} == {"other"}
     assert threads.place(threads.create()) is None
-    talk.place, talk.settings = moved, Settings("other", load("keep-everything"), window=8_192)
+    talk.destination, talk.settings = moved, Settings("other", load("keep-everything"), window=8_192)
     events_ = list(talk.continue_turn())
     assert isinstance(events_[-1], RequestDone)
     assert not any(isinstance(e, WindowAssumed) for e in events_)

@@ -40,12 +40,12 @@ def start_chat(
     settings: Settings,
     system: str,
     tools: Sequence[JSON],
-    place: Destination | None = None,
+    destination: Destination | None = None,
 ) -> Chat:
     """A chat without a prompt yet: tool definitions and system prompt are said."""
     prices = own_prices()
     counter = make_estimator(prices.find_facts(settings.model).family)
-    chat = Chat(LiveSession(Session(id, source=SOURCE), counter, prices), provider, sink, settings, place=place)
+    chat = Chat(LiveSession(Session(id, source=SOURCE), counter, prices), provider, sink, settings, destination=destination)
     if tools := [*tools, *list_definitions(settings.policy)]:
         chat.append_message("tools", tools, "tools")
     if system.strip():
@@ -60,7 +60,7 @@ def resume_chat(
     settings: Settings,
     tools: Tools | None = None,
     policies: Sequence[tuple[int, Policy]] = (),
-    place: Destination | None = None,
+    destination: Destination | None = None,
 ) -> tuple[Chat, tuple[Plan, ...]]:
     """The chat of a stored thread, and the plans of the requests it made so far. What was imported is taken as recorded.
 
@@ -81,7 +81,7 @@ def resume_chat(
     plans = tuple(assemble.replay(session, in_force, growing.ledger, growing.get_policy_ledger, prices=prices))
     chat = Chat(growing, provider, sink, settings, tools)
     chat.plan = assemble.settle(plans[-1]) if plans else None
-    chat.place = place
+    chat.destination = destination
     chat.spent_usd = sum_cost(session, prices)
     chat.prompt_tokens = [plan.seen.tokens for plan in plans]
     return chat, plans[since:]
@@ -100,14 +100,14 @@ def sum_cost(session: Session, prices: Prices) -> Decimal:
 
 
 def continue_thread(
-    threads: Threads, trace: Trace, request: int, about: dict[str, JSON], place: Destination | None = None
+    threads: Threads, trace: Trace, request: int, about: dict[str, JSON], destination: Destination | None = None
 ) -> str:
     """A new thread that goes on, at `place`, where request `request` of any session was sent; gives its id."""
     base = trace.fork(request)
     kept = {"live_from": len(base.requests), "from": trace.session.id, "from_request": request}
     kept["answers_from"] = len(base.recorded.answers)
     return threads.create(
-        title=f"{base.title or base.id} from request {request}", base=base, about={**about, **kept}, place=place
+        title=f"{base.title or base.id} from request {request}", base=base, about={**about, **kept}, place=destination
     )
 
 

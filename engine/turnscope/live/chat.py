@@ -154,7 +154,7 @@ class Chat(ChatState):
     def condense(self, keep_turns: int = 2) -> Generator[Event]:
         """Ask for a summary of all before the newest turns; it stands for them from the next request on."""
         yield SummaryStarted()
-        if wrong := request_checks.check_destination(self.place, self.provider, self.settings.model):
+        if wrong := request_checks.check_destination(self.destination, self.provider, self.settings.model):
             yield TurnFailed(wrong)
             return
         plan, basis = self._plan_by_hand(), self.live_session.basis

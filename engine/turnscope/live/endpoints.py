@@ -44,17 +44,17 @@ class Endpoint:
         return parse_origin(self.address)
 
 
-def connect_destination(place: Destination, keys: KeyRing, offline: OfflineServer) -> Provider:
+def connect_destination(destination: Destination, keys: KeyRing, offline: OfflineServer) -> Provider:
     """The provider where a conversation goes, with the key that was typed for its origin. TurnscopeError as `provider`."""
-    kind: Kind = "offline" if place.kind == "offline" else "anthropic" if place.kind == "anthropic" else "server"
-    return connect_endpoint(Endpoint(kind, place.url, keys.get_key(Endpoint(kind, place.url).address)), offline)
+    kind: Kind = "offline" if destination.kind == "offline" else "anthropic" if destination.kind == "anthropic" else "server"
+    return connect_endpoint(Endpoint(kind, destination.url, keys.get_key(Endpoint(kind, destination.url).address)), offline)
 
 
-def fetch_destination_window(place: Destination, keys: KeyRing) -> Window:
+def fetch_destination_window(destination: Destination, keys: KeyRing) -> Window:
     """The window of the model where a conversation goes, as its server tells it: asked over the network, for a few seconds."""
     return (
-        window_lookup.fetch_window(place.url, place.model, keys.get_key(place.url))
-        if place.kind == "server"
+        window_lookup.fetch_window(destination.url, destination.model, keys.get_key(destination.url))
+        if destination.kind == "server"
         else Window(source="it is known")
     )
 

@@ -61,7 +61,7 @@ class Provider(Protocol):
     """Where requests go. Its methods raise whatever they raise; `explain_error` says what that means."""
 
     @property
-    def place(self) -> Destination:
+    def destination(self) -> Destination:
         """Where that is; its model counts for nothing. Asked only for a chat that says where it goes."""
 
     def stream(self, body: Mapping[str, JSON]) -> AbstractContextManager[Iterator[StreamChunk]]:
@@ -123,7 +123,7 @@ class AnthropicProvider:
     """A server of the Messages API, through the SDK, at `place`. Whatever it says is scrubbed of every key that is known."""
 
     client: anthropic.Anthropic
-    place: Destination = Destination("anthropic")  # noqa: RUF009 - a frozen value
+    destination: Destination = Destination("anthropic")  # noqa: RUF009 - a frozen value
     connections: HttpConnections = field(default_factory=HttpConnections)
     headers: Mapping[str, str] = field(default_factory=dict)  # further ones of each request
 

@@ -36,7 +36,7 @@ from turnscope.storage.database import StorageError
 
 def send_request(chat: ChatState) -> Iterator[Event]:
     """Send the next request, and tell what happens until its answer stands, or it has failed."""
-    if wrong := request_checks.check_destination(chat.place, chat.provider, chat.settings.model):
+    if wrong := request_checks.check_destination(chat.destination, chat.provider, chat.settings.model):
         yield TurnFailed(wrong)
         return
     request = chat.build_request(chat.live_session)
@@ -52,7 +52,7 @@ def send_request(chat: ChatState) -> Iterator[Event]:
             yield RequestRefused(refused)
             return
         body = chat.bodies.body(plan, chat.live_session.session)
-        if rejected := request_checks.check_body(body, plan.model, chat.live_session.prices, chat.bodies, chat.place):
+        if rejected := request_checks.check_body(body, plan.model, chat.live_session.prices, chat.bodies, chat.destination):
             _end(chat, plan, "refused", ProviderAnswer(stop_reason="refused"), attempts=attempt - 1)
             yield TurnFailed(rejected)
             return

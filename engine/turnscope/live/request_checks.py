@@ -66,16 +66,16 @@ def is_plausible_usage(plan: Plan, usage: Usage) -> bool:
     return is_plausible_count(plan, usage.answered_prompt_tokens) and usage.output_tokens <= plan.budget.window
 
 
-def check_destination(place: Destination | None, provider: Provider, model: str) -> WrongDestination | None:
+def check_destination(destination: Destination | None, provider: Provider, model: str) -> WrongDestination | None:
     """Why nothing may be sent: the provider or the model at hand is not the one that the conversation goes to."""
-    if place is None:  # nobody said where it goes: a chat that is not kept
+    if destination is None:  # nobody said where it goes: a chat that is not kept
         return None
-    at_hand = structs.replace(provider.place, model=model)
-    if place.is_same_server(at_hand) and place.model == model:
+    at_hand = structs.replace(provider.destination, model=model)
+    if destination.is_same_server(at_hand) and destination.model == model:
         return None
-    what = f"this conversation goes to {place}, and would have been sent to {at_hand}"
+    what = f"this conversation goes to {destination}, and would have been sent to {at_hand}"
     return WrongDestination(
-        what, hint="Nothing was sent. Choose where it goes from here.", destination=str(place), at_hand=str(at_hand)
+        what, hint="Nothing was sent. Choose where it goes from here.", destination=str(destination), at_hand=str(at_hand)
     )
 
 
@@ -171,13 +171,13 @@ def sum_usage(session: Session) -> dict[str, int]:
 
 
 def check_body(
-    body: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, place: Destination | None
+    body: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, destination: Destination | None
 ) -> UnsendableError | None:
     """Why the provider at `place` would reject this body, whatever its size; what can be mended was, by the policy.
 
     Of a server of other models it is known that a message must be there and that calls and results are paired, and no more.
     """
-    rules = refusals.judge(model, prices) or PAIRS_ONLY if place and place.kind == "server" else ALL_RULES
+    rules = refusals.judge(model, prices) or PAIRS_ONLY if destination and destination.kind == "server" else ALL_RULES
     if wrong := refusals.refused(bodies.wrong(body, model, prices), rules):
         return UnsendableError(wrong[0].path, wrong[0].what)
     large = attachments.crowded(body["messages"]) if rules == ALL_RULES else None
