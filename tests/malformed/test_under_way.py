@@ -242,8 +242,8 @@ def test_a_server_is_asked_for_the_window_of_its_model(name: str, rogue: Rogue, 
 
 def test_a_server_that_is_not_there_or_says_no_tells_no_window(rogue: Rogue) -> None:
     assert window_lookup.fetch_window(rogue.url, "m").tokens == 0
-    assert "cannot be asked" in window_lookup.fetch_window("http://127.0.0.1:9", "m").source
-    assert window_lookup.fetch_window("nowhere", "m") == window_lookup.Window(source="there is no address to ask")
+    assert "does not answer" in window_lookup.fetch_window("http://127.0.0.1:9", "m").source
+    assert window_lookup.fetch_window("nowhere", "m") == window_lookup.Window(source="there is no address")
 
 
 def test_summaries_and_estimates_are_in_the_total_and_a_held_send_says_what_it_costs(rogue: Rogue, threads: Threads) -> None:

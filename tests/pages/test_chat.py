@@ -783,12 +783,12 @@ def test_a_server_is_asked_for_its_window_from_the_settings_with_its_own_key(
     app.text_input(key="chat.url").set_value("http://127.0.0.1:9").run()
     app.selectbox(key="chat.model").set_value("local-7b").run()
     app.button(key="chat.ask").click().run()
-    assert "The window is 8,192 tokens: llama.cpp serves it so (/props)." in bodies(app)
+    assert "The window is 8,192 tokens: loaded in llama.cpp (/props)." in bodies(app)
     assert app.number_input(key="chat.window").value == 8_192
     assert "of 8,192 tokens" in bodies(app)
     assert {key for _, key in asked} == {KEY}
     app.text_input(key="chat.url").set_value("http://127.0.0.1:8").run()
     assert app.number_input(key="chat.window").value == 0, "another server's"
     app.button(key="chat.ask").click().run()
-    assert "The server did not name its window: the server does not tell." in bodies(app)
+    assert "The server did not name its window: the server does not say." in bodies(app)
     assert asked[-1] == ("http://127.0.0.1:8/v1/models", "another key")
