@@ -96,7 +96,7 @@ def open_on_full_disk(say: Say, path: Path, file: Path, limit: int) -> None:
 
     store = Store(path)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-    say((len(store.open(file).overview), len(store.recent())))
+    say((len(store.open(file).overview), len(store.list_recent())))
 
 
 def open_priced(say: Say, path: Path, file: Path) -> None:

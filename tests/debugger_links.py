@@ -6,7 +6,7 @@ import turnscope
 from conftest import ROOT
 from turnscope.envelope.pieces import Decision
 from turnscope.planning.policy import load
-from turnscope.views import knobs
+from turnscope.views import parameters
 
 
 def linked() -> tuple[dict[str, int], Decision]:
@@ -15,7 +15,7 @@ def linked() -> tuple[dict[str, int], Decision]:
     start = turnscope.replay(whole).fork(18)
     for trigger in range(20_000, 60_000, 500):
         changed = {"1.trigger": trigger}
-        plan = turnscope.replay(start, knobs.tuned(load("clear-tool-results"), changed)).plans[17]
+        plan = turnscope.replay(start, parameters.apply_changes(load("clear-tool-results"), changed)).plans[17]
         if len(plan.decisions) >= 3:
             return changed, plan.decisions[2]
     raise AssertionError("no trigger makes the rule act at request 17")

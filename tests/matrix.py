@@ -25,8 +25,8 @@ from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning import lint
-from turnscope.planning.policy import load, names
-from turnscope.planning.render import body
+from turnscope.planning.policy import list_policies, load
+from turnscope.planning.render import build_body
 from turnscope.session.model import Session
 from turnscope.storage.threads import Threads
 
@@ -197,12 +197,12 @@ def _compared(stored: Session, chosen: Settings, wire: dict[int, dict[str, Any]]
         row.why.append(f"replay: {type(error).__name__}: {error}"[:300])
         return
     for n, sent in wire.items():
-        made = body(plans[n], stored)
+        made = build_body(plans[n], stored)
         if made != sent:
             row.differ += 1
             if row.differ == 1:
                 row.why.append(f"request {n}: " + difference(made, sent))
-        stale = lint.stale_thinking(plans[: n + 1], stored)
+        stale = lint.find_stale_thinking(plans[: n + 1], stored)
         if found := lint.lint(sent, "claude-opus-5-5", stale):
             row.lint += 1
             if row.lint == 1:
@@ -245,7 +245,7 @@ def _cell(value: Any) -> str:
 
 def offered() -> list[str]:
     """Every policy that a chat offers."""
-    return [name for name in names() if name != "as-recorded"]
+    return [name for name in list_policies() if name != "as-recorded"]
 
 
 def main() -> int:

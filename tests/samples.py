@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy as np
 import turnscope
 from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat
-from turnscope.library.opening import own_prices
+from turnscope.library.opening import load_prices
 from turnscope.planning.trace import Trace
 from turnscope.reading.contents import list_entries, locate_entry, read_entry
 from turnscope.reading.holders import open_source
 from turnscope.reading.registry import find_session_path, find_suffixes
 from turnscope.session.model import BEGINS_MID_CONVERSATION, Session
 from turnscope.session.thread import iter_descendants
-from turnscope.views.overview import CELLS, Overview, overview
+from turnscope.views.overview import CELLS, Overview, build_overview
 
 READ = ("file", "format", "sessions", "requests", "blocks", "tokens in", "tokens out", "notes", "seconds")
 HEAD = (
@@ -168,10 +168,10 @@ def row(path: Path) -> Row | None:
         return None
     found = Row("/".join(path.parts[-2:]))
     billed: set[tuple[str, int] | str] = set()
-    found.bill = overview(turnscope.replay(main)).total or Decimal(0)
+    found.bill = build_overview(turnscope.replay(main)).total or Decimal(0)
     for session in _sessions(main):
         trace = turnscope.replay(session)
-        view = overview(trace)
+        view = build_overview(trace)
         _add(found, session, view, billed)
         _looked_at(found, trace, view)
     return found
@@ -195,7 +195,7 @@ def _add(found: Row, session: Session, view: Overview, billed: set[tuple[str, in
         billed.add(key)
         found.requests += 1
         found.summed += total or 0
-        priced = own_prices().compute_cost(request.usage, request.model, request.sent_at) if request.usage else None
+        priced = load_prices().compute_cost(request.usage, request.model, request.sent_at) if request.usage else None
         found.recorded += priced.total if priced else 0
 
 

@@ -59,8 +59,8 @@ def test_forget_deletes_what_was_remembered_and_no_session(tmp_path: Path, data_
     assert done.returncode == 0
     assert str(memory.path) in done.stdout
     assert "not touched" in done.stdout
-    assert memory.recent() == ()
-    assert memory.size() == 0
+    assert memory.list_recent() == ()
+    assert memory.measure_size() == 0
     assert [row.title for row in Threads(memory.path).list()] == ["a chat"]
     assert file.exists()
 

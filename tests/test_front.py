@@ -67,9 +67,9 @@ visit("chat")
 
 def test_the_environment_sets_how_many_pairs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONTEXT_MESSAGE_PAIRS", "2")
-    assert opening.named("last-5-pairs").rules[0].params.pairs == 2
+    assert opening.load_policy("last-5-pairs").rules[0].params.pairs == 2
     monkeypatch.setenv("CONTEXT_MESSAGE_PAIRS", "many")
-    assert opening.named("last-5-pairs").rules[0].params.pairs == 5
+    assert opening.load_policy("last-5-pairs").rules[0].params.pairs == 5
 
 
 def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -77,12 +77,12 @@ def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     own = {"models": {"claude-opus-4-5-20251101": row, "claude-sonnet-4-5-20250929": row}}
     (tmp_path / "prices.json").write_text(json.dumps(own))
     monkeypatch.setenv("TURNSCOPE_DATA", str(tmp_path))
-    opening.own_prices.cache_clear()
+    opening.load_prices.cache_clear()
     try:
         view = turnscope.overview(turnscope.load(SAMPLE))
         assert view.total == Decimal(int(view.answers.sum()))
     finally:
-        opening.own_prices.cache_clear()
+        opening.load_prices.cache_clear()
 
 
 def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_folder: Path) -> None:
@@ -93,10 +93,10 @@ def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_
     rows = turnscope.compare(str(SAMPLE), "last-5-pairs").rows
     assert [row.policy for row in rows] == ["last-5-pairs"]
     for slip in (turnscope.overview, turnscope.replay, turnscope.compare, turnscope.dumps):
-        with pytest.raises(turnscope.TurnscopeError, match="a session is wanted, and this is Trace") as error:
+        with pytest.raises(turnscope.TurnscopeError, match="expected a session, not Trace") as error:
             slip(turnscope.replay(session))
         assert "turnscope.load" in error.value.hint
     with pytest.raises(turnscope.TurnscopeError, match=r"nowhere\.jsonl cannot be read"):
         turnscope.overview("nowhere.jsonl")
-    with pytest.raises(turnscope.TurnscopeError, match="this is a path"):
+    with pytest.raises(turnscope.TurnscopeError, match="not a path"):
         turnscope.dumps(str(SAMPLE))  # type: ignore[arg-type]

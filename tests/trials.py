@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 from turnscope.live.trial import TRIALS_FILE, Trial, edits_on_server, run_trial
-from turnscope.planning.policy import load, names
+from turnscope.planning.policy import list_policies, load
 
 
 def wrong(of: Iterable[str]) -> dict[str, Trial]:
@@ -16,4 +16,4 @@ def wrong(of: Iterable[str]) -> dict[str, Trial]:
 
 
 if __name__ == "__main__":
-    TRIALS_FILE.write_bytes(msgspec.json.format(msgspec.json.encode(wrong(names()))) + b"\n")
+    TRIALS_FILE.write_bytes(msgspec.json.format(msgspec.json.encode(wrong(list_policies()))) + b"\n")

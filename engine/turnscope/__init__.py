@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from turnscope.errors import TurnscopeError
-from turnscope.library.loading import entries, load, load_all, thread, unwalked
+from turnscope.library.loading import entries, load, load_all, pause_gc, thread
 from turnscope.session.model import Session
 from turnscope.session.portable import dumps
 from turnscope.session.thread import Thread
@@ -43,7 +43,7 @@ else:
         """What is loaded when it is first asked for."""
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        with unwalked():
+        with pause_gc():
             value = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
         return value
 

@@ -21,11 +21,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from turnscope.errors import TurnscopeError, UnknownEntry
-from turnscope.library import advising, calculating, checking, opening, tried
-from turnscope.library.comparing import SHOWN, compare
+from turnscope.library import advising, calculating, checking, opening, trial_log
+from turnscope.library.comparing import COMPARED_POLICIES, compare
 from turnscope.library.store import Store
 from turnscope.settings import OPEN_VARIABLE, find_data_folder, find_database
-from turnscope.views import comparison, exporting, knobs
+from turnscope.views import comparison, exporting, parameters
 
 HERE = Path(__file__).resolve().parent
 ALLOCATOR = {"MALLOC_ARENA_MAX": "2"}  # of glibc: else what each thread has freed stays with it, some 70 MB after many replays
@@ -98,7 +98,7 @@ def _forget(store: Store) -> int:
 
 def _export(argv: Sequence[str]) -> int:
     """Write a session, or one branch of it, in another form; to the standard output unless a file is named."""
-    forms = exporting.forms()
+    forms = exporting.list_formats()
     parser = argparse.ArgumentParser(prog="turnscope export", description="Write a session in another form.")
     parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
     parser.add_argument("--as", dest="form", choices=[*forms], default="json", help="default: %(default)s")
@@ -110,7 +110,7 @@ def _export(argv: Sequence[str]) -> int:
         thread = opening.thread(asked.path, asked.conversation)
         if asked.branch and asked.branch not in thread.leaves:
             raise UnknownEntry(f"there is no branch {asked.branch!r}", hint=f"There are: {', '.join(thread.leaves)}")
-        data = forms[asked.form].make(thread.get_path(asked.branch))
+        data = forms[asked.form].encode(thread.get_path(asked.branch))
         asked.output.write_bytes(data) if asked.output else sys.stdout.buffer.write(data)
     except (OSError, TurnscopeError) as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
@@ -122,7 +122,9 @@ def _compare(argv: Sequence[str]) -> int:
     """Put policies side by side on a session: a table to a person, CSV to a pipe, or JSON with what each request had."""
     parser = argparse.ArgumentParser(prog="turnscope compare", description="Put policies side by side on a session.")
     parser.add_argument("path", type=Path, help="a session file, folder, archive or database")
-    parser.add_argument("--policies", default=",".join(SHOWN), help="names, with commas between them; default: %(default)s")
+    parser.add_argument(
+        "--policies", default=",".join(COMPARED_POLICIES), help="names, with commas between them; default: %(default)s"
+    )
     parser.add_argument("--conversation", default="", help="which one of several, by its id; default: the main one")
     parser.add_argument("--model", default="", help="as if another model had been asked; default: those of the record")
     parser.add_argument("--window", type=int, default=0, help="tokens of its window; default: the model's own")
@@ -139,7 +141,7 @@ def _compare(argv: Sequence[str]) -> int:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 1
     table = sys.stdout.isatty() and not (asked.json or asked.csv)
-    sys.stdout.write(f"{made!r}\n" if table else comparison.rows_json(made.rows) if asked.json else made.csv())
+    sys.stdout.write(f"{made!r}\n" if table else comparison.rows_to_json(made.rows) if asked.json else made.to_csv())
     return 0
 
 
@@ -156,7 +158,7 @@ def _trace(argv: Sequence[str]) -> int:
     asked = parser.parse_args(argv)
     try:
         trace = opening.replay(opening.load(asked.path, asked.conversation), asked.policy)
-        count = export.written(asked.output, replays.spans_of(trace, content=asked.content))
+        count = export.write_spans(asked.output, replays.iter_spans(trace, content=asked.content))
     except (OSError, TurnscopeError) as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 1
@@ -175,7 +177,7 @@ def _share(argv: Sequence[str]) -> int:
     parser.add_argument("--conversation", default="", help="which one of several, by its id; default: the main one")
     asked = parser.parse_args(argv)
     try:
-        made = report.report(opening.load(asked.path, asked.conversation), asked.level)
+        made = report.build_report(opening.load(asked.path, asked.conversation), asked.level)
         asked.output.write_text(made.markdown if asked.output.suffix == ".md" else made.html, encoding="utf-8")
     except (OSError, TurnscopeError) as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
@@ -199,18 +201,18 @@ def _check(argv: Sequence[str]) -> int:
     asked = parser.parse_args(argv)
     try:
         limits = checking.Limits(asked.max_fill, asked.max_usd, asked.no_reject)
-        made = [checking.check(path, limits, asked.policy, id) for path in asked.paths for id in checking.inside(path)]
+        made = [checking.check(path, limits, asked.policy, id) for path in asked.paths for id in checking.list_entries(path)]
         if asked.junit:
-            asked.junit.write_text(checking.junit(made, asked.policy), encoding="utf-8")
+            asked.junit.write_text(checking.to_junit(made, asked.policy), encoding="utf-8")
     except (OSError, TurnscopeError) as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 2
     for each in made:
-        told = (f"\n    {what}" for what in (each.error, *each.broken) if what)
-        print(f"{'ok' if each.passed else 'FAILED'} {each.path}{f': {each.told}' if each.told else ''}{''.join(told)}")
+        told = (f"\n    {what}" for what in (each.error, *each.violations) if what)
+        print(f"{'ok' if each.ok else 'FAILED'} {each.path}{f': {each.summary}' if each.summary else ''}{''.join(told)}")
     if limits == checking.Limits():
         print("No limit was given, so only whether they can be read was checked: see turnscope check --help", file=sys.stderr)
-    return 2 if any(each.error for each in made) else int(not all(each.passed for each in made))
+    return 2 if any(each.error for each in made) else int(not all(each.ok for each in made))
 
 
 def _advise(argv: Sequence[str]) -> int:
@@ -228,19 +230,25 @@ def _advise(argv: Sequence[str]) -> int:
     asked = parser.parse_args(argv)
     own = find_data_folder() / "policies"
     try:
-        policy = opening.named(asked.policy, own if (own / f"{asked.policy}.toml").is_file() else None)
+        policy = opening.load_policy(asked.policy, own if (own / f"{asked.policy}.toml").is_file() else None)
         made = advising.advise(
-            asked.path, policy, trials=asked.trials, seed=asked.seed, turn=asked.turn, folder=tried.kept(), tell=_tried
+            asked.path,
+            policy,
+            trials=asked.trials,
+            seed=asked.seed,
+            turn=asked.turn,
+            folder=trial_log.find_advice_folder(),
+            tell=_tried,
         )
         if asked.save and made.chosen is not None:
-            knobs.save(asked.save, made.toml(made.chosen), own)
+            parameters.save_policy(asked.save, made.to_toml(made.chosen), own)
     except KeyboardInterrupt:
         print("\nturnscope: stopped. The same command goes on from there.", file=sys.stderr)
         return 130
     except (OSError, TurnscopeError) as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 2
-    sys.stdout.write(made.json() if asked.json else made.sentences())
+    sys.stdout.write(made.to_json() if asked.json else made.to_text())
     return int(made.chosen is None)
 
 
@@ -257,7 +265,9 @@ def _calculate(argv: Sequence[str]) -> int:
     )
     for name, default, told in calculating.FIELDS:
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{told}; default: %(default)s")
-    parser.add_argument("--policies", default=",".join(calculating.CALCULATED), help="names, with commas; default: %(default)s")
+    parser.add_argument(
+        "--policies", default=",".join(calculating.CALCULATED_POLICIES), help="names, with commas; default: %(default)s"
+    )
     parser.add_argument("--json", action="store_true", help="JSON instead of CSV")
     asked = parser.parse_args(argv)
     try:
@@ -266,7 +276,7 @@ def _calculate(argv: Sequence[str]) -> int:
     except TurnscopeError as error:
         print(f"turnscope: {error}. {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return 2
-    sys.stdout.write(made.json() if asked.json else made.csv())
+    sys.stdout.write(made.to_json() if asked.json else made.to_csv())
     return 0
 
 

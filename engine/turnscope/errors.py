@@ -1,20 +1,20 @@
-"""Every error the engine raises on purpose.
+"""Every error that the engine raises on purpose.
 
     TurnscopeError
     |- UnreadableFile            the file cannot be opened, is empty, or is a folder without a session
     |  `- ArchiveTooLarge        an archive would unpack to far more than it should hold
-    |- UnknownFormat             no importer, or more than one, recognises the content
-    |- UnknownEntry              the source does not hold the conversation that was asked for
-    |- BrokenFile                the format is known, but nothing usable could be read
-    |- QueryError                what to search for is no pattern, or one that takes too long
+    |- UnknownFormat             no importer recognises the content, or more than one does
+    |- UnknownEntry              the source does not hold the requested conversation
+    |- BrokenFile                the format is known, but no message could be read
+    |- QueryError                a search pattern is invalid or takes too long
     |- PolicyError               a policy file is wrong
-    |- RuleError                 a rule asked for something the runner cannot do
-    |- ProviderError             a provider refused a request, or gave no whole answer
-    |- WrongDestination          the provider at hand is not where the conversation goes: nothing was sent
-    |- UnsendableError           a request that the provider would reject, and that no rule could mend; it was not sent
-    `- ContextWindowExceededError   the request does not fit and may not be sent
+    |- RuleError                 a rule asked for something that the runner cannot do
+    |- ProviderError             a provider refused a request, or its answer is incomplete
+    |- WrongDestination          a request would go to another provider than its conversation: it was not sent
+    |- UnsendableError           the provider would reject the request and no rule could repair it: it was not sent
+    `- ContextWindowExceededError   the request does not fit the window, or the policy refuses it: it was not sent
 
-Each carries its fields and a `hint`: what the person can do now. The app shows both as plain text.
+Each error has its fields and a `hint`: what the person can do now. The app shows both as plain text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 
 
 class TurnscopeError(Exception):
-    """Base of all. `hint` says what to do next.
+    """Base of all errors. `what` is the error in one sentence, `hint` says what to do next.
 
     >>> try:
     ...     turnscope.load("sample_sessions/nowhere.jsonl")
@@ -43,7 +43,7 @@ class UnreadableFile(TurnscopeError):
 
 
 class ArchiveTooLarge(UnreadableFile):
-    """An archive would unpack to more than `limit` bytes, as one does that was made to fill the memory."""
+    """An archive would unpack to more than `limit` bytes. Such an archive may be made to fill the memory."""
 
     def __init__(self, what: str, *, hint: str = "", limit: int = 0) -> None:
         super().__init__(what, hint=hint)
@@ -51,7 +51,7 @@ class ArchiveTooLarge(UnreadableFile):
 
 
 class UnknownFormat(TurnscopeError):
-    """No importer recognises the content, or more than one does. `tried`: formats that declined, each with why."""
+    """No importer recognises the content, or more than one does. `tried`: each format that declined, with its reason."""
 
     def __init__(self, what: str, *, hint: str = "", tried: tuple[tuple[str, str], ...] = ()) -> None:
         super().__init__(what, hint=hint)
@@ -59,7 +59,7 @@ class UnknownFormat(TurnscopeError):
 
 
 class UnknownEntry(TurnscopeError):
-    """The source does not hold the conversation that was asked for."""
+    """The source does not hold the requested conversation."""
 
 
 class BrokenFile(TurnscopeError):
@@ -67,7 +67,7 @@ class BrokenFile(TurnscopeError):
 
 
 class QueryError(TurnscopeError):
-    """A regular expression is wrong, or takes too long."""
+    """A regular expression is invalid or takes too long."""
 
 
 class PolicyError(TurnscopeError):
@@ -81,8 +81,8 @@ class RuleError(TurnscopeError):
 class ProviderError(TurnscopeError):
     """A provider refused a request, could not be reached, or broke off its answer.
 
-    `too_long`: it said that the prompt does not fit; `tokens` is the size that it named and `window` what it says it holds,
-    0 where it named none.
+    `too_long`: the provider said that the prompt does not fit. `tokens` is the prompt's size and `window` the window's, as the
+    provider reported them; 0 = not reported.
     """
 
     def __init__(self, what: str, *, hint: str = "", too_long: bool = False, tokens: int = 0, window: int = 0) -> None:
@@ -93,7 +93,7 @@ class ProviderError(TurnscopeError):
 
 
 class WrongDestination(TurnscopeError):
-    """A request would go elsewhere than its conversation says: to `at_hand` instead of `place`. Nothing was sent."""
+    """A request would go elsewhere than its conversation: to `at_hand` instead of `destination`. Nothing was sent."""
 
     def __init__(self, what: str, *, hint: str = "", destination: str = "", at_hand: str = "") -> None:
         super().__init__(what, hint=hint)
@@ -111,7 +111,7 @@ USAGE_COUNTERS = {
 
 
 class UnsendableError(TurnscopeError):
-    """A request that the provider would reject. `path` leads from its body to the place, `wrong` says what is wrong there."""
+    """The provider would reject this request. `path` leads from its body to the place, `wrong` says what is wrong there."""
 
     def __init__(self, path: str, wrong: str) -> None:
         hint = "The message is kept. Choose another policy, or shorten the message and send it again."
@@ -121,12 +121,19 @@ class UnsendableError(TurnscopeError):
 
 
 class ContextWindowExceededError(TurnscopeError):
-    """The projected request is larger than the window, or than what the policy leaves of it, and is not sent.
+    """The projected request is larger than the window, or than what the policy leaves of it. It is not sent.
 
-    Fields: conversation id, turn, request, projected tokens (prompt and room for the answer), window (tokens), `limit` (what
-    the policy leaves of it for the prompt), `counters` (what was billed so far, in tokens; see `COUNTERS`). `why`: the
-    policy's own words, where it is the policy that refuses. `alone`: names a part that is too large by itself, `message` is the
-    number of its message, -1 where there is none.
+    Args:
+        conversation_id: Id of the conversation.
+        turn: Number of the turn.
+        request: Number of the request.
+        projected: Tokens of the prompt plus the reserve for the answer.
+        window: Tokens of the window.
+        limit: Tokens of the window that the policy leaves for the prompt.
+        why: The policy's reason, where the policy refuses.
+        alone: Name of a part that is too large by itself; "" = none.
+        message: Number of that part's message; -1 = none.
+        counters: Tokens billed so far; for the keys see `USAGE_COUNTERS`.
     """
 
     def __init__(  # noqa: PLR0913 - its fields
@@ -146,10 +153,10 @@ class ContextWindowExceededError(TurnscopeError):
         if projected > window:
             cause = f"needs {projected:,} tokens, the window holds {window:,}"
         else:
-            cause = f"is refused by the policy: {why or f'it may have {limit:,} of the {window:,} tokens of the window'}"
-        hint = "Start a new session with a summary, choose a model with a larger window, or allow the policy to condense."
+            cause = f"is refused by the policy: {why or f'it allows {limit:,} of the {window:,} tokens of the window'}"
+        hint = "Start a new session with a summary, choose a model with a larger window, or let the policy condense."
         if alone:
-            hint = f"{alone} does not fit by itself: edit and resend it shorter, leave it out, or choose a larger window."
+            hint = f"{alone} does not fit by itself: shorten and resend it, leave it out, or choose a larger window."
         super().__init__(f"request {request} (turn {turn}) {cause}", hint=hint)
         self.conversation_id = conversation_id
         self.turn = turn
@@ -172,7 +179,7 @@ class ContextWindowExceededError(TurnscopeError):
 
 
 def dump_error(error: TurnscopeError) -> dict[str, object]:
-    """An error as a record: its words, its hint, and its fields."""
+    """Convert an error into a record for storage: its kind, its text, its hint, and its fields."""
     return {"kind": type(error).__name__, "what": error.what, "hint": error.hint} | {
         name: value for name, value in vars(error).items() if name not in ("what", "hint")
     }

@@ -1,7 +1,7 @@
-"""HTML for notebooks: the pieces that the values' `_repr_html_` are put together from. Standard library and palette alone.
+"""HTML for notebooks: the pieces that `_repr_html_` methods use. Standard library and palette only.
 
-It stands below the packages, because values of many of them use it. Whatever is not made here is escaped here: titles,
-reasons and names come from session files. Colours stand on a ground of their own, so light and dark notebooks look alike.
+The module lies below the packages, because values of many of them use it. It escapes every text that it did not make itself:
+titles, reasons and names come from session files. Each piece sets its own background, so light and dark notebooks look alike.
 """
 
 from __future__ import annotations
@@ -12,18 +12,24 @@ from html import escape
 from turnscope.palette import PALETTES, choose_ink
 
 COLOURS = PALETTES["light"]
-MAX_CHARACTERS = 300  # characters of one text
-MIN_LABEL_PERCENT = 12  # percent of the bar; a narrower part has no label inside
+MAX_CHARACTERS = 300  # characters shown of one text
+MIN_LABEL_PERCENT = 12  # percent of the bar's width; a narrower part has no label inside
 
 
 class Markup(str):
-    """HTML that was made here. Every other text is escaped when it is put in."""
+    """HTML that was made here. Every other text is escaped when it is inserted."""
 
     __slots__ = ()
 
 
 def render_card(title: object, *parts: Markup, note: object = "") -> str:
-    """A titled box around some parts; `note` stands beside the title."""
+    """Render a titled box.
+
+    Args:
+        title: The title.
+        *parts: The box's content.
+        note: A short text beside the title.
+    """
     body = "".join(parts)
     frame = f"background:{COLOURS['ground']};color:{COLOURS['text']};border:1px solid {COLOURS['border']}"
     return (
@@ -33,12 +39,18 @@ def render_card(title: object, *parts: Markup, note: object = "") -> str:
 
 
 def render_line(text: object) -> Markup:
-    """A line of text."""
+    """Render a line of text."""
     return Markup(f"<div>{_escape(text)}</div>")
 
 
 def render_bar(parts: Mapping[str, int], whole: int = 0, *, slim: bool = False) -> Markup:
-    """Tokens by bucket as one bar, with a label for each part below it; `slim` has none. `whole`: tokens of its full width."""
+    """Render tokens by bucket as one bar.
+
+    Args:
+        parts: Tokens by bucket.
+        whole: Tokens of the full width; 0 = the sum of the parts.
+        slim: Draw a thin bar without labels.
+    """
     shown = {name: tokens for name, tokens in parts.items() if tokens > 0}
     whole = max(whole, sum(shown.values()), 1)
     body = "".join(_render_part(name, tokens, 100 * tokens / whole, slim) for name, tokens in shown.items())
@@ -66,7 +78,12 @@ def _render_label(name: str, tokens: int) -> str:
 
 
 def render_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
-    """A table. Columns of whole numbers stand to the right, with commas; everything else is text or `Markup`."""
+    """Render a table. Whole numbers are aligned to the right, with commas.
+
+    Args:
+        head: Titles of the columns.
+        rows: Values of each row: text, numbers or `Markup`.
+    """
     listed = list(rows)
     sides = ["right" if isinstance(value, int) else "left" for value in (listed[0] if listed else head)]
     lines = [

@@ -1,7 +1,7 @@
-"""Colours of buckets, lines and grounds in both themes, and the one way to mix them.
+"""Colours of buckets, lines and backgrounds in both themes, and the one way to mix them.
 
-Bucket colours were searched for: at least 3:1 against the background, and the largest smallest difference (CIEDE2000) under
-normal, protan, deutan and tritan vision. No Plotly, no Streamlit.
+Bucket colours come from a search: at least 3:1 contrast against the background, and the largest smallest difference
+(CIEDE2000) under normal, protan, deutan and tritan vision. No Plotly, no Streamlit.
 """
 
 from __future__ import annotations
@@ -63,13 +63,19 @@ def _split_channels(colour: str) -> tuple[int, int, int]:
 
 
 def mix_colours(one: str, other: str, share: float) -> str:
-    """`share` of `other` in `one`, both as #RRGGBB."""
+    """Mix two colours.
+
+    Args:
+        one: A colour as #RRGGBB.
+        other: Another one.
+        share: Share of `other` in the mix, 0 to 1.
+    """
     return "#" + "".join(
         f"{round(a + (b - a) * share):02X}" for a, b in zip(_split_channels(one), _split_channels(other), strict=True)
     )
 
 
 def choose_ink(colour: str) -> str:
-    """The text colour that reads better on `colour`."""
+    """Choose the text colour that reads better on `colour`."""
     red, green, blue = _split_channels(colour)
     return "#0F1319" if red * 299 + green * 587 + blue * 114 > 140_000 else "#FFFFFF"

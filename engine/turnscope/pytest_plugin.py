@@ -22,8 +22,8 @@ def context_budget() -> Callable[..., Any]:
     def hold(path: Any, *, policy: str = "as-recorded", **limits: Any) -> Any:
         __tracebackhide__ = True
         made = check(path, Limits(**limits), policy)
-        if not made.passed:
-            pytest.fail(f"{made.path} under {policy}: {made.error or '; '.join(made.broken)}", pytrace=False)
+        if not made.ok:
+            pytest.fail(f"{made.path} under {policy}: {made.error or '; '.join(made.violations)}", pytrace=False)
         return made.row
 
     return hold

@@ -1,6 +1,6 @@
-"""What is read from the environment, once, at the edge: where data lies and what to open.
+"""What is read from the environment, once, at the edge: where data is kept and what to open.
 
-The only module that reads environment variables.
+This is the only module that reads environment variables.
 """
 
 from __future__ import annotations
@@ -15,53 +15,54 @@ from typing import Literal
 
 from platformdirs import user_data_path
 
-DATA_VARIABLE = "TURNSCOPE_DATA"  # folder for what Turnscope remembers; default: the user's data folder
-OPEN_VARIABLE = "TURNSCOPE_OPEN"  # file or folder that the app starts with, set by the `turnscope` command
-PAIRS_VARIABLE = "CONTEXT_MESSAGE_PAIRS"  # how many user + assistant pairs to keep
-HEADER_VARIABLE = (
-    "TURNSCOPE_CONVERSATION_HEADER"  # names a chat on each of its requests; "helicone": its two; "none": no header
-)
-TRACES_VARIABLE = "TURNSCOPE_TRACES"  # file that live chats are traced to, as OTLP's JSON lines
-ENDPOINT_VARIABLE = (
-    "TURNSCOPE_OTLP_ENDPOINT"  # server that live chats are traced to; not OpenTelemetry's own name, which others set
-)
-CONTENT_VARIABLE = (
-    "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"  # whether traces hold what was said: SPAN_ONLY, SPAN_AND_EVENT
-)
+# The folder for Turnscope's data. Default: the user's data folder.
+DATA_VARIABLE = "TURNSCOPE_DATA"
+# The file or folder that the app starts with. The `turnscope` command sets it.
+OPEN_VARIABLE = "TURNSCOPE_OPEN"
+# How many pairs of user and assistant messages are kept by the policies that keep the last pairs.
+PAIRS_VARIABLE = "CONTEXT_MESSAGE_PAIRS"
+# The header that names a chat on each of its requests; "helicone": its two headers; "none": no header.
+HEADER_VARIABLE = "TURNSCOPE_CONVERSATION_HEADER"
+# The file for traces of live chats, as JSON lines of OTLP.
+TRACES_VARIABLE = "TURNSCOPE_TRACES"
+# The server for traces of live chats. OpenTelemetry's own variable is not used, since others set it.
+ENDPOINT_VARIABLE = "TURNSCOPE_OTLP_ENDPOINT"
+# Whether traces hold the messages' text: SPAN_ONLY, SPAN_AND_EVENT.
+CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 
 def find_data_folder() -> Path:
-    """The folder for the database, the user's overlay of prices and the user's policies."""
+    """Find the folder for the database, the user's overlay of prices and the user's policies."""
     given = os.environ.get(DATA_VARIABLE)
     return Path(given) if given else user_data_path("turnscope", appauthor=False)
 
 
 def find_database() -> Path:
-    """The database of chats and of what is remembered. It keeps the name that the file of chats has always had."""
+    """Find the database of chats and of opened sessions. It keeps the name that the file of chats has always had."""
     return find_data_folder() / "chats.db"
 
 
 def find_prices_file() -> Path | None:
-    """The user's own overlay of prices and model facts, where there is one."""
+    """Find the user's own overlay of prices and model facts; None where there is none."""
     path = find_data_folder() / "prices.json"
     return path if path.is_file() else None
 
 
 def read_context_pairs() -> int | None:
-    """How many pairs the policies that keep the last pairs keep, where the environment says so."""
+    """Read how many pairs the policies that keep the last pairs keep; None where the environment does not say."""
     given = os.environ.get(PAIRS_VARIABLE, "")
     return int(given) if given.isdigit() else None
 
 
 def read_conversation_header() -> str:
-    """The header that names a chat on each of its requests; "" = none."""
+    """Read the name of the header that names a chat on each of its requests; "" = no header."""
     said = os.environ.get(HEADER_VARIABLE, "").strip() or "X-Conversation-Id"
     return said if said.lower() != "none" and re.fullmatch(r"[A-Za-z0-9-]+", said) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """Where live chats are traced to: a file, a server's address (the base of OTLP over HTTP), or both."""
+    """Where traces of live chats go: a file, a server's address (the base of OTLP over HTTP), or both."""
 
     file: Path | None = None
     endpoint: str = ""
@@ -69,21 +70,21 @@ class Telemetry:
 
 
 def read_telemetry() -> Telemetry | None:
-    """Where live chats are traced to; None = nowhere, which is what happens where nobody says anything."""
+    """Read where traces of live chats go; None = nowhere, which is the default."""
     file, endpoint = os.environ.get(TRACES_VARIABLE, ""), os.environ.get(ENDPOINT_VARIABLE, "")
     content = os.environ.get(CONTENT_VARIABLE, "").strip().upper() in ("SPAN_ONLY", "SPAN_AND_EVENT", "TRUE")
     return Telemetry(Path(file) if file else None, endpoint, content) if file or endpoint else None
 
 
 def read_path_to_open() -> Path | None:
-    """What the command line asked for."""
+    """Read the path that the command line asks the app to open."""
     given = os.environ.get(OPEN_VARIABLE)
     return Path(given) if given else None
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where tools keep their files: folders of the user, and the environment, as far as a tool itself goes by it."""
+    """Where tools keep their files: folders of the user, and environment variables that a tool itself reads."""
 
     system: Literal["linux", "macos", "windows"]
     home: Path
@@ -93,7 +94,7 @@ class Machine:
 
 
 def detect_machine() -> Machine:
-    """This machine."""
+    """Describe this machine."""
     home, given = Path.home(), os.environ
     if sys.platform == "win32":
         roaming, local = (Path(given.get(name) or home / "AppData" / end) for name, end in _WINDOWS.items())

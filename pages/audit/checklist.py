@@ -48,9 +48,9 @@ def _points(shown: state.Shown) -> tuple[audit.Point, ...]:
 
 def _card(point: audit.Point) -> str:
     where = ", ".join(f'<a href="{_debugger(n)}" target="_self">{n:,}</a>' for n in point.requests)
-    requests = f'<p class="asks">Requests {where}{" …" if len(point.requests) == audit.SHOWN else ""}</p>' if where else ""
+    requests = f'<p class="asks">Requests {where}{" …" if len(point.requests) == audit.MAX_LINKS else ""}</p>' if where else ""
     head = f"<h4>{esc(point.title)}<em>{ICONS[point.verdict]} {point.verdict}</em></h4>"
-    told = f'<p class="asks">{esc(point.asks)}</p><p>{esc(point.found)}</p>{requests}'
+    told = f'<p class="asks">{esc(point.requirement)}</p><p>{esc(point.found)}</p>{requests}'
     return f'<section class="{point.verdict}">{head}{told}</section>'
 
 
@@ -79,7 +79,7 @@ def replay(shown: state.Shown) -> None:
             st.session_state[REQUEST] = of_turn[0]
         n = st.selectbox("Request of it", of_turn, key=REQUEST, width=170)
         st.html(f'<div class="ts-small ts-faint">conversation {esc(str(named))}</div>')
-        text = json.dumps(exact_body.exact_body(shown.trace, n)["messages"], ensure_ascii=True, indent=2, default=str)
+        text = json.dumps(exact_body.build_exact_body(shown.trace, n)["messages"], ensure_ascii=True, indent=2, default=str)
         st.download_button("Messages as JSON", text, f"messages-{n}.json", "application/json", type="tertiary",
                            icon=":material/download:", on_click="ignore", key="audit.messages")  # fmt: skip
     closeups.code(text, height=340)

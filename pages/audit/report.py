@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.share.redact import LEVELS
-from turnscope.share.report import SAID, Report, report
+from turnscope.share.report import MAX_TEXT, Report, build_report
 
 from pages.parts import controls, state
 from pages.parts.formats import esc
@@ -15,8 +15,9 @@ NUMBERS = "the numbers of every request, its decisions and their reasons, other 
 INSIDE = {
     "structure": f"{NUMBERS}; names of models and rules, and no other name or text",
     "no content": f"{NUMBERS}; names of models, rules and tools, and no other text",
-    "masked": f"{NUMBERS}; the first {SAID} characters of every block, its title and its paths, without what is listed below",
-    "full": f"{NUMBERS}; the first {SAID} characters of every block, its title and its paths, with nothing taken out",
+    "masked": f"{NUMBERS}; the first {MAX_TEXT} characters of every block, its title and its paths, "
+    "without what is listed below",
+    "full": f"{NUMBERS}; the first {MAX_TEXT} characters of every block, its title and its paths, with nothing taken out",
 }
 
 
@@ -31,7 +32,7 @@ def draw(shown: state.Shown) -> None:
             return
         try:
             with st.spinner("Taking out what is private, and drawing what is left"):
-                known = st.session_state[MADE] = ((shown.key, shown.part, level), report(shown.opened.session, level))
+                known = st.session_state[MADE] = ((shown.key, shown.part, level), build_report(shown.opened.session, level))
         except TurnscopeError as error:
             controls.notice(error.what, error.hint)
             return

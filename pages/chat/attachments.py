@@ -19,7 +19,7 @@ def shown(block: Block) -> str:
     """The HTML of an image or an attached text file; "" where the block is neither."""
     if block.kind == "image":
         return _image(block)
-    file = attachments.file(block.raw) if block.kind == "text" and block.role == "user" else None
+    file = attachments.read_text_file(block.raw) if block.kind == "text" and block.role == "user" else None
     if file is None:
         return ""
     name, text = file
@@ -29,7 +29,7 @@ def shown(block: Block) -> str:
 
 
 def _image(block: Block) -> str:
-    picture = attachments.picture(block.raw)
+    picture = attachments.read_image(block.raw)
     if picture is None:
         source = block.raw.get("source") if isinstance(block.raw, dict) else None
         where = source.get("url") if isinstance(source, dict) else ""
@@ -43,10 +43,10 @@ def _image(block: Block) -> str:
 @st.cache_data(max_entries=200, show_spinner=False)
 def _thumbnail(digest: str, _data: str) -> str:  # noqa: ARG001 - by it a picture is found again
     """A small PNG, in base64, of an image in base64; "" where that is damaged. None of its own bytes reaches the page."""
-    kinds = [name.upper() for name in attachments.TYPES.values()]
+    kinds = [name.upper() for name in attachments.IMAGE_TYPES.values()]
     try:
         with Image.open(BytesIO(b64decode(_data)), formats=kinds) as image:
-            if max(image.size) > attachments.SIDE:
+            if max(image.size) > attachments.MAX_SIDE:
                 return ""
             image.draft("RGB", SMALL)
             turned = ImageOps.exif_transpose(image)

@@ -43,7 +43,7 @@ def _resend(held: rooms.Room) -> None:
 
 def _parted(session: Session, message: Message) -> tuple[list[Any], str]:
     """What is attached to a prompt, and its words."""
-    return attachments.parted([block.raw for block in session.blocks[message.start : message.stop]])
+    return attachments.split_content([block.raw for block in session.blocks[message.start : message.stop]])
 
 
 def _branched(held: rooms.Room, at: int, text: str) -> None:
@@ -51,7 +51,7 @@ def _branched(held: rooms.Room, at: int, text: str) -> None:
     kept = {**about(), "from": held.thread}
     new = chat_chosen.threads().create(title=title, parent=held.thread, at=at, about=kept)
     files, _ = _parted(held.session, next(m for m in held.session.messages if m.start == at))
-    rooms.start(rooms.room(new), lambda chat: chat.send(attachments.with_text(files, text)))
+    rooms.start(rooms.room(new), lambda chat: chat.send(attachments.append_text(files, text)))
     chat_chosen.show(new)
     st.rerun()
 

@@ -20,13 +20,13 @@ VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "o
 
 
 def envelope(
-    weighed: Weighed | None, fits: next_request.Fits, ahead: next_request.Ahead | None, typed: bool, busy: bool
+    weighed: Weighed | None, fits: next_request.Fits, ahead: next_request.NextCut | None, typed: bool, busy: bool
 ) -> str:
     """The bar of the next request, what becomes of it, and a line per part."""
     if weighed is None:
         return '<div class="ts-empty">Planning the first request …</div>'
     plan = weighed.plan
-    drawn = next_request.parts(plan, next_request.fit(fits, plan.request.n))
+    drawn = next_request.split_tokens(plan, next_request.get_terms(fits, plan.request.n))
     most = max(1, *drawn.values())
     rows = "".join(
         f'<div class="chat-row"><span><i class="ts-swatch" style="{_colour(name)}"></i>{views.LABELS[name]}</span>'
@@ -35,11 +35,11 @@ def envelope(
         for name, tokens in drawn.items()
     )
     begun = typed or any(message.role == "user" for message in weighed.session.messages)  # else a stand-in opens the prompt
-    inserts = slots.told(plan.seen, _scale(plan, drawn)) if begun else ()
+    inserts = slots.describe_slots(plan.seen, _scale(plan, drawn)) if begun else ()
     word = "being answered" if busy else "with what you are typing" if typed else "next request"
     said, tone = _verdict(weighed)
-    window, mark = plan.budget.window, ahead.mark if ahead else None
-    verb = "not sent" if ahead and ahead.ends else "cut"
+    window, mark = plan.budget.window, ahead.cut_at if ahead else None
+    verb = "not sent" if ahead and ahead.blocked else "cut"
     chips = f'<span class="ts-chip {tone}">{said}</span>'
     if plan.model:
         chips += f'<span class="ts-chip">{esc(plan.model)}</span>'
@@ -53,7 +53,7 @@ def envelope(
     )
     head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
     tells = "" if busy else _outlook(weighed, ahead, typed) + _amid(weighed)
-    bar = _bar(plan, drawn, inserts, None if ahead and ahead.ends else mark)
+    bar = _bar(plan, drawn, inserts, None if ahead and ahead.blocked else mark)
     return f'{head}{bar}{line}{tells}{rows}<div class="ts-chips">{chips}{cards.slots(inserts)}</div>'
 
 
@@ -84,7 +84,7 @@ def _verdict(weighed: Weighed) -> tuple[str, str]:
     return ("fits after a cut", "warn") if _cuts(weighed.plan) else VERDICTS[weighed.plan.verdict]
 
 
-def _outlook(weighed: Weighed, ahead: next_request.Ahead | None, typed: bool) -> str:
+def _outlook(weighed: Weighed, ahead: next_request.NextCut | None, typed: bool) -> str:
     """What will happen with the next request, in a sentence; and when the chat will be cut."""
     plan, refused = weighed.plan, weighed.refused
     if not typed and not any(message.role == "user" for message in weighed.session.messages):
@@ -111,15 +111,15 @@ def _amid(weighed: Weighed) -> str:
     return f'<p class="chat-tells warn">The {what} stands {place}: models make least of what is in the middle.</p>'
 
 
-def _next_cut(ahead: next_request.Ahead | None) -> str:
-    if ahead is None or (ahead.turns is None and ahead.mark is None):
+def _next_cut(ahead: next_request.NextCut | None) -> str:
+    if ahead is None or (ahead.turns is None and ahead.cut_at is None):
         return "Nothing that is said by this window's end will be cut."
     if not ahead.growth:
         return ""
     if ahead.turns is None:
-        return f"At {ahead.growth:,} tokens a turn, as now, nothing is cut within {next_request.TURNS} turns."
+        return f"At {ahead.growth:,} tokens a turn, as now, nothing is cut within {next_request.MAX_TURNS} turns."
     when = "with the next turn" if ahead.turns == 1 else f"in about {ahead.turns} turns"
-    if ahead.ends:
+    if ahead.blocked:
         return f"At {ahead.growth:,} tokens a turn, as now, the window is full {when}: this policy makes no room."
     return f"At {ahead.growth:,} tokens a turn, as now, the next cut comes {when}."
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import streamlit as st
 from turnscope import Session
 from turnscope.live.events import Event, QueryAnswered, SummaryStarted, ToolCalled, ToolResult
-from turnscope.views import Block, Edit, Message, Plan, by_hand, decision_log, next_request
-from turnscope.views.labels import label
+from turnscope.views import Block, Edit, Message, Plan, decision_log, manual_summaries, next_request
+from turnscope.views.labels import label_block
 
 from pages.chat import attachments, markdown
 from pages.parts import cards
@@ -52,7 +52,7 @@ def conversation(
     the number of a message in the session.
     """
     said = [n for n, m in enumerate(session.messages) if m.role in ("user", "assistant")]
-    begins = next_request.begins(states, said) if states else None
+    begins = next_request.find_context_start(states, said) if states else None
     body, edge = "", False
     for number in said[first:]:
         message = session.messages[number]
@@ -90,7 +90,7 @@ def _block(session: Session, block: Block) -> str:
     if block.kind == "text":
         return _fences(shown) if text.strip() else ""
     if block.kind in ("tool_use", "tool_result", "thinking") or len(text) > 400:
-        name = "thought" if block.kind == "thinking" else label(session, block)
+        name = "thought" if block.kind == "thinking" else label_block(session, block)
         word = "calls " if block.kind == "tool_use" else ""
         head = f'{word}{esc(short(name, 70))} <span class="ts-faint">· {len(text):,} characters</span>'
         return f'<details class="part"><summary>{head}</summary><pre class="ts-text">{shown}</pre></details>'
@@ -141,8 +141,8 @@ def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | 
     lines: list[str] = []
     seen: set[tuple[object, ...]] = set()
     for n in sorted(log):
-        plan, expected = log[n], next_request.fit(fits, n).predict
-        for by, decision in decision_log.made(plan):
+        plan, expected = log[n], next_request.get_terms(fits, n).predict
+        for by, decision in decision_log.iter_decisions(plan):
             edit = decision.edit
             mark = (decision.rule, decision.action, edit.span, edit.slot, n if edit.facts.get("by_hand") else -1)
             if (decision.splice is None and decision.action not in LOUD) or mark in seen:
@@ -162,14 +162,14 @@ def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | 
 
 def _rating(edit: Edit, session: Session | None) -> str:
     """What somebody thought of the summary that an edit put there."""
-    rated = by_hand.rating(edit, session) if session else ""
+    rated = manual_summaries.get_rating(edit, session) if session else ""
     return f" · rated {RATINGS.get(rated, esc(rated))}" if rated else ""
 
 
-def standing(summary: by_hand.Summary) -> str:
+def standing(summary: manual_summaries.ManualSummary) -> str:
     """A summary that stands in the next request."""
     shown = esc(short(summary.text, 220))
-    size = f"{summary.tokens:,} tokens for {summary.stands_for:,} blocks"
+    size = f"{summary.tokens:,} tokens for {summary.replaced_blocks:,} blocks"
     return f'<div class="chat-log"><span><b>summary</b> <em>{size}</em></span><p>{shown}</p></div>'
 
 

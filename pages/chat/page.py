@@ -165,7 +165,7 @@ def _send(held: rooms.Room | None) -> None:
     if not text and not files:
         return
     try:
-        content = attachments.message(text, [(file.name, file.getvalue()) for file in files])
+        content = attachments.build_content(text, [(file.name, file.getvalue()) for file in files])
         room = held or rooms.create(short(text or files[0].name, TITLE), value("system"))
         rooms.start(room, lambda chat: chat.send(content))
     except TurnscopeError as error:

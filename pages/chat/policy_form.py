@@ -7,7 +7,7 @@ from typing import Any
 import streamlit as st
 from turnscope import Policy, TurnscopeError
 from turnscope.live import trial
-from turnscope.views import knobs
+from turnscope.views import parameters
 
 from pages.parts import chat_chosen, policy_form
 from pages.parts.chat_values import POLICY, value
@@ -23,7 +23,7 @@ def listed(policy: Policy) -> str:
 def doubts() -> tuple[str, ...]:
     """Why the policy that is chosen, as it is turned, must not send this chat to where the form says."""
     policy, summaries = chat_chosen.policy(), bool(value("condense"))
-    changed = knobs.written(chat_chosen.turned().get(policy.name, {}))
+    changed = parameters.encode_changes(chat_chosen.turned().get(policy.name, {}))
     known = trial.Trial() if trial.edits_on_server(policy) else _tried(policy.name, changed, summaries, policy)
     return trial.list_doubts(policy, chat_chosen.place(), known, summaries)
 
@@ -43,11 +43,11 @@ def form() -> None:
             f'<div class="chat-why" style="margin:0"><b>{esc(base.title)}</b>, from the next request on. '
             "Another mark or budget changes what is cut, and the cache is lost from the first cut on.</div>"
         )
-        digest = knobs.written(turned)
+        digest = parameters.encode_changes(turned)
         with st.form(f"chat.policy.{base.name}.{digest}", border=False):
             given: dict[str, Any] = {}
-            for group in knobs.groups(current):
-                if group.knobs:
+            for group in parameters.group_parameters(current):
+                if group.parameters:
                     policy_form.fields_of(group, f"chat.{base.name}.{digest}", given)
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
@@ -56,11 +56,13 @@ def form() -> None:
         chat_chosen.turned().pop(base.name, None)
         st.rerun()
     if applied:
-        known = {knob.key: knob for group in knobs.groups(current) for knob in group.knobs}
+        known = {knob.key: knob for group in parameters.group_parameters(current) for knob in group.parameters}
         try:
-            wanted = knobs.tuned(base, {key: knobs.taken(known[key], held) for key, held in given.items()})
+            wanted = parameters.apply_changes(
+                base, {key: parameters.parse_field(known[key], held) for key, held in given.items()}
+            )
         except TurnscopeError as error:
             st.session_state["chat.problem"] = (error.what, error.hint)
         else:
-            chat_chosen.turned()[base.name] = knobs.changes(wanted, base)
+            chat_chosen.turned()[base.name] = parameters.find_changes(wanted, base)
         st.rerun()

@@ -20,8 +20,8 @@ from pages.parts.chat_values import value
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """The next request, and why it would not be sent; `attached`: tokens of each file that would go with the message;
-    `amid`: what stands in the middle of a long one (`next_request.amid`); `states`: what it carries of each message."""
+    """The next request, and why it would not be sent; `attached`: tokens of each file that would go with the message; `amid`:
+    what stands in the middle of a long one (`next_request.find_mid_prompt`); `states`: what it carries of each message."""
 
     plan: Plan
     session: Session
@@ -31,7 +31,7 @@ class Weighed:
 
     @property
     def states(self) -> tuple[next_request.State, ...]:
-        return next_request.states(self.plan, self.session)
+        return next_request.list_states(self.plan, self.session)
 
 
 def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Weighed | None:
@@ -48,15 +48,15 @@ def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Wei
 
 
 def _weighed(chat: Chat, text: str, files: Sequence[Any]) -> Weighed:
-    plan, growing = chat.preview_after([("user", attachments.with_text(files, text))] if text or files else ())
+    plan, growing = chat.preview_after([("user", attachments.append_text(files, text))] if text or files else ())
     first = len(growing.ledger) - len(files) - bool(text.strip())
     scale, ledger = plan.calibration.scale, growing.ledger
     sizes = tuple(round(scale * ledger.count_tokens(at, at + 1)) for at in range(first, first + len(files)))
     refused = request_checks.check_window(plan, growing.session, growing.ledger)
-    return Weighed(plan, growing.session, refused, sizes, next_request.amid(plan, growing.session, ledger))
+    return Weighed(plan, growing.session, refused, sizes, next_request.find_mid_prompt(plan, growing.session, ledger))
 
 
-def ahead(held: Room | None) -> next_request.Ahead | None:
+def ahead(held: Room | None) -> next_request.NextCut | None:
     """When the chat is cut next; None while a turn is under way."""
     chat = held.chat if held else draft()
     if held is None:
@@ -71,22 +71,22 @@ def ahead(held: Room | None) -> next_request.Ahead | None:
         return held.foreseen[1]
 
 
-def _ahead(chat: Chat) -> next_request.Ahead:
+def _ahead(chat: Chat) -> next_request.NextCut:
     plan, growing = chat.preview_after(())
-    growth = next_request.growth(growing.session, growing.ledger, plan.calibration.scale)
-    found = next_request.ahead(lambda said: chat.preview_after(said)[0], growth)
+    growth = next_request.measure_growth(growing.session, growing.ledger, plan.calibration.scale)
+    found = next_request.predict_next_cut(lambda said: chat.preview_after(said)[0], growth)
     room = plan.budget.window - min(
         chat.settings.max_tokens, request_checks.MIN_ANSWER
     )  # beyond it nothing is sent, whatever the policy says
-    if plan.budget.known and (found.mark is None or found.ends) and room > 0:
+    if plan.budget.known and (found.cut_at is None or found.blocked) and room > 0:
         turns = max(1, (room - plan.projected) // growth + 1) if growth else None
-        return next_request.Ahead(room, turns, growth, ends=True)
+        return next_request.NextCut(room, turns, growth, blocked=True)
     return found
 
 
 def fits(held: Room | None, plan: Plan | None) -> next_request.Fits:
     """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet."""
-    return next_request.fits(held.session, held.chat.prompt_tokens, plan) if held else ()
+    return next_request.fit_requests(held.session, held.chat.prompt_tokens, plan) if held else ()
 
 
 def draft() -> Chat:

@@ -28,8 +28,8 @@ from turnscope.live.events import (
     WindowAssumed,
 )
 from turnscope.live.threads import Destination
-from turnscope.telemetry import traced
-from turnscope.views import Plan, knobs, next_request
+from turnscope.telemetry import trace_turn
+from turnscope.views import Plan, next_request, parameters
 
 from pages.parts import chat_beside, chat_chosen, state
 from pages.parts.chat_values import about, value
@@ -60,7 +60,7 @@ class Room:
     policy: str = ""  # the one in force, as text
     told: int = 0  # the window that the newest turn began with
     learned: dict[str, int] = field(default_factory=dict)  # windows that servers named in refusals, by model
-    foreseen: tuple[object, next_request.Ahead] | None = None  # and what it was found for
+    foreseen: tuple[object, next_request.NextCut] | None = None  # and what it was found for
     lock: Lock = field(default_factory=Lock)
 
     @property
@@ -128,7 +128,7 @@ def room(thread: str) -> Room:
                 chat,
                 chat.live_session.session,
                 log={plan.request.n: plan for plan in plans[-KEPT:]},
-                policy=knobs.as_text(known[-1][1]) if known else "",
+                policy=parameters.to_toml(known[-1][1]) if known else "",
             )
             _rooms()[thread] = held
     with held.lock:
@@ -164,10 +164,10 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
         chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().sink(held.thread)
         chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))
         sink = chat.sink
-        if held.policy != knobs.as_text(chosen.policy):
+        if held.policy != parameters.to_toml(chosen.policy):
             sink.policy(chosen.policy, len(chat.live_session.session.requests))
-            held.policy = knobs.as_text(chosen.policy)
-        turn = traced(chat_beside.attach(chat, held.thread, turn))
+            held.policy = parameters.to_toml(chosen.policy)
+        turn = trace_turn(chat_beside.attach(chat, held.thread, turn))
         if value("provider") == "offline" and value("fault") != "none":
             chat_chosen.offline().faults.append(value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
@@ -224,7 +224,7 @@ def delete(held: Room) -> None:
     """Delete a chat for good, and show a new one."""
     change(held, lambda _: chat_chosen.threads().delete(held.thread))
     with suppress(TurnscopeError):  # what is deleted is not found on the library page either way
-        forget_chat(state.store().index, held.thread)
+        forget_chat(state.store().index_path, held.thread)
     _rooms().pop(held.thread, None)
     chat_chosen.show("")
     st.rerun()

@@ -8,7 +8,7 @@ from typing import Literal
 
 import streamlit as st
 from turnscope.live.chat import Chat
-from turnscope.views import by_hand
+from turnscope.views import manual_summaries
 
 from pages.chat import markup, notices, rooms
 from pages.parts.formats import esc
@@ -39,12 +39,12 @@ def controls(held: rooms.Room | None) -> None:
             st.rerun()
 
 
-def _standing(held: rooms.Room) -> tuple[by_hand.Summary, ...]:
+def _standing(held: rooms.Room) -> tuple[manual_summaries.ManualSummary, ...]:
     with held.lock:
-        return by_hand.summaries(held.chat.list_summaries(), held.session)
+        return manual_summaries.list_summaries(held.chat.list_summaries(), held.session)
 
 
-def _summary(held: rooms.Room, summary: by_hand.Summary) -> None:
+def _summary(held: rooms.Room, summary: manual_summaries.ManualSummary) -> None:
     text, by = summary.text, summary.by
     key = f"{held.thread}.{by}"
     st.html(markup.standing(summary))

@@ -58,6 +58,6 @@ def _block(file: Mapping[str, Any]) -> Any:
     """What weighs as much as a file of which the browser tells. TurnscopeError where it cannot be sent."""
     name, size = str(file.get("name")), int(file.get("size") or 0)
     if file.get("width"):
-        return attachments.of_size(name, int(file["width"]), int(file["height"]), size)
+        return attachments.build_placeholder_image(name, int(file["width"]), int(file["height"]), size)
     data = b"\0" if file.get("said") is None else str(file["said"]).encode("utf-8", "replace")
-    return attachments.attached(name, data)
+    return attachments.encode_file(name, data)

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import streamlit as st
 from turnscope import Trace, figures, library
-from turnscope.views import comparison, losses, parting
-from turnscope.views.labels import label
+from turnscope.views import comparison, divergence, losses
+from turnscope.views.labels import label_block
 
 from pages.parts import comparing, leaving, replays, state, theme
 from pages.parts.comparing import Chosen
@@ -31,7 +31,7 @@ def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> N
         other = st.selectbox("B", [*titles], 1, key="compare.b", format_func=titles.__getitem__)
         found = comparing.traces(shown, chosen, (one, other), "two")
         a, b = found.get(one), found.get(other)
-        first = parting.parted(a, b) if a and b else None
+        first = divergence.find_divergence(a, b) if a and b else None
         at = int(
             st.number_input("Request", 0, len(shown.view) - 1, first or 0, key=f"compare.at.{one}.{other}.{first}", width=160)
         )
@@ -43,16 +43,16 @@ def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> N
     if first is None:
         st.text("Both send the same at every request.")
     else:
-        many = len(parting.difference(a, b, at))
+        many = len(divergence.list_differences(a, b, at))
         blocks = "1 block or insert" if many == 1 else f"{many:,} blocks and inserts"
         st.text(f"They first part at request {first:,}. At request {at:,} they differ in {blocks}.")
     if which == "kept":
-        _placed(parting.placed(a, b, at), titles[one], titles[other])
+        _placed(divergence.list_placements(a, b, at), titles[one], titles[other])
     elif first is not None:
-        _differing(parting.difference(a, b, at), titles[one], titles[other])
+        _differing(divergence.list_differences(a, b, at), titles[one], titles[other])
 
 
-def _differing(found: Sequence[parting.Differs], one: str, other: str) -> None:
+def _differing(found: Sequence[divergence.BlockDifference], one: str, other: str) -> None:
     shapes = {"only in A": f"only in {one}", "only in B": f"only in {other}", "other form": "in another form"}
     st.dataframe(
         {
@@ -68,7 +68,7 @@ def _differing(found: Sequence[parting.Differs], one: str, other: str) -> None:
     _rest(len(found))
 
 
-def _placed(found: Sequence[parting.Placed], one: str, other: str) -> None:
+def _placed(found: Sequence[divergence.Placement], one: str, other: str) -> None:
     """Every block that is kept, and where in the prompt: its first quarter, the middle half, its last quarter."""
     same = one == other
     for name, of in ((one, "a"), (other, "b"))[: 1 if same else 2]:
@@ -107,10 +107,10 @@ def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
     hits = held[name].losses.hits
     st.text(f"{len(hits):,} of {sum(held[name].losses.uses):,} that answers take up again, {held[name].losses.rate:.1%}.")
     st.plotly_chart(
-        figures.missing(held[name], theme.name()), key="compare-missing", theme=None, config={"displayModeBar": False},
+        figures.draw_losses(held[name], theme.name()), key="compare-missing", theme=None, config={"displayModeBar": False},
         alt="how many of them each request lacked",
     )  # fmt: skip
-    made, seen = held[name].losses.made, shown.trace.entered
+    made, seen = held[name].losses.decisions, shown.trace.find_first_request
     asked = {"policy": name}
     st.dataframe(
         {
@@ -158,7 +158,7 @@ def left(shown: state.Shown, chosen: Chosen) -> None:
         st.query_params.pop("text", None)
         return
     st.query_params["text"] = text[:200]
-    blocks = losses.said_in(shown.trace.session, text)
+    blocks = losses.find_blocks(shown.trace.session, text)
     st.text(_where(shown, blocks))
     told = _told(shown.key, shown.part, text)
     policies = {comparing.key(shown, policy, chosen): policy for policy in chosen.policies.values()}
@@ -167,7 +167,7 @@ def left(shown: state.Shown, chosen: Chosen) -> None:
         chosen.model,
         policies,
         told,
-        lambda name, trace: told.update({name: losses.left_window([trace], text)[0]}),
+        lambda name, trace: told.update({name: losses.find_departures([trace], text)[0]}),
         "left",
     )
     found = [(policy, told[name]) for name, policy in policies.items() if name in told]
@@ -184,7 +184,7 @@ def _requests(spans: Sequence[tuple[int, int]]) -> str:
     return f"{told}, and {len(spans) - SPANS:,} more stretches" if len(spans) > SPANS else told
 
 
-def _how(each: losses.Left) -> str:
+def _how(each: losses.Departure) -> str:
     """How the last block that says it left."""
     if each.out is None:
         return "it still stands" if each.spans else "it is nowhere"
@@ -196,12 +196,12 @@ def _where(shown: state.Shown, blocks: Sequence[int]) -> str:
     if not blocks:
         return "No block of the session says it."
     session = shown.trace.session
-    first = f"block {blocks[0]:,}, {label(session, session.blocks[blocks[0]])}"
+    first = f"block {blocks[0]:,}, {label_block(session, session.blocks[blocks[0]])}"
     return f"Said in {first}." if len(blocks) == 1 else f"Said in {len(blocks):,} blocks, first in {first}."
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _told(key: str, part: int, text: str) -> dict[comparing.Key, losses.Left]:  # noqa: ARG001  what the cache goes by
+def _told(key: str, part: int, text: str) -> dict[comparing.Key, losses.Departure]:  # noqa: ARG001  what the cache goes by
     """When a text left under each policy, as far as that was looked for."""
     return {}
 
@@ -230,12 +230,12 @@ def sweep(shown: state.Shown, chosen: Chosen) -> None:
         comparing.key(shown, made, chosen): (made, window)
         for policy, window in asked
         if policy.name != replays.RECORDED
-        for made in (library.sized(policy, window),)
+        for made in (library.resize_budget(policy, window),)
     }
     made = _swept(shown.key, shown.part, len(shown.view))
 
     def take(name: comparing.Key, trace: Trace) -> None:
-        row = comparison.row(trace, comparing.shared(shown), sent=not chosen.model)
+        row = comparison.build_row(trace, comparing.shared(shown), sent=not chosen.model)
         usd = None if row.usd is None else float(row.usd)
         made[name] = Swept(usd, len(row.losses.hits), row.overflows, row.over_window, row.refusals)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 from turnscope import TurnscopeError, figures
-from turnscope.views import side_by_side
+from turnscope.views import session_comparison
 
 from pages.parts import comparing, controls, state, theme
 from pages.parts.formats import apart, esc, short
@@ -39,22 +39,22 @@ def draw(shown: state.Shown) -> None:
     sides = [_side(each.key, each.part, len(each.view), each) for each in (shown, other)]
     _table(sides, shown.entry.id)
     st.plotly_chart(
-        figures.fills([each.row for each in sides], theme.name()), key="compare-sessions-chart", theme=None,
+        figures.draw_fill([each.row for each in sides], theme.name()), key="compare-sessions-chart", theme=None,
         config={"displayModeBar": False}, alt="prompt tokens of every request of both sessions",
     )  # fmt: skip
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _side(key: str, part: int, many: int, _shown: state.Shown) -> side_by_side.Side:  # noqa: ARG001  what the cache goes by
-    return side_by_side.side(_shown.trace, comparing.shared(_shown))
+def _side(key: str, part: int, many: int, _shown: state.Shown) -> session_comparison.Side:  # noqa: ARG001  what the cache goes by
+    return session_comparison.build_side(_shown.trace, comparing.shared(_shown))
 
 
-def _table(sides: list[side_by_side.Side], name: str) -> None:
+def _table(sides: list[session_comparison.Side], name: str) -> None:
     head = "".join(f'<th title="{esc(each.name)}">{esc(short(each.title, 60))}</th>' for each in sides)
     body = "".join(
         f"<tr><td>{esc(what)}</td>{''.join(f'<td>{esc(value)}</td>' for value in values)}</tr>"
-        for what, values in side_by_side.lines(sides)
+        for what, values in session_comparison.list_measures(sides)
     )
     st.html(f'<table class="ts-table"><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>')
-    made = side_by_side.sides_csv(sides)
+    made = session_comparison.sides_to_csv(sides)
     st.download_button("Both as CSV", made, f"{name}-beside.csv", "text/csv", icon=":material/download:", type="tertiary")

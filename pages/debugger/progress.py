@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import streamlit as st
-from turnscope.library import Replaying
+from turnscope.library import ReplayJob
 
 from pages.parts import replays
 from pages.parts.formats import esc
@@ -12,26 +12,29 @@ POLL = 0.5  # seconds
 MEGABYTE = 1_000_000
 
 
-def draw(run: Replaying, replay: replays.Replay | None) -> None:
+def draw(run: ReplayJob, replay: replays.Replay | None) -> None:
     """Draw it where the page shows less than the whole `replay`; nothing otherwise."""
     if replay and replay.whole:
         return
     shown = len(replay.trace.plans) if replay else 0
 
     def progress() -> None:
-        if run.failed or len(run.look() or ()) != shown:
+        if run.error:
+            st.rerun()
+        run.poll()
+        if len(run.stage or ()) != shown:
             st.rerun()
         with st.container(key="replay-bar", horizontal=True, vertical_alignment="center", gap="small"):
             st.html(_line(run, shown), width="stretch")
             if run.state == "running":
                 st.button("Cancel", icon=":material/stop_circle:", key="replay.cancel", on_click=run.cancel)
             elif run.state == "cancelled":
-                st.button("Go on", icon=":material/play_arrow:", key="replay.on", on_click=run.go_on)
+                st.button("Go on", icon=":material/play_arrow:", key="replay.on", on_click=run.resume)
 
     st.fragment(progress, run_every=None if run.state == "full" else POLL)()
 
 
-def _line(run: Replaying, shown: int) -> str:
+def _line(run: ReplayJob, shown: int) -> str:
     """How far it is, and of how many requests the page tells."""
     first = f"Below: the first {shown:,} requests." if shown else "Nothing to show yet."
     if run.state == "cancelled":

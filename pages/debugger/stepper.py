@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-from turnscope.views import stepper, stretch
+from turnscope.views import replay_range, stepper
 
 from pages.parts import replays, state, theme
 from pages.parts.formats import cost, k, percent
@@ -56,7 +56,7 @@ def draw(shown: state.Shown, replay: replays.Replay) -> replays.Place:
         "block": at.block,
         "seq": f"{replay.run.key}:{at.seq}",
         "linked": at.linked,
-        "off": stepper.error(shown.trace),
+        "off": stepper.find_estimate_error(shown.trace),
         "range": _range(replay),
         "theme": theme.name(),
     }
@@ -73,7 +73,7 @@ def _range(replay: replays.Replay) -> dict[str, Any] | None:
         start, stop = int(span[0]), int(span[1])
     except (TypeError, ValueError):
         return None
-    found = stretch.stretch(replay.trace, replay.steps, start, stop)
+    found = replay_range.summarize_replay_range(replay.trace, replay.steps, start, stop)
     if found.start == found.stop:
         return None
     many = found.stop - found.start
@@ -81,7 +81,7 @@ def _range(replay: replays.Replay) -> dict[str, Any] | None:
         f"requests {found.start:,} – {found.stop - 1:,}" if many > 1 else f"request {found.start:,}",
         f"{many:,} request{'' if many == 1 else 's'}",
         f"{k(found.tokens)} tokens sent",
-        f"{percent(found.resent)} re-sent",
+        f"{percent(found.repeated_share)} re-sent",
         f"peak {k(found.peak)}",
     ]
     if found.usd is not None:
@@ -89,6 +89,8 @@ def _range(replay: replays.Replay) -> dict[str, Any] | None:
     rules = [f"{rule.replace('_', ' ')}: {action} {times:,}×" for rule, action, times in found.rules]
     more = f" and {len(rules) - 3:,} more" if len(rules) > 3 else ""
     words.append("; ".join(rules[:3]) + more if rules else "no change by a rule")
-    if found.grew is not None:
-        words.append(f"biggest change: request {found.grew:,}, {'+' if found.change > 0 else '−'}{k(abs(found.change))}")
-    return {"start": found.start, "stop": found.stop, "words": words, "grew": found.grew}
+    if found.change_request is not None:
+        words.append(
+            f"biggest change: request {found.change_request:,}, {'+' if found.change > 0 else '−'}{k(abs(found.change))}"
+        )
+    return {"start": found.start, "stop": found.stop, "words": words, "grew": found.change_request}

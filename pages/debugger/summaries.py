@@ -16,7 +16,7 @@ CHARACTERS = 4  # per token, roughly: what is said before anything is counted
 
 def offer(shown: state.Shown, replay: replays.Replay) -> None:
     """A popover beside the policy where summaries are stand-ins; nothing elsewhere."""
-    asks = replay.trace.standins()
+    asks = replay.trace.find_offline_asks()
     if not asks:
         return
     provider = value("provider")

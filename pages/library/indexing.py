@@ -8,7 +8,7 @@ from threading import Thread
 
 import streamlit as st
 from turnscope import library
-from turnscope.library import IndexingJob
+from turnscope.library import IndexJob
 
 from pages.parts import cards, state
 from pages.parts.formats import esc
@@ -22,7 +22,7 @@ FRESH = "indexing.chats_fresh"
 class _Room:
     """The one job of this app; several tabs watch it."""
 
-    job: IndexingJob | None = None
+    job: IndexJob | None = None
     chats: Thread | None = None
 
 
@@ -43,7 +43,7 @@ def start(sources: Iterable[Path]) -> None:
     """Index these, unless that is under way."""
     room = _room()
     if room.job is None or room.job.state != "running":
-        room.job = IndexingJob(state.store().index, sources)
+        room.job = IndexJob(state.store().index_path, sources)
 
 
 def chats() -> None:
@@ -85,11 +85,11 @@ def folder(path: Path) -> None:
     """The button that indexes a folder."""
     st.button(
         "Index this folder", key="library.index-folder", icon=":material/manage_search:", on_click=start,
-        args=(library.sources_in(path),), help="Read all of it once, in the background, to search it and to see what it cost",
+        args=(library.find_sources(path),), help="Read all of it once, in the background, to search it and to see what it cost",
     )  # fmt: skip
 
 
-def _progress(job: IndexingJob) -> None:
+def _progress(job: IndexJob) -> None:
     """How far it is, drawn anew by itself; when it ends the whole page is."""
     began = job.state == "running"
 
@@ -106,13 +106,13 @@ def _progress(job: IndexingJob) -> None:
     st.fragment(progress, run_every=POLL if began else None)()
 
 
-def _line(job: IndexingJob) -> str:
+def _line(job: IndexJob) -> str:
     of = f"of {job.count:,} files" if job.listed else f"of {job.count:,} files found so far"
     said = {
         "running": f"Indexing {job.done:,} {of} …",
         "done": f"Indexed {job.done:,} files",
         "cancelled": f"Stopped after {job.done:,} {of}",
-        "failed": f"Stopped: {job.failed}",
+        "failed": f"Stopped: {job.error}",
     }[job.state]
     same = job.done - job.fresh
     more = f"{job.sessions:,} sessions read, {same:,} files known already, {len(job.problems):,} not read"
@@ -123,13 +123,13 @@ def _line(job: IndexingJob) -> str:
     )
 
 
-def _problems(job: IndexingJob) -> str:
+def _problems(job: IndexJob) -> str:
     """What could not be read: how often for which reason, then file by file."""
     problems = [*job.problems]
     reasons = "".join(
         f'<div class="ts-note"><span class="warning">{count:,}</span><span>{"file" if count == 1 else "files"}</span>'
         f"<span>{esc(reason)}</span></div>"
-        for reason, count in [*library.summary(problems).items()][:20]
+        for reason, count in [*library.count_reasons(problems).items()][:20]
     )
     files = "".join(
         f'<div class="ts-note"><span></span><span></span><span>{esc(f"{each.path}: {each.what}. {each.hint}")}</span></div>'

@@ -202,7 +202,7 @@ def notes(shown: state.Shown) -> None:
 def forget(rows: Sequence[sessions.Row]) -> None:
     """Delete what is remembered: of all sessions, or of those that the filters leave."""
     store = state.store()
-    read = [row for row in rows if row.read and not library.thread_of(row.path)]
+    read = [row for row in rows if row.read and not library.get_chat_thread(row.path)]
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.popover("Forget sessions", icon=":material/delete:", key="library.forgetting"):
             told = "What is remembered of them goes: counts, costs, and their words in the search."
@@ -212,7 +212,7 @@ def forget(rows: Sequence[sessions.Row]) -> None:
         if some or every:
             _forget(sorted({row.path for row in read}) if some else None)
         st.html(
-            f'<div class="ts-empty">{store.size() / 1e6:,.1f} MB remembered of them in {esc(store.path.parent)}. '
+            f'<div class="ts-empty">{store.measure_size() / 1e6:,.1f} MB remembered of them in {esc(store.path.parent)}. '
             "Chats and session files are never touched.</div>"
         )
 

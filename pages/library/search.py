@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.library import known
+from turnscope.library import index_queries
 
 from pages.parts import controls, pager, shell, state, transcript
 from pages.parts.formats import esc, short
@@ -15,7 +15,7 @@ from pages.parts.formats import esc, short
 
 def draw() -> None:
     """The box, and a page of hits."""
-    index = state.store().index
+    index = state.store().index_path
     st.html('<h2 class="ts-section">Search all sessions</h2>')
     text = st.text_input(
         "Search all sessions", key="library.search", label_visibility="collapsed",
@@ -25,23 +25,23 @@ def draw() -> None:
         return
     key = f"library.hits.{text}"
     try:
-        count, hits = known.search(index, text, int(st.session_state.get(key, 0)))
+        count, hits = index_queries.search(index, text, int(st.session_state.get(key, 0)))
     except TurnscopeError as error:
         controls.notice(error.what.capitalize() + ".", error.hint)
         return
     if not count:
-        many = len(known.lines(index))
+        many = len(index_queries.lines(index))
         hint = f"{many:,} sessions are indexed." if many else "Nothing is indexed yet: the button above does that."
         st.html(f'<div class="ts-empty">Nothing was found. {hint}</div>')
         return
     with st.container(gap=None, key="library-hits"):
         for n, hit in enumerate(hits):
             _hit(n, hit)
-    what = "blocks" if count < known.MOST else "blocks at least"
-    pager.draw(key, count, known.PAGE, pager.start(key, count, known.PAGE), what)
+    what = "blocks" if count < index_queries.MOST else "blocks at least"
+    pager.draw(key, count, index_queries.PAGE, pager.start(key, count, index_queries.PAGE), what)
 
 
-def _hit(n: int, hit: known.Hit) -> None:
+def _hit(n: int, hit: index_queries.Hit) -> None:
     part = "" if not hit.part else " · branch or subagent"
     where = f"{short(hit.title or Path(hit.path).name, 60)} · request {hit.request:,} · block {hit.at:,}{part}"
     with st.container(gap=None, key=f"library.hit.{n}.line"):
@@ -50,7 +50,7 @@ def _hit(n: int, hit: known.Hit) -> None:
         st.html(f'<div class="ts-hit">{marked(hit)}</div>')
 
 
-def marked(hit: known.Hit) -> str:
+def marked(hit: index_queries.Hit) -> str:
     """The excerpt as HTML, what was found in it marked."""
     parts, at = [], 0
     for begin, stop in hit.marks:
@@ -59,7 +59,7 @@ def marked(hit: known.Hit) -> str:
     return "".join((*parts, esc(hit.excerpt[at:])))
 
 
-def _go(hit: known.Hit) -> None:
+def _go(hit: index_queries.Hit) -> None:
     """Open the session at the request, with the block chosen in its transcript."""
     file = state.at_path(hit.path)
     if file is None:

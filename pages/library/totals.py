@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 from turnscope import TurnscopeError, figures
-from turnscope.library import known
+from turnscope.library import index_queries
 
 from pages.parts import cards, controls, state, theme
 from pages.parts.formats import esc, percent, usd
@@ -17,32 +17,38 @@ MOST = 8  # models or projects listed; the others in one line
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _numbers(
     path: str, version: tuple[int, ...]
-) -> tuple[known.Metrics, tuple[known.Spent, ...], list[tuple[str, int]]]:  # fmt: skip
+) -> tuple[index_queries.Metrics, tuple[index_queries.Spent, ...], list[tuple[str, int]]]:  # fmt: skip
     store = state.store()
-    lines, ratings = state.lines(path, version), known.ratings(store.path)
-    return known.metrics(lines, ratings), known.spent(store.index), known.weeks(known.cuts(store.index))
+    lines, ratings = state.lines(path, version), index_queries.ratings(store.path)
+    return (
+        index_queries.compute_metrics(lines, ratings),
+        index_queries.spent(store.index_path),
+        index_queries.group_by_week(index_queries.cuts(store.index_path)),
+    )
 
 
 def draw() -> None:
     """Cards, two charts, two lists; nothing where nothing is indexed."""
-    index = state.store().index
+    index = state.store().index_path
     try:
-        told, rows, weeks = _numbers(str(index), known.version(index))
+        told, rows, weeks = _numbers(str(index), index_queries.version(index))
     except TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return
     if not told.sessions:
         return
-    st.html(f'<h2 class="ts-section">All {told.sessions:,} indexed sessions</h2>{_cards(told, known.total(rows))}')
+    st.html(
+        f'<h2 class="ts-section">All {told.sessions:,} indexed sessions</h2>{_cards(told, index_queries.sum_spending(rows))}'
+    )
     left, right = st.columns([3, 2], gap="medium")
     with left:
         st.html('<div class="ts-small ts-faint">Cost per day, by model</div>')
-        _chart("library.spending", figures.spending(rows, theme.name()), "Cost per day, stacked by model")
+        _chart("library.spending", figures.draw_spending(rows, theme.name()), "Cost per day, stacked by model")
     with right:
         st.html('<div class="ts-small ts-faint">Truncation events per week</div>')
-        _chart("library.trend", figures.trend(weeks, theme.name()), "Truncation events per week")
-    models = _list("Cost by model", known.by(rows, lambda row: row.model))
-    projects = _list("Cost by project", known.by(rows, lambda row: row.project))
+        _chart("library.trend", figures.draw_trend(weeks, theme.name()), "Truncation events per week")
+    models = _list("Cost by model", index_queries.group_spending(rows, lambda row: row.model))
+    projects = _list("Cost by project", index_queries.group_spending(rows, lambda row: row.project))
     st.html(f'<div class="ts-panels even">{models}{projects}</div>')
 
 
@@ -50,7 +56,7 @@ def _chart(key: str, figure: figures.Figure, alt: str) -> None:
     st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False}, alt=alt)
 
 
-def _cards(told: known.Metrics, total: float | None) -> str:
+def _cards(told: index_queries.Metrics, total: float | None) -> str:
     """The metrics; a dash where no session says it."""
     inside = f"{percent(told.band)} of requests lie in 40–70 %" if told.band is not None else "no window is known"
     tone = "" if told.utilisation is None else " tone-good" if 0.4 <= told.utilisation <= 0.7 else " tone-warn"

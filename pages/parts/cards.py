@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 from turnscope import figures
-from turnscope.views import events, one_request, ranges
+from turnscope.views import events, ranges, request_summary
 from turnscope.views import overview as views
 from turnscope.views.detail import Detail, Item
 
@@ -63,9 +63,9 @@ def title(view: views.Overview) -> str:
         peak = float((view.prompts / view.windows.clip(min=1)).max())
         chips.append(_chip(f"peak {peak:.0%}", "bad" if peak > 1 else "warn" if peak > 0.75 else ""))
     if len(view) > 1:
-        resent = ranges.summary(view, 0, len(view)).resent
+        resent = ranges.summarize_range(view, 0, len(view)).repeated_share
         chips.append(_chip(f"{percent(resent)} re-sent", "", "Share of all input that the request before had carried already"))
-    shrunk = events.counted(cut.kind for cut in one_request.cuts(view))
+    shrunk = events.count_cuts(cut.kind for cut in request_summary.find_cuts(view))
     chips += [_chip(text, "warn", events.EVENTS[kind].meaning) for kind, text in shrunk] or [_chip("nothing cut")]
     full = view.title or view.session_id
     return f'<div class="ts-title"><h1 title="{esc(short(full, 400))}">{esc(short(full, 80))}</h1>{"".join(chips)}</div>'
@@ -88,7 +88,7 @@ def _money(view: views.Overview) -> list[str]:
     cost, hint = usd(whole.usd), "Every request priced on its own, each once"
     if whole.counted:
         counted = f"of it {usd(whole.counted_usd)} counted for {_many(whole.counted, 'answer')}"
-        counted += f" · {usd(whole.recorded)} as recorded"
+        counted += f" · {usd(whole.recorded_usd)} as recorded"
         cost += f", {counted}" if whole.counted_usd >= CENT else ""
         hint += f"; where the recorded output cannot be true, the answer's own text was counted: {counted}"
     if whole.unpriced:
@@ -117,7 +117,7 @@ def _chip(text: str, tone: str = "", hint: str = "") -> str:
     return f'<span class="ts-chip {tone}" title="{esc(hint or text)}">{esc(text)}</span>'
 
 
-def headline(now: one_request.Summary, ahead: one_request.Cut | None = None) -> str:
+def headline(now: request_summary.RequestSummary, ahead: request_summary.Cut | None = None) -> str:
     """One sentence with the number that matters, what happened at this request, and a way to the cut that comes next."""
     chips = "".join(_chip(f"{SIGNS[kind]} {short(what.partition(': ')[0], 60)}", "warn", what) for kind, what in now.events)
     if ahead:
@@ -134,7 +134,7 @@ def filled(name: str) -> str:
     return f"background:var(--ts-{css});color:var(--ts-ink-{css})"
 
 
-def bar(now: one_request.Summary, slim: bool = False) -> str:
+def bar(now: request_summary.RequestSummary, slim: bool = False) -> str:
     """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
     whole = max(now.window, now.prompt, 1)
     parts = "".join(_segment(segment, whole, _put_in(now), now.inserts) for segment in now.segments if segment.tokens)
@@ -150,7 +150,7 @@ def bar(now: one_request.Summary, slim: bool = False) -> str:
             reserve = (
                 f'<div class="ts-reserve" style="width:{width:.2f}%" title="reserved for the answer: {now.reserve:,}"></div>'
             )
-    before = _ghost(now, whole) if now.ghost else ""
+    before = _ghost(now, whole) if now.previous_segments else ""
     label = f"{now.prompt:,} of {now.window:,} tokens" if now.window else f"{now.prompt:,} tokens"
     kind = "ts-bar slim" if slim else "ts-bar"
     return (
@@ -159,9 +159,9 @@ def bar(now: one_request.Summary, slim: bool = False) -> str:
     )
 
 
-def _put_in(now: one_request.Summary) -> str:
+def _put_in(now: request_summary.RequestSummary) -> str:
     """What the tool put in beside the prompt, all of which stands in messages."""
-    return " · ".join(f"{word} {k(tokens)}" for word, tokens in now.put_in if tokens)
+    return " · ".join(f"{word} {k(tokens)}" for word, tokens in now.injected if tokens)
 
 
 def inserted(inserts: Sequence[tuple[str, str, int]], bucket: str, whole: int) -> str:
@@ -174,7 +174,9 @@ def inserted(inserts: Sequence[tuple[str, str, int]], bucket: str, whole: int) -
     return f'<span class="ts-slots">{parts}</span>' if parts else ""
 
 
-def _segment(segment: one_request.Segment, whole: int, put_in: str = "", inserts: Sequence[tuple[str, str, int]] = ()) -> str:
+def _segment(
+    segment: request_summary.Segment, whole: int, put_in: str = "", inserts: Sequence[tuple[str, str, int]] = ()
+) -> str:
     width = 100 * segment.tokens / whole
     name = views.LABELS[segment.name]
     text = f"{name} {k(segment.tokens)}"
@@ -188,12 +190,12 @@ def _segment(segment: one_request.Segment, whole: int, put_in: str = "", inserts
     return f'<div class="ts-seg{thin}" title="{esc(hint)}" style="{style}"><span>{esc(shown)}</span>{slots}</div>'
 
 
-def _ghost(now: one_request.Summary, whole: int) -> str:
-    total = sum(segment.tokens for segment in now.ghost)
+def _ghost(now: request_summary.RequestSummary, whole: int) -> str:
+    total = sum(segment.tokens for segment in now.previous_segments)
     parts = "".join(
         f'<i title="{esc(views.LABELS[s.name])}: {s.tokens:,}" '
         f'style="width:{100 * s.tokens / whole:.3f}%;{filled(s.name)}"></i>'
-        for s in now.ghost
+        for s in now.previous_segments
         if s.tokens
     )
     went = f"; {total - now.prompt:,} went" if total > now.prompt else ""
@@ -201,7 +203,7 @@ def _ghost(now: one_request.Summary, whole: int) -> str:
     return f'<div class="ts-before"><small>{words}</small><div class="ts-ghost">{parts}</div></div>'
 
 
-def buckets(now: one_request.Summary, counter: str) -> str:
+def buckets(now: request_summary.RequestSummary, counter: str) -> str:
     """A card per bucket and a chip for what belongs to none."""
     named = {segment.name: segment for segment in now.segments}
     hidden = any(named[name].tokens for name in HATCHED if name != "unattributed")
@@ -215,7 +217,7 @@ def buckets(now: one_request.Summary, counter: str) -> str:
     chips += slots(now.inserts)
     unpriced = "no known price for this model" if now.recorded else "nothing to price"
     money = f"this request {usd(now.total)}" if now.total is not None else unpriced
-    money += f" · log says {usd(now.logged)}" if now.logged is not None else ""
+    money += f" · log says {usd(now.logged_usd)}" if now.logged_usd is not None else ""
     read = f"{percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
     chips += f'<span class="ts-chip seg">{money}<em>{read}</em></span>'
     chips += f'<span class="ts-chip seg" title="{COUNTED}">counted by<em>{esc(counter)}</em></span>'
@@ -228,7 +230,7 @@ def slots(inserts: Sequence[tuple[str, str, int]]) -> str:
     return f'<span class="ts-chip seg" title="{INSERTED}">inserts<em>{esc(text)}</em></span>' if text else ""
 
 
-def _answered(now: one_request.Summary) -> str:
+def _answered(now: request_summary.RequestSummary) -> str:
     """The answer has a price of its own: no part of the prompt bears it."""
     price = f" · {usd(now.answer_usd)}" if now.total is not None else ""
     price += f" · {now.speed:,.{int(now.speed < 9.95)}f} tokens/s" if now.speed else ""
@@ -236,7 +238,7 @@ def _answered(now: one_request.Summary) -> str:
     return f'<span class="ts-chip seg" title="{hint}">Answer {now.answer:,} tokens{price}<em>{mark}</em></span>'
 
 
-def _card(segment: one_request.Segment, hidden: bool) -> str:
+def _card(segment: request_summary.Segment, hidden: bool) -> str:
     swatch = f'<i class="ts-swatch" style="{filled(segment.name)}"></i>'
     hint = HINTS[segment.name]
     mark = f'<em class="ts-term" title="{WORDS[segment.mark]}">{segment.mark}</em>'
@@ -257,7 +259,7 @@ def _change(change: int) -> str:
     return f'<span class="{"ts-up" if up else "ts-down"}">{"▲" if up else "▼"} {k(abs(change))}</span>'
 
 
-def _rest(segment: one_request.Segment) -> str:
+def _rest(segment: request_summary.Segment) -> str:
     hint = WORDS["inferred"]
     if segment.name == "unattributed":
         hint = "Recorded tokens that the other parts do not explain."
@@ -273,20 +275,20 @@ def panel(name: str, body: str, note: str = "") -> str:
     return f'<section class="ts-card"><h3>{esc(name)}<em>{esc(note)}</em></h3>{body}</section>'
 
 
-def largest(groups: Sequence[one_request.Group], shown: int = 12) -> str:
+def largest(groups: Sequence[request_summary.Group], shown: int = 12) -> str:
     """The first groups of blocks with a meter each; a line opens to show the largest text of its group."""
     most = max((group.tokens for group in groups), default=1)
     body = "".join(_group(group, most) for group in groups[:shown])
     return body + more(groups[shown:]) or '<div class="ts-empty">Nothing that the log holds.</div>'
 
 
-def more(groups: Sequence[one_request.Group]) -> str:
+def more(groups: Sequence[request_summary.Group]) -> str:
     """What a list leaves out, so that no list looks complete that is not; "" where it leaves out nothing."""
     rest = f"and {len(groups):,} more, {k(sum(group.tokens for group in groups))} tokens"
     return f'<div class="ts-empty">{rest}</div>' if groups else ""
 
 
-def _group(group: one_request.Group, most: int) -> str:
+def _group(group: request_summary.Group, most: int) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
     state = f' <span class="ts-faint">· {esc(group.state)}</span>' if group.state != "verbatim" else ""
     meter = f'<span class="meter" style="width:{100 * group.tokens / max(1, most):.1f}%;{filled(group.bucket)}"></span>'
@@ -304,13 +306,13 @@ def clip(text: str, most: int = TEXT) -> str:
 
 def deltas(items: Iterable[Item], sign: str, tone: str, shown: int = 6) -> str:
     """Blocks that came or went, in groups."""
-    groups = one_request.groups(items, 1, 10**9)
+    groups = request_summary.group_items(items, 1, 10**9)
     return "".join(_delta(group, sign, tone) for group in groups[:shown]) + more(groups[shown:])
 
 
 def changes(detail: Detail) -> str:
     """What came since the request before, and what went."""
-    text = deltas(detail.added, "+", "ts-up") + deltas(detail.left, "−", "ts-down") + moved(detail.changed, 6)
+    text = deltas(detail.added, "+", "ts-up") + deltas(detail.removed, "−", "ts-down") + moved(detail.changed, 6)
     return text or '<div class="ts-empty">The same blocks as the request before.</div>'
 
 
@@ -330,7 +332,7 @@ def swatch(name: str) -> str:
     return f'<i class="ts-swatch" style="{filled(name)}"></i>'
 
 
-def _delta(group: one_request.Group, sign: str, tone: str) -> str:
+def _delta(group: request_summary.Group, sign: str, tone: str) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
     size = f'<span class="size {tone}">{sign}{group.tokens:,}</span>'
     name = f'<span class="name" title="{esc(group.label)}">{swatch(group.bucket)} {esc(group.label)}{count}</span>'
@@ -354,7 +356,7 @@ def legend(view: views.Overview, heat: bool = False) -> str:
     swatches = "".join(f'<span><i class="ts-swatch" style="{filled(name)}"></i>{views.LABELS[name]}</span>' for name in names)
     signs = "".join(
         f'<span title="{events.EVENTS[kind].meaning}"><b style="color:var(--ts-{colour})">{SIGNS[kind]}</b>{word}</span>'
-        for kind, colour, word in figures.legend(view)
+        for kind, colour, word in figures.list_legend(view)
     )
     cold = (
         '<span title="Mostly read from cache, at about a tenth of the price">'

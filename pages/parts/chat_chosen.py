@@ -20,7 +20,7 @@ from turnscope.live.secrets import KeyRing
 from turnscope.live.threads import Destination, Threads
 from turnscope.live.tools import DEFINITIONS
 from turnscope.live.window_lookup import Window
-from turnscope.views import knobs
+from turnscope.views import parameters
 
 from pages.parts import chat_beside, replays, state
 from pages.parts.chat_values import DEFAULTS, POLICY, value
@@ -81,7 +81,7 @@ def _turned_back(thread: str) -> None:
     kept = threads().policies(thread)
     base = policies().get(kept[-1][1].name) if kept else None
     if base and [part.rule.name for part in kept[-1][1].rules] == [part.rule.name for part in base.rules]:
-        turned()[base.name] = knobs.changes(kept[-1][1], base)
+        turned()[base.name] = parameters.find_changes(kept[-1][1], base)
 
 
 def turned() -> dict[str, dict[str, Any]]:
@@ -94,7 +94,7 @@ def policy() -> Policy:
     """The policy that is chosen, with the parameters that were changed."""
     known = policies()
     base = known.get(value("policy")) or known[POLICY]
-    return knobs.tuned(base, turned().get(base.name, {}))
+    return parameters.apply_changes(base, turned().get(base.name, {}))
 
 
 def policies() -> dict[str, Policy]:

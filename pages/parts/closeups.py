@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import streamlit as st
 from turnscope import Trace
-from turnscope.views import Cursor, closeup, decision_log, exact_body, kept_of, rejected
+from turnscope.views import Cursor, closeup, decision_log, exact_body, rejections, summary_quality
 from turnscope.views.cached_cost import CachePrice
-from turnscope.views.stepper import summary_of
+from turnscope.views.stepper import find_summary_block
 
 from pages.parts import decisions, laddering, leaving, replays, state
 from pages.parts.formats import esc, k
@@ -37,10 +37,10 @@ HERE = {
 def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
     """Everything that depends on the place."""
     cursor = Cursor(at.request, at.step)
-    close = closeup.closeup(replay.trace, cursor, at.block)
+    close = closeup.build_closeup(replay.trace, cursor, at.block)
     if close:
         _why(shown, replay, at, close)
-    if replay.whole and (wrong := rejected.line(replays.rejected(replay).requests[at.request])):
+    if replay.whole and (wrong := rejections.format_problems(replays.rejected(replay).requests[at.request])):
         told = "The API would refuse this request"
         st.html(f'<div class="why-line refused" role="status"><b class="tone-bad">{told}</b> <span>{esc(wrong)}</span></div>')
     asked = len(replay.trace.plans[at.request].asks)
@@ -56,7 +56,7 @@ def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
     elif pane == "sent":
         _sent(replay, at)
     elif pane == "difference":
-        code(exact_body.difference(replay.trace, at.request))
+        code(exact_body.diff_with_previous(replay.trace, at.request))
     elif pane == "ladder":
         laddering.draw(shown, replay, at)
     elif pane == "asks":
@@ -76,7 +76,7 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
     if summary is not None and standing.state == "absent":
         word, tone = "In a summary", "accent"
     made = standing.decision if standing.by == "policy" else None
-    there = closeup.place(replay.trace, made) if made else None
+    there = closeup.get_cursor_after(replay.trace, made) if made else None
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
@@ -104,8 +104,8 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
 
 def _summary(replay: replays.Replay, at: replays.Place, close: closeup.Closeup) -> closeup.Closeup | None:
     """The summary that stands for a block of the request, where it is a message of its own."""
-    found = summary_of(replay.trace, Cursor(at.request, at.step), close.at)
-    return closeup.closeup(replay.trace, Cursor(at.request, at.step), found) if found is not None else None
+    found = find_summary_block(replay.trace, Cursor(at.request, at.step), close.at)
+    return closeup.build_closeup(replay.trace, Cursor(at.request, at.step), found) if found is not None else None
 
 
 def _texts(replay: replays.Replay, at: replays.Place, close: closeup.Closeup | None) -> None:
@@ -113,8 +113,8 @@ def _texts(replay: replays.Replay, at: replays.Place, close: closeup.Closeup | N
         st.html('<div class="ts-empty">No block yet.</div>')
         return
     left, right = st.columns(2)
-    more = f" · one of {close.many:,} blocks of this decision" if close.many > 1 else ""
-    stands = f" · stands for {close.stands_for:,} blocks" if close.stands_for > 1 else ""
+    more = f" · one of {close.touched_blocks:,} blocks of this decision" if close.touched_blocks > 1 else ""
+    stands = f" · stands for {close.replaced_blocks:,} blocks" if close.replaced_blocks > 1 else ""
     with left:
         st.html(f'<div class="pane-head">before · {close.before_tokens:,} tokens{more}</div>')
         code(close.before, "Nothing stood here.")
@@ -142,7 +142,7 @@ def code(text: str | None, otherwise: str = "", height: int = 300) -> None:
 
 def _sent(replay: replays.Replay, at: replays.Place) -> None:
     trace, request = replay.trace, at.request
-    text = exact_body.exact_text(trace, request)
+    text = exact_body.format_exact_body(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
         told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.tokens(request))} tokens"
@@ -155,13 +155,13 @@ def _sent(replay: replays.Replay, at: replays.Place) -> None:
 
 
 def _asks(replay: replays.Replay, at: replays.Place) -> None:
-    found = closeup.asked(replay.trace, at.request)
+    found = closeup.list_rule_queries(replay.trace, at.request)
     if not found:
         st.html('<div class="ts-empty">No rule asked anything while this request was planned.</div>')
     for each in found:
-        source = "stand-in: made offline, no model was asked" if each.standin else each.answer.source
+        source = "stand-in: made offline, no model was asked" if each.offline else each.answer.source
         model = f" · {esc(each.answer.model)}" if each.answer.model else ""
-        mark = "warn" if each.standin or each.answer.failed else ""
+        mark = "warn" if each.offline or each.answer.failed else ""
         st.html(f'<div class="pane-head">{esc(each.ask.kind)} <span class="ts-chip {mark}">{esc(source)}</span>{model}</div>')
         left, right = st.columns(2)
         with left:
@@ -179,8 +179,8 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
     st.html(f'<div class="pane-head">{told} read it before you share it.</div>')
     with st.container(horizontal=True):
         for label, ending, mime, made in (
-            ("JSON Lines", "jsonl", "application/x-ndjson", lambda: decision_log.json_lines(trace)),
-            ("CSV", "csv", "text/csv", lambda: decision_log.csv_text(trace)),
+            ("JSON Lines", "jsonl", "application/x-ndjson", lambda: decision_log.to_json_lines(trace)),
+            ("CSV", "csv", "text/csv", lambda: decision_log.to_csv(trace)),
         ):
             st.download_button(
                 f"All decisions as {label}", made, f"decisions-{name}.{ending}", mime, icon=":material/download:",
@@ -188,7 +188,7 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
             )  # fmt: skip
         if at.step:
             st.download_button(
-                "This decision as Markdown", lambda: decision_log.markdown(trace, at.request, at.step - 1, price),
+                "This decision as Markdown", lambda: decision_log.to_markdown(trace, at.request, at.step - 1, price),
                 f"decision-{at.request}-{at.step}.md", "text/markdown", icon=":material/bug_report:", on_click="ignore",
                 key="debugger.log.md",
             )  # fmt: skip
@@ -197,13 +197,13 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
         return
     st.html(_card(trace, at, price))
     with st.expander("As Markdown, to copy"):
-        code(decision_log.markdown(trace, at.request, at.step - 1, price), height=360)
+        code(decision_log.to_markdown(trace, at.request, at.step - 1, price), height=360)
 
 
 def _card(trace: Trace, at: replays.Place, price: CachePrice | None) -> str:
     """The decision as a card: what was done and why, then where and by how much, then what the rule noted."""
-    (_, action), (_, rule), (_, reason), *rows = decision_log.told(trace, at.request, at.step - 1, price)
-    facts = kept_of.facts(trace, trace.plans[at.request].decisions[at.step - 1])
+    (_, action), (_, rule), (_, reason), *rows = decision_log.describe_decision(trace, at.request, at.step - 1, price)
+    facts = summary_quality.score_facts(trace, trace.plans[at.request].decisions[at.step - 1])
     noted = [(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)) for name, value in facts.items()]
     listed = "".join(f"<dt>{esc(name)}</dt><dd>{esc(value[:400])}</dd>" for name, value in (*rows, *noted))
     return (

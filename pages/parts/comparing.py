@@ -15,7 +15,7 @@ from time import monotonic
 
 import streamlit as st
 from turnscope import Policy, Trace, TurnscopeError, figures, library
-from turnscope.views import Plan, comparison, knobs
+from turnscope.views import Plan, comparison, parameters
 
 from pages.parts import replays, state, theme
 from pages.parts.formats import esc
@@ -49,7 +49,7 @@ def choose() -> Chosen:
     if (told := asked.get("model", "")[:80]) and told not in models:
         models.insert(0, told)
     picked = st.multiselect(
-        "Policies", [*known], named or [name for name in library.COMPARED if name in known], key="compare.policies",
+        "Policies", [*known], named or [name for name in library.COMPARED_POLICIES if name in known], key="compare.policies",
         format_func=lambda name: known[name].title or name,
     )  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-choices"):
@@ -69,7 +69,7 @@ def choose() -> Chosen:
             asked[name] = str(value)
         else:
             asked.pop(name, None)
-    return Chosen({name: library.sized(known[name], window, int(limit)) for name in picked}, model or "")
+    return Chosen({name: library.resize_budget(known[name], window, int(limit)) for name in picked}, model or "")
 
 
 def _window(tokens: int) -> str:
@@ -101,7 +101,7 @@ def replayed(shown: state.Shown, chosen: Chosen, place: str = "compare") -> tupl
 
     def take(name: Key, trace: Trace) -> None:
         _keep_trace(name, trace)
-        _rows()[name] = comparison.row(trace, shared(shown), sent=not chosen.model)
+        _rows()[name] = comparison.build_row(trace, shared(shown), sent=not chosen.model)
         while len(_rows()) > _KEPT:
             _rows().pop(next(iter(_rows())))
 
@@ -124,26 +124,26 @@ def one_by_one(
     name = (place, *wanted)
     job = _jobs().get(name)
     if job is None or job.state == "done":
-        recorded, answers = library.under(shown.trace, model), replays.answers()
+        recorded, answers = library.replace_model(shown.trace, model), replays.answers()
 
         def begin(name: Key, policy: Policy) -> tuple[Trace, Iterable[Plan]]:
             if kept := _traces().get(name):
                 return kept, kept.plans
             if recorded.policy == policy and not model:
                 return recorded, recorded.plans
-            return library.begun(recorded, policy, answers if policy.name != replays.RECORDED else {})
+            return library.begin_replay(recorded, policy, answers if policy.name != replays.RECORDED else {})
 
         tasks = [
-            library.Wanted(partial(begin, each, policy), partial(take, each), partial(made.__contains__, each))
+            library.ReplayTask(partial(begin, each, policy), partial(take, each), partial(made.__contains__, each))
             for each, policy in wanted.items()
         ]
         while len(_jobs()) >= _JOBS:
             _jobs().pop(next(iter(_jobs()))).cancel()
-        job = _jobs()[name] = library.ComparingJob(tasks, len(shown.view))
+        job = _jobs()[name] = library.ComparisonJob(tasks, len(shown.view))
     try:
-        job.look()
+        job.poll()
         job.wait(replays.PATIENCE)
-        job.look()
+        job.poll()
     except Exception:
         _jobs().pop(name, None)
         raise
@@ -154,7 +154,7 @@ def one_by_one(
 
 
 @st.cache_resource(show_spinner=False)
-def _jobs() -> dict[tuple[object, ...], library.ComparingJob]:
+def _jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
     """Replays under way, by what they are for; several tabs watch them. From then on threads take turns more often."""
     sys.setswitchinterval(replays.SWITCH)
     return {}
@@ -162,7 +162,7 @@ def _jobs() -> dict[tuple[object, ...], library.ComparingJob]:
 
 def key(shown: state.Shown, policy: Policy, chosen: Chosen) -> Key:
     """What a row is kept by: the session as it is, the policy with all its parameters, the model that is asked, and answers."""
-    told = f"{policy.name}\n{chosen.model}\n{chosen.answered}\n{knobs.as_text(policy)}"
+    told = f"{policy.name}\n{chosen.model}\n{chosen.answered}\n{parameters.to_toml(policy)}"
     return shown.key, shown.part, len(shown.view), told
 
 
@@ -198,33 +198,33 @@ def traces(shown: state.Shown, chosen: Chosen, names: Iterable[str], place: str)
     return {policy.name: _traces()[each] for each, policy in wanted.items() if each in _traces()}
 
 
-def shared(shown: state.Shown) -> comparison.Shared:
+def shared(shown: state.Shown) -> comparison.SharedFacts:
     """What all replays of a session share; read once."""
     return _shared(shown.key, shown.part, len(shown.view), shown.trace)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _shared(key: str, part: int, many: int, _trace: Trace) -> comparison.Shared:  # noqa: ARG001  what the cache goes by
-    return comparison.Shared.of(_trace)
+def _shared(key: str, part: int, many: int, _trace: Trace) -> comparison.SharedFacts:  # noqa: ARG001  what the cache goes by
+    return comparison.SharedFacts.from_trace(_trace)
 
 
-def _progress(job: library.ComparingJob, place: str) -> None:
+def _progress(job: library.ComparisonJob, place: str) -> None:
     """How far the replays are, with one button for all. The page is drawn anew when they are at their end, and now and then."""
     began, before, running = monotonic(), job.made, job.state == "running"
 
     def draw() -> None:
         with suppress(TurnscopeError):  # told where the whole page is drawn
-            job.look()
+            job.poll()
         if running and (job.state != "running" or (job.made > before and monotonic() - began > ANEW)):
             st.rerun()
         with st.container(key=f"replay-bar-{place}", horizontal=True, vertical_alignment="center", gap="small"):
             said = "under way" if job.state == "running" else "stopped"
-            many = f"{job.made:,} of {len(job.wanted):,} replays, {job.done:,} of {job.count:,} requests"
+            many = f"{job.made:,} of {len(job.tasks):,} replays, {job.done:,} of {job.count:,} requests"
             st.progress(job.done / max(1, job.count), f"Replays {said}: {many}")
             if job.state == "running":
                 st.button("Cancel", icon=":material/stop_circle:", key=f"{place}.cancel", on_click=job.cancel)
             elif st.button("Go on", icon=":material/play_arrow:", key=f"{place}.on"):
-                job.go_on()
+                job.resume()
                 st.rerun()
 
     st.fragment(draw, run_every=POLL if running else None)()
@@ -232,23 +232,27 @@ def _progress(job: library.ComparingJob, place: str) -> None:
 
 def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
     """A row per policy, sortable, and the same as CSV."""
-    best = comparison.better(rows)
+    best = comparison.find_pareto_optimal(rows)
     st.dataframe(
         {
             "policy": [row.title for row in rows],
             "best": ["★" if row.policy in best else "" for row in rows],
             "USD": [None if row.usd is None else float(row.usd) for row in rows],
-            "summaries, USD": [float(sum(row.cost.condensing)) for row in rows],
-            "from cache": [100 * row.cost.share for row in rows],
-            "saved": [100 * max(0.0, 1 - row.kept) for row in rows],
-            **({"published": [row.published.partition(" (")[0] for row in rows]} if any(row.published for row in rows) else {}),
+            "summaries, USD": [float(sum(row.cost.summary_usd)) for row in rows],
+            "from cache": [100 * row.cost.cache_share for row in rows],
+            "saved": [100 * max(0.0, 1 - row.kept_share) for row in rows],
+            **(
+                {"published": [row.published_saving.partition(" (")[0] for row in rows]}
+                if any(row.published_saving for row in rows)
+                else {}
+            ),
             "peak fill": [100 * row.peak[0] for row in rows],
             "lost references": [len(row.losses.hits) for row in rows],
             "of all used": [100 * row.losses.rate for row in rows],
             "refused": [row.refusals for row in rows],
             "over its limit": [row.overflows for row in rows],
             "over the window": [row.over_window for row in rows],
-            "rejected": [row.refused for row in rows],
+            "rejected": [row.rejected_count for row in rows],
             "decisions": [", ".join(f"{many:,} {kind}" for kind, many in row.decisions.items()) or "none" for row in rows],
         },
         hide_index=True,
@@ -283,15 +287,15 @@ def table(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
             ),
         },
     )
-    checked = " ".join(row.checked for row in rows)
-    st.html(f'<div class="ts-empty">{esc(f"{comparison.ASSUMED} {checked}")}</div>')
-    made = comparison.rows_csv(rows)
+    checked = " ".join(row.calibration for row in rows)
+    st.html(f'<div class="ts-empty">{esc(f"{comparison.ASSUMPTIONS} {checked}")}</div>')
+    made = comparison.rows_to_csv(rows)
     st.download_button("Table as CSV", made, f"{shown.entry.id}-policies.csv", "text/csv", icon=":material/download:")
 
 
 def chart(rows: Sequence[comparison.Row]) -> None:
     """How full each policy's prompts are."""
     st.plotly_chart(
-        figures.fills(rows, theme.name()), key="compare-chart", theme=None, config={"displayModeBar": False},
+        figures.draw_fill(rows, theme.name()), key="compare-chart", theme=None, config={"displayModeBar": False},
         alt="prompt tokens of every request under each policy",
     )  # fmt: skip

@@ -169,7 +169,7 @@ def _begin(shown: state.Shown) -> None:
     """Read what stands in the file now, so that from here on only what is added has to be read."""
     if shown.entry.origin != "chat":
         with suppress(TurnscopeError):  # said when it is opened
-            state.follow(shown.entry).session()
+            state.follow(shown.entry).read_session()
 
 
 @st.fragment(run_every=POLL_SECONDS)

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import streamlit as st
-from turnscope.views.rejected import line
+from turnscope.views.rejections import format_problems
 from turnscope.views.stepper import VERDICTS
 
 from pages.parts import replays, state
@@ -45,11 +45,12 @@ def verdict(shown: state.Shown, replay: replays.Replay) -> str:
             f'<div class="ts-card nothing" role="status"><b>This policy changes nothing in this session.</b> '
             f"<span>{count:,} requests, {largest}. {hint}</span>{chips}</div>"
         )
-    share = made.sent / made.whole if made.whole else 1.0
+    share = made.sent_tokens / made.uncut_tokens if made.uncut_tokens else 1.0
     numbers = (
         f'<span class="ts-chip warn" title="of {count:,} requests">{_many(len(made.changes), "change")} in '
         f"{_many(made.changed, 'request')}</span>"
-        f'<span class="ts-chip" title="tokens of all requests: {made.sent:,}; with everything kept: {made.whole:,}">'
+        f'<span class="ts-chip" title="tokens of all requests: {made.sent_tokens:,}; '
+        f'with everything kept: {made.uncut_tokens:,}">'
         f"sends {share:.0%}</span>"
         f'<span class="ts-chip" title="{esc(largest)}">peak {k(peak)} of {k(replay.trace.plans[top].budget.limit)}</span>'
     )
@@ -58,21 +59,25 @@ def verdict(shown: state.Shown, replay: replays.Replay) -> str:
 
 def _dollars(shown: state.Shown, replay: replays.Replay) -> str:
     """What the requests would cost, with the prompt cache that they would have met, beside what they did."""
-    recorded, spent = shown.view.path_total, replay.steps.costs.spent
+    recorded, spent = shown.view.path_total, replay.steps.costs.simulated
     if replay.policy.name == replays.RECORDED or recorded is None or spent.total is None:
         return ""
     told = (
         "Simulated at list prices with the recorded answers: what each request would have found in the prompt cache, and what "
         "its summaries would have cost. The same figure as on the compare page."
     )
-    told = f'title="{told}">{cost(spent.total, spent.unpriced, simulated=True)} · as it ran {usd(recorded)}'
+    told = f'title="{told}">{cost(spent.total, spent.unpriced_requests, simulated=True)} · as it ran {usd(recorded)}'
     return f'<span class="ts-chip" {told}</span>'
 
 
 def _refused(replay: replays.Replay) -> str:
     """How many requests the provider would not take, and why."""
     found = replays.rejected(replay)
-    hint = f"The first is request {found.first:,}: {line(found.requests[found.first])}" if found.count else ""
+    hint = (
+        f"The first is request {found.first_request:,}: {format_problems(found.requests[found.first_request])}"
+        if found.count
+        else ""
+    )
     return f'<span class="ts-chip bad" title="{esc(hint)}">{esc(found.sentence)}</span>' if found.count else ""
 
 

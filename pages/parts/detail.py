@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import streamlit as st
-from turnscope.views import exact_body, one_request
-from turnscope.views.detail import detail as detail_of
+from turnscope.views import exact_body, request_summary
+from turnscope.views.detail import build_detail as detail_of
 from turnscope.views.events import EVENTS
 from turnscope.views.findings import Finding
 
@@ -61,28 +61,30 @@ def _title(finding: Finding) -> str:
     return event.word.capitalize() if event else KINDS.get(finding.kind, "Note")
 
 
-def ahead(shown: state.Shown, at: int) -> one_request.Cut | None:
+def ahead(shown: state.Shown, at: int) -> request_summary.Cut | None:
     """The next request at which something was taken out of the window; None after the last of them."""
-    return next((cut for cut in one_request.cuts(shown.view) if cut.request > at), None)
+    return next((cut for cut in request_summary.find_cuts(shown.view) if cut.request > at), None)
 
 
-def summary(shown: state.Shown, at: int) -> one_request.Summary:
+def summary(shown: state.Shown, at: int) -> request_summary.RequestSummary:
     """Numbers of the request."""
-    return one_request.summary(shown.view, shown.trace, at)
+    return request_summary.summarize_request(shown.view, shown.trace, at)
 
 
-def blocks(shown: state.Shown, now: one_request.Summary) -> None:
+def blocks(shown: state.Shown, now: request_summary.RequestSummary) -> None:
     """What filled the request, what changed, what was answered, and the exact body."""
     detail = detail_of(shown.trace, shown.view, now.n)
     largest = cards.panel(
-        "Largest blocks", cards.largest(one_request.groups(detail.items, now.prompt, 10**9)), "tokens, by tool and file"
+        "Largest blocks",
+        cards.largest(request_summary.group_items(detail.items, now.prompt, 10**9)),
+        "tokens, by tool and file",
     )
     changed = cards.panel("Since the request before", cards.changes(detail), "tokens that came and went")
     answer = cards.panel("What the model answered", cards.answer(detail), f"{k(now.answer)} tokens")
     st.html(f'<div class="ts-panels">{largest}<div style="display:grid;gap:12px">{changed}{answer}</div></div>')
 
 
-def panes(shown: state.Shown, now: one_request.Summary) -> None:
+def panes(shown: state.Shown, now: request_summary.RequestSummary) -> None:
     """One of four looks at the request; only the one that is looked at is made."""
     pane = st.segmented_control(
         "Look at", list(PANES), default="blocks", required=True, format_func=PANES.__getitem__, key="detail.pane",
@@ -98,9 +100,9 @@ def panes(shown: state.Shown, now: one_request.Summary) -> None:
         blocks(shown, now)
 
 
-def _exact(shown: state.Shown, now: one_request.Summary) -> None:
+def _exact(shown: state.Shown, now: request_summary.RequestSummary) -> None:
     """The request's body: to look at, copy or download."""
-    text = exact_body.exact_text(shown.trace, now.n)
+    text = exact_body.format_exact_body(shown.trace, now.n)
     with st.container(horizontal=True, vertical_alignment="center"):
         left_out = f"The first {SHOWN_CHARS:,} of " if len(text) > SHOWN_CHARS else ""
         st.html(f'<div class="ts-empty">{left_out}{len(text):,} characters; the download has them all.</div>', width="stretch")

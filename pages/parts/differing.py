@@ -22,10 +22,10 @@ def draw(shown: state.Shown, n: int) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="difference-choices"):
         old = int(st.number_input("From request", 0, last, key=OLD, width=150))
         new = int(st.number_input("to request", 0, last, key=NEW, width=150))
-    found = detail.difference(shown.trace, shown.view, old, new)
+    found = detail.compare_requests(shown.trace, shown.view, old, new)
     parts = (
-        ("Came", cards.deltas(found.came, "+", "ts-up", 12), found.came, 1),
-        ("Went", cards.deltas(found.went, "−", "ts-down", 12), found.went, -1),
+        ("Came", cards.deltas(found.added, "+", "ts-up", 12), found.added, 1),
+        ("Went", cards.deltas(found.removed, "−", "ts-down", 12), found.removed, -1),
     )
     panels = "".join(
         cards.panel(name, body or '<div class="ts-empty">Nothing.</div>', _many(items, sign))

@@ -26,9 +26,9 @@ def session(shown: state.Shown) -> None:
 def forms(session: Session, name: str, key: str) -> None:
     """A button for each form, of the path that is shown; our own forms hold its branches and subagents too."""
     with st.container(horizontal=True, gap="small", key=f"{key}.forms"):
-        for form in exporting.forms().values():
+        for form in exporting.list_formats().values():
             st.download_button(
-                form.title, partial(form.make, session), f"{name}.{form.ending}", form.mime, key=f"{key}.{form.name}",
+                form.title, partial(form.encode, session), f"{name}.{form.suffix}", form.mime, key=f"{key}.{form.name}",
                 icon=":material/download:", type="tertiary", on_click="ignore",
             )  # fmt: skip
 
@@ -46,9 +46,9 @@ def _buttons(
 ) -> None:
     ground = theme.palette()["ground"]
     with st.container(horizontal=True, key=f"{name}-exports"):
-        _button("Chart as HTML", lambda: figures.html(figure, ground, told()), f"turnscope-{name}.html", "text/html")
-        _button("Numbers as CSV", lambda: tables.overview_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
-        _button("Bill as CSV", lambda: tables.bill_csv(shown.view), f"turnscope-{name}-bill.csv", "text/csv")
+        _button("Chart as HTML", lambda: figures.to_html(figure, ground, told()), f"turnscope-{name}.html", "text/html")
+        _button("Numbers as CSV", lambda: tables.overview_to_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
+        _button("Bill as CSV", lambda: tables.cost_to_csv(shown.view), f"turnscope-{name}-bill.csv", "text/csv")
 
 
 def _button(label: str, make: Callable[[], str], file: str, mime: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 import streamlit as st
-from turnscope.views import ladder
+from turnscope.views import overflow_tree
 
 from pages.parts import replays, state
 from pages.parts.formats import esc
@@ -14,7 +14,7 @@ from pages.parts.formats import esc
 def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
     """The tree of the request at hand, and ways to the ones before and after that have one."""
     found = replays.over_limit(replay)
-    nodes = ladder.ladder(replay.trace, at.request)
+    nodes = overflow_tree.build_tree(replay.trace, at.request)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(f'<div class="pane-head">{esc(_head(replay, at, bool(nodes), len(found)))}</div>', width="stretch")
         before, after = bisect_left(found, at.request) - 1, bisect_right(found, at.request)
@@ -40,25 +40,25 @@ def _head(replay: replays.Replay, at: replays.Place, climbed: bool, many: int) -
     return f"Request {at.request:,} was within its limit of {plan.budget.limit:,} tokens: there was no ladder to climb. {whole}"
 
 
-def tree(nodes: tuple[ladder.Node, ...]) -> str:
+def tree(nodes: tuple[overflow_tree.Node, ...]) -> str:
     """The tree as HTML; words and reasons are escaped."""
-    ended = any(node.yes for node in nodes)
+    ended = any(node.applies for node in nodes)
     rungs = "".join(map(_rung, nodes))
     over = "" if ended else '<div class="rung came last"><div class="leaf took bad"><b>sent over its limit</b></div></div>'
     return f'<div class="ladder" role="list" aria-label="Overflow ladder">{rungs}{over}</div>'
 
 
-def _rung(node: ladder.Node) -> str:
+def _rung(node: overflow_tree.Node) -> str:
     """A question with its leaf. What was not reached is faint, what was taken is drawn in full."""
     rule = f"{node.rule.replace('_', ' ')} · decision {node.decision + 1}" if node.decision >= 0 else "no decision"
-    more = f" and {node.more:,} before it" if node.more else ""
+    more = f" and {node.more_decisions:,} before it" if node.more_decisions else ""
     why = f"<p>{esc(node.because)}</p><small>{esc(rule + more)}</small>" if node.step != "projected" else ""
     tokens = f"{node.tokens:,}" + (f" → {node.after:,}" if node.after != node.tokens else "")
-    came = "came" if node.came else "faint"
-    way = "yes" if node.yes else "no" if node.came else ""
-    told = f"<em>{tokens} of {node.limit:,} tokens</em>{why}" if node.came else "<em>not reached</em>"
+    came = "came" if node.reached else "faint"
+    way = "yes" if node.applies else "no" if node.reached else ""
+    told = f"<em>{tokens} of {node.limit:,} tokens</em>{why}" if node.reached else "<em>not reached</em>"
     tone = "bad" if node.step == "refuse" else "good"
-    leaf = f'<div class="leaf {"took" if node.yes else ""} {tone}"><i>yes</i><b>{esc(node.leaf)}</b></div>'
+    leaf = f'<div class="leaf {"took" if node.applies else ""} {tone}"><i>yes</i><b>{esc(node.leaf)}</b></div>'
     return (
         f'<div class="rung {came} {way}" role="listitem" data-step="{node.step}">'
         f'<div class="ask"><b>{esc(node.question)}</b>{told}</div>{leaf}</div>'

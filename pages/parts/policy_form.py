@@ -12,7 +12,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from turnscope import Policy, TurnscopeError
-from turnscope.views import knobs
+from turnscope.views import parameters
 
 from pages.parts import controls, policy_picker, replays, shell
 from pages.parts.formats import esc, short
@@ -53,12 +53,12 @@ def choose() -> tuple[Policy, DeltaGenerator]:
 
 def _changed(base: Policy) -> tuple[Policy | None, TurnscopeError | None]:
     try:
-        return knobs.tuned(base, replays.turned()), None
+        return parameters.apply_changes(base, replays.turned()), None
     except TurnscopeError as error:
         return None, error
 
 
-def _unknown(known: knobs.Shelf, name: str) -> None:
+def _unknown(known: parameters.PolicyCatalog, name: str) -> None:
     """Say it where the link names a policy that there is not: what is shown is another one."""
     wanted = st.query_params.get("policy", "")
     if not wanted or wanted == name:
@@ -71,7 +71,7 @@ def _unknown(known: knobs.Shelf, name: str) -> None:
     )
 
 
-def _pick(known: knobs.Shelf, name: str) -> None:
+def _pick(known: parameters.PolicyCatalog, name: str) -> None:
     """Every policy in groups, behind a button that says which one is shown."""
     label = re.sub(r"([\\`*_\[\]<>$:~#|!])", r"\\\1", known.policies[name].title)
     with st.popover(label, icon=":material/rule:", key=f"policy-pick-{name}"):
@@ -83,14 +83,14 @@ def _pick(known: knobs.Shelf, name: str) -> None:
 
 def _line(base: Policy, current: Policy, own: bool) -> str:
     """One sentence about the policy, with how sure it is and what was changed."""
-    changes = knobs.changes(current, base)
-    chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(knobs.sureness(base))}</span>']
+    changes = parameters.find_changes(current, base)
+    chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(parameters.summarize_fidelity(base))}</span>']
     chips += ['<span class="ts-chip">yours</span>'] if own else []
     if base.guarantees:
         chips.append(
             f'<span class="ts-chip" title="laws that every request of it keeps">{esc(" · ".join(base.guarantees))}</span>'
         )
-    names = {knob.key: knob.words for group in knobs.groups(base) for knob in group.knobs}
+    names = {knob.key: knob.label for group in parameters.group_parameters(base) for knob in group.parameters}
     for key, value in list(changes.items())[:6]:
         chips.append(f'<span class="ts-chip warn">{esc(_rule(base, key))}: {esc(names[key])} = {esc(value)}</span>')
     return f'<div class="policy-line"><span>{esc(base.doc or base.title)}</span>{"".join(chips)}</div>'
@@ -127,11 +127,11 @@ def _about(base: Policy) -> None:
 def _turn(base: Policy, current: Policy) -> None:
     """A form with every parameter; Apply puts the changed ones into the link."""
     with st.popover("Parameters", icon=":material/tune:", key="policy-turn"):
-        digest = knobs.written(knobs.changes(current, base))
+        digest = parameters.encode_changes(parameters.find_changes(current, base))
         with st.form(f"policy.form.{base.name}.{digest}", border=False):
             given: dict[str, Any] = {}
-            for group in knobs.groups(current):
-                if group.knobs:
+            for group in parameters.group_parameters(current):
+                if group.parameters:
                     fields_of(group, f"{base.name}.{digest}", given)
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
@@ -143,21 +143,21 @@ def _turn(base: Policy, current: Policy) -> None:
         _apply(base, current, given)
 
 
-def fields_of(group: knobs.Group, key: str, given: dict[str, Any]) -> None:
+def fields_of(group: parameters.Group, key: str, given: dict[str, Any]) -> None:
     """A field for each of a group's parameters; what they hold goes into `given`, by key. Inside a form."""
     number = "" if group.key == "budget" else f"{group.key}. "
     st.html(
         f'<div class="policy-group"><b>{number}{esc(group.title.replace("_", " "))}</b> <span>{esc(group.doc)}</span></div>'
     )
-    for start in range(0, len(group.knobs), COLUMNS):
+    for start in range(0, len(group.parameters), COLUMNS):
         columns = st.columns(COLUMNS, vertical_alignment="bottom")
-        for column, knob in zip(columns, group.knobs[start : start + COLUMNS], strict=False):
+        for column, knob in zip(columns, group.parameters[start : start + COLUMNS], strict=False):
             with column:
                 given[knob.key] = _knob(knob, f"{key}.{knob.key}")
 
 
-def _knob(knob: knobs.Knob, key: str) -> Any:
-    name, value = knob.words, knobs.shown(knob)
+def _knob(knob: parameters.Parameter, key: str) -> Any:
+    name, value = knob.label, parameters.format_field(knob)
     if knob.kind == "flag":
         return st.toggle(name, value, key=key, help=knob.help)
     if knob.kind == "choice":
@@ -173,14 +173,16 @@ def _knob(knob: knobs.Knob, key: str) -> Any:
 
 
 def _apply(base: Policy, current: Policy, given: dict[str, Any]) -> None:
-    known = {knob.key: knob for group in knobs.groups(current) for knob in group.knobs}
+    known = {knob.key: knob for group in parameters.group_parameters(current) for knob in group.parameters}
     try:
-        wanted = knobs.tuned(base, {key: knobs.taken(known[key], value) for key, value in given.items()})
+        wanted = parameters.apply_changes(
+            base, {key: parameters.parse_field(known[key], value) for key, value in given.items()}
+        )
     except TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return
-    changes = knobs.changes(wanted, base)
-    if changes != knobs.changes(current, base):
+    changes = parameters.find_changes(wanted, base)
+    if changes != parameters.find_changes(current, base):
         replays.choose(base.name, changes)
         st.rerun()
 
@@ -191,8 +193,8 @@ def _apply(base: Policy, current: Policy, given: dict[str, Any]) -> None:
 def _edit(base: Policy, current: Policy, yours: bool) -> None:
     """The policy as TOML: to read, to change, to keep as one's own."""
     with st.popover("As text", icon=":material/edit_note:", key="policy-edit"):
-        text = knobs.as_text(current)
-        digest = knobs.written(knobs.changes(current, base))
+        text = parameters.to_toml(current)
+        digest = parameters.encode_changes(parameters.find_changes(current, base))
         with st.form(f"policy.text.{base.name}.{digest}", border=False):
             edited = st.text_area("Policy, in TOML", text, height=420, key=f"policy.toml.{base.name}.{digest}")
             with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -210,7 +212,7 @@ def _edit(base: Policy, current: Policy, yours: bool) -> None:
 
 def _save(name: str, text: str) -> None:
     try:
-        knobs.save(name, text, replays.folder())
+        parameters.save_policy(name, text, replays.folder())
     except TurnscopeError as error:
         controls.notice(error.what, error.hint)
     except OSError as error:

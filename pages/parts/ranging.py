@@ -27,14 +27,15 @@ def draw(shown: state.Shown) -> None:
     span = chosen(shown)
     if span is None:
         return
-    found = ranges.summary(shown.view, *span)
+    found = ranges.summarize_range(shown.view, *span)
     only = found.requests == 1
     where = f"Request {found.start:,}" if only else f"Requests {found.start:,}–{found.stop - 1:,} ({found.requests:,})"
-    facts = [f"{k(found.tokens)} tokens sent", f"{percent(found.resent)} re-sent", f"peak {k(found.peak)}"]
+    facts = [f"{k(found.tokens)} tokens sent", f"{percent(found.repeated_share)} re-sent", f"peak {k(found.peak)}"]
     facts.insert(1, usd(found.usd) + (f", {found.unpriced:,} without a price" if found.unpriced and found.usd else ""))
     body = "".join(f"<span>{fact}</span>" for fact in (*facts, *found.events))
-    if found.grew >= 0:
-        link = f'<button type="button" class="ts-go" data-request="{found.grew}">request {found.grew:,} →</button>'
+    if found.growth_request >= 0:
+        n = found.growth_request
+        link = f'<button type="button" class="ts-go" data-request="{n}">request {n:,} →</button>'
         body += f"<span>grew most at {link} by {k(found.growth)}</span>"
     with st.container(horizontal=True, vertical_alignment="center", border=True, key="range"):
         st.html(f'<div class="ts-range" data-range="{found.start}-{found.stop}"><b>{where}</b>{body}</div>', width="stretch")

@@ -97,7 +97,7 @@ def indexed(lines: Iterable[library.Line], known: Iterable[Entry]) -> Iterator[E
     """Files that are indexed and not among the known ones: those of a folder that was imported."""
     paths = {str(entry.path) for entry in known}
     for line in lines:
-        if line.path not in paths and not library.thread_of(line.path):
+        if line.path not in paths and not library.get_chat_thread(line.path):
             paths.add(line.path)
             path = Path(line.path)
             yield Entry(id_of(path), line.name, path.parent.name, "indexed", path, line.size, line.ended or 0.0, tool=line.tool)

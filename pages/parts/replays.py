@@ -17,9 +17,9 @@ from typing import Any
 import streamlit as st
 from turnscope import Policy, Trace, library, settings
 from turnscope.live.threads import Threads
-from turnscope.views import Answer, Kept, knobs, ladder, one_request, replay_cost, stepper
-from turnscope.views import rejected as refused
-from turnscope.views.cached_cost import CachePrice, cache_prices
+from turnscope.views import Answer, CacheUse, overflow_tree, parameters, replay_cost, request_summary, stepper
+from turnscope.views import rejections as refused
+from turnscope.views.cached_cost import CachePrice, price_decisions
 
 from pages.parts import state
 
@@ -41,7 +41,7 @@ class Replay:
     policy: Policy
     trace: Trace
     steps: stepper.Steps
-    run: library.Replaying
+    run: library.ReplayJob
 
     @property
     def packed(self) -> bytes:
@@ -78,15 +78,15 @@ def folder() -> Path:
     return settings.find_data_folder() / "policies"
 
 
-def shelf() -> knobs.Shelf:
+def shelf() -> parameters.PolicyCatalog:
     """Every policy there is, read again when the user's folder changes."""
     files = sorted(folder().glob("*.toml"))
     return _shelf(str(folder()), tuple((file.name, file.stat().st_mtime_ns) for file in files))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> knobs.Shelf:  # noqa: ARG001  what the cache goes by
-    return knobs.shelf(folder(), settings.read_context_pairs())
+def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> parameters.PolicyCatalog:  # noqa: ARG001  what the cache goes by
+    return parameters.load_catalog(folder(), settings.read_context_pairs())
 
 
 def recall() -> None:
@@ -95,22 +95,22 @@ def recall() -> None:
         st.query_params.update(st.session_state.get(_CHOICE, {}))
 
 
-def chosen(known: knobs.Shelf) -> str:
+def chosen(known: parameters.PolicyCatalog) -> str:
     """Name of the policy that the URL names, else of what was really sent."""
     wanted = st.query_params.get("policy", RECORDED)
-    if wanted not in known.policies and (now := knobs.renamed(wanted)) != wanted:
+    if wanted not in known.policies and (now := parameters.resolve_name(wanted)) != wanted:
         st.query_params["policy"] = wanted = now
     return wanted if wanted in known.policies else RECORDED
 
 
 def turned() -> dict[str, Any]:
     """Changed parameters. PolicyError where the link cannot be read."""
-    return knobs.read(st.query_params.get("set", ""))
+    return parameters.decode_changes(st.query_params.get("set", ""))
 
 
 def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
     """Show the session under another policy, at the same request."""
-    st.session_state[_CHOICE] = {"policy": name} | ({"set": knobs.written(changes)} if changes else {})
+    st.session_state[_CHOICE] = {"policy": name} | ({"set": parameters.encode_changes(changes)} if changes else {})
     for gone in ("step", "set"):
         st.query_params.pop(gone, None)
     st.query_params.update(st.session_state[_CHOICE])
@@ -121,30 +121,31 @@ def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
 
 def replayed(
     shown: state.Shown, chosen_policy: Policy, model: str = "", wait: float | None = None
-) -> tuple[library.Replaying, Replay | None]:
+) -> tuple[library.ReplayJob, Replay | None]:
     """The session under a policy: replayed as long as somebody looks, once for all tabs; and as much of it as there is.
 
     `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most; None = `PATIENCE`. Raises
     what went wrong in it; then it is begun anew when it is asked for again.
     """
-    digest = hashlib.sha256(f"{chosen_policy.name}\n{knobs.as_text(chosen_policy)}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{chosen_policy.name}\n{parameters.to_toml(chosen_policy)}".encode()).hexdigest()[:16]
     known = answers() if chosen_policy.name != RECORDED else {}
     key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(known), *([model] if model else ()))))
 
-    def make() -> library.Replaying:
-        recorded = library.under(shown.trace, model)
+    def make() -> library.ReplayJob:
+        recorded = library.replace_model(shown.trace, model)
         if recorded.policy == chosen_policy and not model:
-            return library.Replaying(key, recorded, recorded.plans, MOST, state.settle)
-        return library.Replaying(key, *library.begun(recorded, chosen_policy, known), MOST, state.settle)
+            return library.ReplayJob(key, recorded, recorded.plans, MOST, state.settle)
+        return library.ReplayJob(key, *library.begin_replay(recorded, chosen_policy, known), MOST, state.settle)
 
-    run = _replays().ask(key, make)
+    run = _replays().get(key, make)
     try:
-        run.look()
+        run.poll()
         run.wait(PATIENCE if wait is None else wait)
-        stage = run.look()
+        run.poll()
     except Exception:
         _replays().drop(key)
         raise
+    stage = run.stage
     return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage.trace, stage.steps, run) if stage else None
 
 
@@ -154,31 +155,33 @@ def answers() -> dict[str, Answer]:
 
 
 @st.cache_resource(show_spinner=False)
-def _replays() -> library.Replays:
+def _replays() -> library.ReplayCache:
     """Every replay that is held. From then on threads take turns more often, so that a page need not wait for a replay."""
     sys.setswitchinterval(SWITCH)
-    return library.Replays(HELD)
+    return library.ReplayCache(HELD)
 
 
-def rejected(replay: Replay) -> refused.Rejected:
+def rejected(replay: Replay) -> refused.Rejections:
     """What the provider would refuse of a replay; once for all tabs."""
     return _rejected(replay.trace, replay.key)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _rejected(_trace: Trace, key: str) -> refused.Rejected:  # noqa: ARG001  what the cache goes by
-    return refused.rejected(_trace)
+def _rejected(_trace: Trace, key: str) -> refused.Rejections:  # noqa: ARG001  what the cache goes by
+    return refused.find_rejections(_trace)
 
 
 def cache_price(replay: Replay, request: int, number: int) -> CachePrice | None:
     """What decision `number` (from 0) of a request does to the prompt cache; None where it changed nothing."""
     decision = replay.trace.plans[request].decisions[number]
-    return cache_prices(replay.trace, _walked(replay.trace, replay.key), request).get(decision.seq) if decision.splice else None
+    return (
+        price_decisions(replay.trace, _walked(replay.trace, replay.key), request).get(decision.seq) if decision.splice else None
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _walked(_trace: Trace, key: str) -> tuple[Kept, ...]:  # noqa: ARG001  what the cache goes by
-    return replay_cost.cache(_trace)
+def _walked(_trace: Trace, key: str) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
+    return replay_cost.simulate_cache(_trace)
 
 
 def over_limit(replay: Replay) -> tuple[int, ...]:
@@ -188,7 +191,7 @@ def over_limit(replay: Replay) -> tuple[int, ...]:
 
 @st.cache_resource(max_entries=8, show_spinner=False)
 def _over_limit(_trace: Trace, key: str) -> tuple[int, ...]:  # noqa: ARG001  what the cache goes by
-    return ladder.over_limit(_trace)
+    return overflow_tree.find_over_limit(_trace)
 
 
 # The place: the URL, and what the stepper reports
@@ -210,7 +213,7 @@ def arrive(shown: state.Shown, replay: Replay) -> None:
     plans, changes = replay.trace.plans, replay.steps.changes
     ahead = not replay.whole and (not changes if request is None else request >= len(plans))
     if request is None:
-        request = changes[0].request if changes else one_request.opening(shown.view)
+        request = changes[0].request if changes else request_summary.find_opening_request(shown.view)
     request = max(0, min(len(plans) - 1, request))
     if step is None:  # the first change of this request says more than its beginning
         after = bisect_left(changes, (request, 0))

@@ -21,7 +21,7 @@ _NOTE = "Simulated, with the recorded answers; what the answers needed and had n
 def draw(shown: state.Shown) -> None:
     """A button; once it was pressed how far the search is, then its sentence and a link to the comparison."""
     of = (shown.key, shown.part, len(shown.view))
-    names = (replays.RECORDED, *savings.CHANGES)
+    names = (replays.RECORDED, *savings.CANDIDATES)
     known = replays.shelf().policies
     chosen = comparing.Chosen({name: known[name] for name in names if name in known})
     if st.session_state.get(ASKED) != of and not comparing.at_hand(shown, chosen):
@@ -34,7 +34,7 @@ def draw(shown: state.Shown) -> None:
         controls.notice(error.what, error.hint)
         return
     if len(rows) == len(chosen.policies):
-        _told(shown, savings.best(rows))
+        _told(shown, savings.find_best_saving(rows))
 
 
 def _told(shown: state.Shown, found: savings.Saving | None) -> None:

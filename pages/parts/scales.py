@@ -42,7 +42,7 @@ def lines(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, 
 def _rows(
     shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool, parted: bool
 ) -> tuple[figures.Shades, ...]:
-    return figures.shades(shown.view, by, measure, scale, each, state.slots_of(shown, shown.key) if parted else None)
+    return figures.compute_shades(shown.view, by, measure, scale, each, state.slots_of(shown, shown.key) if parted else None)
 
 
 def _told(by: Unit, measure: Measure, scale: figures.Scale, parted: bool) -> tuple[str, ...]:

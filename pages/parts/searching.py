@@ -6,9 +6,9 @@ from typing import Literal
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.views import find_text
-from turnscope.views.events import EVENTS, kind_of
-from turnscope.views.find_text import PAGE, Query
+from turnscope.views import text_search
+from turnscope.views.events import EVENTS, classify_action
+from turnscope.views.text_search import PAGE_SIZE, Query
 
 from pages.parts import components, pager, state, theme
 from pages.parts.formats import esc, short
@@ -38,16 +38,16 @@ def found(shown: state.Shown) -> None:
         except TurnscopeError as error:
             st.html(f'<div class="ts-notice" role="alert"><b>{esc(error.what)}</b> {esc(error.hint)}</div>')
             return
-        hold = "block holds" if result.blocks == 1 else "blocks hold"
-        told = f"{result.blocks:,} {hold} “{esc(text)}”."
+        hold = "block holds" if result.match_count == 1 else "blocks hold"
+        told = f"{result.match_count:,} {hold} “{esc(text)}”."
         strip = " Each strip shows over which requests the model could see it." if result.hits else ""
         st.html(f'<div class="ts-small ts-faint">{told}{strip}</div>')
         if result.hits:
             colours = theme.palette()
             items = [_hit(hit, colours[hit.bucket]) for hit in result.hits]
             components.rows("found-rows", items, at=at, count=len(shown.view), go=state.go)
-        if result.blocks > PAGE:
-            pager.draw(key, result.blocks, PAGE, result.start, "blocks")
+        if result.match_count > PAGE_SIZE:
+            pager.draw(key, result.match_count, PAGE_SIZE, result.start, "blocks")
 
 
 def _query(shown: state.Shown, text: str, at: int) -> Query:
@@ -66,7 +66,7 @@ def chosen(name: str, shown: state.Shown) -> tuple[str, str]:
         "Role", list(ROLES), format_func=ROLES.__getitem__, key=f"{name}.role", label_visibility="collapsed", width=150,
         persist_state="session",
     )  # fmt: skip
-    names = ["", *find_text.tools(shown.trace)]
+    names = ["", *text_search.list_tools(shown.trace)]
     if st.session_state.get(f"{name}.tool") not in names:  # of another session
         st.session_state.pop(f"{name}.tool", None)
     tool = st.selectbox(
@@ -76,16 +76,16 @@ def chosen(name: str, shown: state.Shown) -> tuple[str, str]:
     return role or "", tool or ""
 
 
-def _end(hit: find_text.Hit) -> str:
+def _end(hit: text_search.Hit) -> str:
     """Whether and how it left, in as few words as possible: the list says it for every block."""
     if not hit.spans:
         return "never sent"
     made = hit.out.decision if hit.out else None
-    word = f", {EVENTS[kind_of(made.action)].word}" if made else ""
+    word = f", {EVENTS[classify_action(made.action)].word}" if made else ""
     return f"left at request {hit.out.since:,}{word}" if hit.out else "there to the end"
 
 
-def _hit(hit: find_text.Hit, colour: str) -> dict[str, object]:
+def _hit(hit: text_search.Hit, colour: str) -> dict[str, object]:
     return {
         "title": short(hit.label, 48),
         "full": hit.label,
@@ -96,5 +96,5 @@ def _hit(hit: find_text.Hit, colour: str) -> dict[str, object]:
         "colour": colour,
         "request": hit.spans[0][0] if hit.spans else 0,
         "end": _end(hit),
-        "why": hit.why,
+        "why": hit.reason,
     }

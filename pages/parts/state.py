@@ -2,7 +2,7 @@
 
 `?session=<id>&part=<k>&request=<n>`; of a file with several conversations, `<id>:<conversation>` is another one than the main
 one. A session is looked up in the registry; what a URL says is never joined into a path.
-Opened sessions are shared between browser tabs and treated as values.
+OpenedSession sessions are shared between browser tabs and treated as values.
 """
 
 from __future__ import annotations
@@ -22,11 +22,20 @@ from threading import Lock, Thread
 import streamlit as st
 import turnscope
 from turnscope import Session, Trace, figures, library, settings
-from turnscope.library import ExactCounts, Following, Ledger, Opened, Progress, Store, exact_available, iter_descendants
-from turnscope.library import known as known_lines
+from turnscope.library import (
+    ExactCounts,
+    Ledger,
+    OpenedSession,
+    Progress,
+    SessionFollower,
+    Store,
+    exact_available,
+    iter_descendants,
+)
+from turnscope.library import index_queries as known_lines
 from turnscope.live import threads
-from turnscope.views import find_text, one_request, slots
 from turnscope.views import overview as views
+from turnscope.views import request_summary, slots, text_search
 from turnscope.views.findings import Finding
 
 from pages.parts import registry
@@ -47,7 +56,7 @@ class Part:
 
     number: int
     label: str
-    open: Callable[[], Opened]
+    open: Callable[[], OpenedSession]
     parted: int = -1
     says: str = ""
 
@@ -61,7 +70,7 @@ class Shown:
     part: int
     view: views.Overview
     findings: tuple[Finding, ...]
-    opened: Opened
+    opened: OpenedSession
     parts: tuple[Part, ...]
 
     @property
@@ -75,7 +84,7 @@ class _Slot:
     """Room for one opened file, filled outside Streamlit's cache so that progress can be drawn meanwhile."""
 
     lock: Lock = field(default_factory=Lock)
-    opened: Opened | None = None
+    opened: OpenedSession | None = None
     shown: dict[int, Shown] = field(default_factory=dict)
     counting: bool = False  # exact counts were asked for
     exact: bool = False  # and are all in
@@ -86,13 +95,13 @@ class _Slot:
 
 def entries() -> dict[str, Entry]:
     """Everything that can be opened, by id."""
-    files = _files(settings.read_path_to_open(), library.places())
+    files = _files(settings.read_path_to_open(), library.find_places())
     known = {entry.id: entry for entry in files}
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
-        more = _indexed(str(store().index), known_lines.version(store().index), files)
+        more = _indexed(str(store().index_path), known_lines.version(store().index_path), files)
         files += more
         known |= {entry.id: entry for entry in more}
-        for entry in registry.recents(store().recent(), files):
+        for entry in registry.recents(store().list_recent(), files):
             known.setdefault(entry.id, entry)
         return known | {entry.id: entry for entry in registry.chats(chats_file())}
     return known
@@ -108,7 +117,7 @@ def near(shown: Shown | None) -> dict[str, Entry]:
 def titles() -> dict[str, str]:
     """Titles of the sessions that were opened before, by the path of their file; of several in a file the one opened last."""
     with suppress(turnscope.TurnscopeError):
-        return {row.path: row.title for row in reversed([*store().recent()]) if row.title}
+        return {row.path: row.title for row in reversed([*store().list_recent()]) if row.title}
     return {}
 
 
@@ -117,7 +126,12 @@ def chats_file() -> Path:
     return settings.find_database()
 
 
-@st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
+@st.cache_resource(
+    ttl=FOLDERS_SECONDS,
+    max_entries=4,
+    show_spinner=False,
+    hash_funcs={library.Place: lambda place: (place.folder, place.pattern)},
+)
 def _files(given: Path | None, places: tuple[tuple[str, library.Place], ...]) -> tuple[Entry, ...]:
     return registry.files(given, places)
 
@@ -125,7 +139,7 @@ def _files(given: Path | None, places: tuple[tuple[str, library.Place], ...]) ->
 @st.cache_resource(max_entries=2, show_spinner=False)
 def lines(path: str, version: tuple[int, ...]) -> tuple[library.Line, ...]:  # noqa: ARG001  what the cache goes by
     """The index of the library."""
-    return known_lines.lines(store().index)
+    return known_lines.lines(store().index_path)
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
@@ -136,12 +150,12 @@ def _indexed(path: str, version: tuple[int, ...], _files: tuple[Entry, ...]) -> 
 def index_chats() -> None:
     """Bring chats in the index up to date, and take those out that are deleted. Only what changed is read."""
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
-        library.index_chats(store().index, threads.Threads(chats_file()))
+        library.index_chats(store().index_path, threads.Threads(chats_file()))
 
 
 def at_path(path: str) -> Entry | None:
     """The entry of a file, or of a chat in the index; None where it is not known any more."""
-    if thread := library.thread_of(path):
+    if thread := library.get_chat_thread(path):
         return entries().get(f"thread-{thread}")
     return next(
         (entry for entry in entries().values() if str(entry.path) == path and entry.origin not in ("recent", "chat")), None
@@ -184,7 +198,7 @@ def part() -> int:
 def request(shown: Shown) -> int:
     """The request that the URL names, inside the session; where it names none, the one to show first."""
     last = max(0, len(shown.view) - 1)
-    return max(0, min(last, _number("request", one_request.opening(shown.view))))
+    return max(0, min(last, _number("request", request_summary.find_opening_request(shown.view))))
 
 
 def _number(name: str, otherwise: int) -> int:
@@ -267,7 +281,7 @@ def opened(entry: Entry, part: int = 0, progress: Progress | None = None, *, liv
         if slot.opened is None and entry.origin == "chat":
             slot.opened = threads.open_thread(threads.Threads(entry.path), entry.key, version(entry))
         if slot.opened is None and live:
-            slot.opened = follow(entry).opened()
+            slot.opened = follow(entry).open()
         if slot.opened is None:
             kept = store().reopen(entry.key) if entry.key and not entry.path.exists() else None
             slot.opened = kept or store().open(
@@ -301,16 +315,16 @@ def _drain(waiting: SimpleQueue[Callable[[], None]]) -> None:
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def _following(path: str, inside: str) -> Following:
-    return Following(Path(path), inside)
+def _following(path: str, inside: str) -> SessionFollower:
+    return SessionFollower(Path(path), inside)
 
 
-def follow(entry: Entry) -> Following:
+def follow(entry: Entry) -> SessionFollower:
     """What is known of a session that grows, so that only what is new has to be read. Raises `TurnscopeError`s."""
     return _following(str(entry.path), entry.inside)
 
 
-def _sharpen(slot: _Slot, opened: Opened) -> None:
+def _sharpen(slot: _Slot, opened: OpenedSession) -> None:
     """Have the session counted exactly in the background, and take the counts over once they are all there."""
     if slot.exact or not exact_available():
         return
@@ -318,7 +332,7 @@ def _sharpen(slot: _Slot, opened: Opened) -> None:
     settled, asked = worker.progress
     if slot.counting and settled < asked:
         return
-    found = store().exactly(opened, worker)
+    found = store().recount(opened, worker)
     slot.exact, slot.counting = slot.counting, True
     if found is not opened:
         slot.opened = found
@@ -354,21 +368,21 @@ def adopt(name: str, path: Path, progress: Progress | None = None) -> tuple[str,
     main, ids = "", [entry.id for entry in held.listed[: library.KEPT]] or [""]
     for id in reversed(ids):
         found = store().open(path, entry=id if len(ids) > 1 else "", name=name, progress=progress)
-        row = next(row for row in store().recent() if row.key == found.key)
+        row = next(row for row in store().list_recent() if row.key == found.key)
         main = found.key[:16]
         _slot(main, row.path, found.key).opened = found
     return main, len(held.listed) - len(ids) + held.more
 
 
-def _shown(entry: Entry, main: Opened, number: int) -> Shown:
+def _shown(entry: Entry, main: OpenedSession, number: int) -> Shown:
     parts = tuple(_parts(main))
     number = number if 0 <= number < len(parts) else 0
     this = parts[number].open()
-    view, findings = this.annotated
+    view, findings = this.annotations
     return Shown(entry, f"{main.key}:{number}", number, view, findings, this, parts)
 
 
-def _parts(main: Opened) -> Iterator[Part]:
+def _parts(main: OpenedSession) -> Iterator[Part]:
     """The main session and all that hang from it, nearest first."""
     yield Part(0, "Main session", lambda: main)
     for number, (depth, of, fork, own) in enumerate(iter_descendants(main.session), 1):
@@ -386,15 +400,15 @@ def _label(session: Session, requests: int) -> str:
     return f"{session.title or session.id} ({requests} requests)"
 
 
-def _branch(main: Opened, session: Session, number: int) -> Opened:
+def _branch(main: OpenedSession, session: Session, number: int) -> OpenedSession:
     """A branch of `session`: counted from where it parted, if that is the main session."""
-    ledger = library.ledger_of_branch(session, number, main.ledger()) if session is main.session else None
+    ledger = library.count_branch(session, number, main.build_ledger()) if session is main.session else None
     return _alone(main.key, session.branches[number], ledger)
 
 
-def _alone(key: str, session: Session, ledger: Ledger | None = None) -> Opened:
+def _alone(key: str, session: Session, ledger: Ledger | None = None) -> OpenedSession:
     trace = turnscope.replay(session, ledger=ledger)
-    return Opened(key, views.overview(trace), lambda: session, dict, session, trace)
+    return OpenedSession(key, views.build_overview(trace), lambda: session, dict, session, trace)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
@@ -410,22 +424,22 @@ def heatmap(
 ) -> figures.Figure:
     """The heatmap of a session, made once per choice. `parted`: with a row for each slot."""
     parts = slots_of(_shown, key) if parted else None
-    return figures.heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=each, parts=parts)
+    return figures.draw_heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=each, parts=parts)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
 def slots_of(_shown: Shown, key: str) -> slots.Slots | None:  # noqa: ARG001  what the cache goes by
     """What was put into the requests of a session, by slot; None where nothing was."""
-    return slots.slots(_shown.trace, _shown.view)
+    return slots.build_slots(_shown.trace, _shown.view)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
 def sawtooth(_shown: Shown, key: str, theme: figures.Theme) -> figures.Figure:  # noqa: ARG001  what the cache goes by
     """The saw-tooth of a session, made once per theme."""
-    return figures.sawtooth(_shown.view, "requests", theme)
+    return figures.draw_sawtooth(_shown.view, "requests", theme)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def found(_shown: Shown, key: str, query: find_text.Query, start: int = 0) -> find_text.Found:  # noqa: ARG001  what the cache goes by
+def found(_shown: Shown, key: str, query: text_search.Query, start: int = 0) -> text_search.SearchResult:  # noqa: ARG001  what the cache goes by
     """Where a text appears in a session, a page of it. QueryError: the pattern is wrong, or takes too long."""
-    return find_text.search(_shown.trace, query, start)
+    return text_search.search(_shown.trace, query, start)

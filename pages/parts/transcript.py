@@ -6,8 +6,8 @@ from typing import Literal
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.views import find_text, transcript
-from turnscope.views.find_text import Query
+from turnscope.views import text_search, transcript
+from turnscope.views.text_search import Query
 
 from pages.parts import closeups, components, leaving, pager, searching, state, theme
 from pages.parts.formats import esc, short
@@ -26,7 +26,7 @@ def draw(shown: state.Shown, n: int) -> None:
     """The list on the left, the chosen block on the right. A filter or a click draws this alone."""
     query = _query(shown, n)
     try:
-        places = find_text.matching(shown.trace, query)
+        places = text_search.find_matches(shown.trace, query)
     except TurnscopeError as error:
         st.html(f'<div class="ts-card ts-notice" role="alert"><b>{esc(error.what)}</b><p>{esc(error.hint)}</p></div>')
         return
@@ -39,7 +39,7 @@ def draw(shown: state.Shown, n: int) -> None:
     with left:
         pager.draw(key, len(places), PAGE, begin, "blocks")
         colours = theme.palette()
-        lines = transcript.lines(shown.trace, n, places[begin : begin + PAGE])
+        lines = transcript.build_lines(shown.trace, n, places[begin : begin + PAGE])
         items = [_item(line, colours[line.bucket]) for line in lines]
         sought = _sought(shown, chosen)
         components.lines("transcript-lines", items, at=chosen, choose=lambda at: _choose(shown, at), sought=sought)
@@ -99,8 +99,8 @@ def _closeup(shown: state.Shown, n: int, at: int) -> None:
     if not 0 <= at < len(blocks):
         st.html('<div class="ts-empty">No block yet.</div>')
         return
-    line = transcript.lines(shown.trace, n, [at])[0]
-    spans = next(shown.trace.carried([at]))
+    line = transcript.build_lines(shown.trace, n, [at])[0]
+    spans = next(shown.trace.iter_shown_spans([at]))
     ranges = (f"{a:,}–{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in spans[:6])
     seen = ", ".join(ranges) + (f" and {len(spans) - 6:,} more ranges" if len(spans) > 6 else "")
     several = "s" if len(spans) > 1 or any(b - a > 1 for a, b in spans) else ""

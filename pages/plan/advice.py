@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 import streamlit as st
 from turnscope import TurnscopeError, figures, library
-from turnscope.library import AdvisingJob
-from turnscope.views import advice, knobs
+from turnscope.library import AdviceJob
+from turnscope.views import advice, parameters
 from turnscope.views.advice import Advice
 
 from pages.parts import controls, leaving, replays, state, theme
@@ -25,7 +25,7 @@ JOBS = 16  # that are remembered
 
 
 @st.cache_resource(show_spinner=False)
-def _jobs() -> dict[tuple[library.Task, str], AdvisingJob]:
+def _jobs() -> dict[tuple[library.AdviceTask, str], AdviceJob]:
     """The searches of this app, by what was asked; several tabs watch them."""
     return {}
 
@@ -47,24 +47,24 @@ def draw(shown: state.Shown | None) -> None:
     if job is None:
         return
     if job.state == "failed":
-        controls.notice(job.failed, job.hint)
+        controls.notice(str(job.error), getattr(job.error, "hint", ""))
     elif job.advice is None:
         _progress(job)
     else:
         _found(job.advice)
 
 
-def _begin(key: tuple[library.Task, str], shown: state.Shown | None) -> None:
+def _begin(key: tuple[library.AdviceTask, str], shown: state.Shown | None) -> None:
     jobs = _jobs()
-    jobs[key] = AdvisingJob(key[0], shown.trace.session if shown and not key[0].path else None)
+    jobs[key] = AdviceJob(key[0], shown.trace.session if shown and not key[0].path else None)
     while len(jobs) > JOBS:
         jobs.pop(next(iter(jobs))).cancel()
 
 
-def _asked(shown: state.Shown | None) -> tuple[library.Task, str] | None:
+def _asked(shown: state.Shown | None) -> tuple[library.AdviceTask, str] | None:
     """What the fields ask for, and of which session; None, with a notice, where that cannot be searched."""
     known = replays.shelf().policies
-    names = [name for name, policy in known.items() if any(axis.usual for axis in advice.axes(policy))]
+    names = [name for name, policy in known.items() if any(axis.usual for axis in advice.list_axes(policy))]
     wanted = st.query_params.get("policy", POLICY)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="advise-fields"):
         name = st.selectbox(
@@ -78,7 +78,7 @@ def _asked(shown: state.Shown | None) -> tuple[library.Task, str] | None:
             )
         )
     policy = known[name]
-    axes = {axis.key: axis for axis in advice.axes(policy)}
+    axes = {axis.key: axis for axis in advice.list_axes(policy)}
     usual = [key for key, axis in axes.items() if axis.usual]
     with st.expander("What is turned", key=f"advise.turned.{name}"):
         turn = st.multiselect(
@@ -95,8 +95,14 @@ def _asked(shown: state.Shown | None) -> tuple[library.Task, str] | None:
         controls.notice(f"{over} is not there.", "Type the path of a file, or of a folder with session files.")
         return None
     chosen = () if turn == usual else tuple(turn)
-    task = library.Task(
-        str(path.resolve()) if path else "", name, knobs.as_text(policy), str(library.kept()), trials, 0, chosen
+    task = library.AdviceTask(
+        str(path.resolve()) if path else "",
+        name,
+        parameters.to_toml(policy),
+        str(library.find_advice_folder()),
+        trials,
+        0,
+        chosen,
     )
     return task, f"{shown.key}:{shown.part}:{len(shown.view)}" if shown and not path else ""
 
@@ -124,7 +130,7 @@ def _over(shown: state.Shown | None) -> str:
     return picked or ""
 
 
-def _progress(job: AdvisingJob) -> None:
+def _progress(job: AdviceJob) -> None:
     """How far it is, drawn anew by itself; when it ends the whole page is."""
     began = job.state == "running"
 
@@ -142,7 +148,7 @@ def _progress(job: AdvisingJob) -> None:
             if job.state == "running":
                 st.button("Cancel", icon=":material/stop_circle:", key="advise.cancel", on_click=job.cancel)
             elif st.button("Go on", icon=":material/play_arrow:", key="advise.on"):
-                job.go_on()
+                job.resume()
                 st.rerun()  # the whole page: what was stopped is not drawn anew by itself
 
     st.fragment(progress, run_every=POLL if began else None)()
@@ -160,7 +166,7 @@ def _found(found: Advice) -> None:
         return
     number = _clicked(found)
     st.plotly_chart(
-        figures.front(found, number, theme.name()), key=f"advise-front-{found.policy}", theme=None,
+        figures.draw_front(found, number, theme.name()), key=f"advise-front-{found.policy}", theme=None,
         on_select=lambda: _pick(found), selection_mode="points", config={"displayModeBar": False},
         alt="every setting that was tried, dollars across and lost references up",
     )  # fmt: skip
@@ -170,8 +176,8 @@ def _found(found: Advice) -> None:
 
 
 def _held(found: Advice) -> str:
-    tone = "tone-good" if "It holds" in found.generalises else "tone-warn"
-    return f'<p class="{tone}">{esc(found.generalises)}</p>' if found.generalises else ""
+    tone = "tone-good" if "It holds" in found.holdout_result else "tone-warn"
+    return f'<p class="{tone}">{esc(found.holdout_result)}</p>' if found.holdout_result else ""
 
 
 def _over_what(found: Advice) -> str:
@@ -227,7 +233,7 @@ def _point(found: Advice, number: int) -> None:
         for name, (value, more) in rows.items()
     )
     st.html(f'<h2 class="ts-section">{kind}</h2><div class="ts-cards">{body}</div><div class="ts-chips">{told}</div>')
-    text = found.toml(number)
+    text = found.to_toml(number)
     with st.expander("The policy as TOML", key="advise.text"):
         st.code(text, "toml")
     if point.changes:
@@ -244,7 +250,7 @@ def _keep(found: Advice, text: str) -> None:
         )  # fmt: skip
     if saved:
         try:
-            knobs.save(name, text, replays.folder())
+            parameters.save_policy(name, text, replays.folder())
             st.session_state["advise.saved"] = name, text
         except TurnscopeError as error:
             controls.notice(error.what, error.hint)

@@ -10,7 +10,7 @@ from typing import Literal
 import streamlit as st
 import turnscope
 from turnscope import Policy, TurnscopeError, figures, library
-from turnscope.views import knobs
+from turnscope.views import parameters
 
 from pages.parts import controls, leaving, replays, state, theme
 from pages.parts.formats import esc
@@ -54,11 +54,11 @@ def draw(shown: state.Shown | None = None) -> None:
     try:
         shape = _fields()
         picked = st.multiselect(
-            "Policies", [*known], named or [name for name in library.CALCULATED if name in known], key="plan.policies",
+            "Policies", [*known], named or [name for name in library.CALCULATED_POLICIES if name in known], key="plan.policies",
             format_func=lambda name: known[name].title or name,
         )  # fmt: skip
         st.query_params["policies"] = ",".join(picked)
-        made = _made(shape, {name: knobs.as_text(known[name]) for name in picked}, [known[name] for name in picked])
+        made = _made(shape, {name: parameters.to_toml(known[name]) for name in picked}, [known[name] for name in picked])
     except TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return
@@ -66,7 +66,7 @@ def draw(shown: state.Shown | None = None) -> None:
         return
     st.html(_answer(made))
     st.plotly_chart(
-        figures.turns(made.outlooks, theme.name()), key="plan-turns", theme=None, config={"displayModeBar": False},
+        figures.draw_turns(made.outlooks, theme.name()), key="plan-turns", theme=None, config={"displayModeBar": False},
         alt="share of the window at every turn under each policy",
     )  # fmt: skip
     _table(made)
@@ -103,11 +103,11 @@ MODELS = ("claude-opus-4-8", "claude-haiku-4-5", "claude-sonnet-5", "gpt-5", "gp
 
 
 @st.cache_data(max_entries=32, show_spinner="Planning …")
-def _made(shape: library.Shape, texts: dict[str, str], _policies: list[Policy]) -> library.Calculated:  # noqa: ARG001  what the cache goes by
+def _made(shape: library.Shape, texts: dict[str, str], _policies: list[Policy]) -> library.Calculation:  # noqa: ARG001  what the cache goes by
     return turnscope.calculate(shape, _policies)
 
 
-def _answer(made: library.Calculated) -> str:
+def _answer(made: library.Calculation) -> str:
     """Who gets through at what price, in a sentence."""
     through = [each for each in made.outlooks if each.ends is None and each.row.usd is not None]
     turns = made.shape.turns
@@ -123,14 +123,14 @@ def _answer(made: library.Calculated) -> str:
     return f'<div class="ts-headline">{esc(said)}</div>'
 
 
-def _table(made: library.Calculated) -> None:
+def _table(made: library.Calculation) -> None:
     rows = made.outlooks
     st.dataframe(
         {
             "policy": [each.row.title for each in rows],
             "USD": [None if each.row.usd is None else float(each.row.usd) for each in rows],
-            "from cache": [100 * each.row.cost.share for each in rows],
-            "kept": [100 * each.row.kept for each in rows],
+            "from cache": [100 * each.row.cost.cache_share for each in rows],
+            "kept": [100 * each.row.kept_share for each in rows],
             "peak fill": [100 * each.row.peak[0] for each in rows],
             "first cut, turn": [each.first for each in rows],
             "cuts": [each.cuts for each in rows],
@@ -151,4 +151,4 @@ def _table(made: library.Calculated) -> None:
             "cuts": st.column_config.NumberColumn(help="requests at which something is cut"),
         },
     )
-    st.download_button("Table as CSV", made.csv(), "budget.csv", "text/csv", icon=":material/download:", key="plan.csv")
+    st.download_button("Table as CSV", made.to_csv(), "budget.csv", "text/csv", icon=":material/download:", key="plan.csv")

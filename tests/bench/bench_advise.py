@@ -15,7 +15,7 @@ from time import process_time
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import turnscope
-from turnscope.library import sources_in
+from turnscope.library import find_sources
 
 OPEN = Path(__file__).resolve().parents[3] / "shared" / "data" / "open"
 SESSIONS, TRIALS = 20, 50
@@ -24,7 +24,7 @@ LEAST = 30.0  # settings per minute
 
 def sessions() -> list[turnscope.Session]:
     """The largest sessions with a price; each file alone, so that what cannot be read is passed over."""
-    found = [session for path in sources_in(OPEN) for session in _of(path)]
+    found = [session for path in find_sources(OPEN) for session in _of(path)]
     priced = [session for session in found if turnscope.overview(session).total]
     return sorted(priced, key=lambda session: -len(session.requests))[:SESSIONS]
 
@@ -55,7 +55,7 @@ def main() -> int:
         slow |= rate < LEAST
         print(f"{policy}: {len(made.points)} settings ({made.method}) on {len(made.searched)} + {len(made.held)} sessions")
         print(f"    in {took:.1f} s, {rate:.0f} per minute; from what was kept {kept:.1f} s")
-        print(f"    {made.because}\n    {made.generalises}".rstrip())
+        print(f"    {made.because}\n    {made.holdout_result}".rstrip())
     return int(slow)
 
 

@@ -167,7 +167,7 @@ def replays(browser: Browser, server: Server, sessions: Sequence[str], clicks: i
     if two.get_by_role("button", name="Cancel").count():
         two.get_by_role("button", name="Cancel").click()
         two.locator(".replay-line", has_text="Stopped").wait_for()
-    known = policy.names()
+    known = policy.list_policies()
     tried = known if len(known) <= POLICIES else sorted({*known[:: len(known) // (POLICIES - 1)][: POLICIES - 1], SLOW})
     for session in sessions:
         for name in tried:

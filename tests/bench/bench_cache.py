@@ -18,10 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import turnscope  # noqa: E402
-from turnscope.planning.prompt_cache import walked  # noqa: E402
+from turnscope.planning.prompt_cache import simulate_prompt_cache  # noqa: E402
 from turnscope.session.model import select_model_output  # noqa: E402
 from turnscope.views.bill import charge  # noqa: E402
-from turnscope.views.cached_cost import spent  # noqa: E402
+from turnscope.views.cached_cost import simulate_cost  # noqa: E402
 
 MEDIAN = 0.02  # of the prompt
 FOLDER = ROOT.parent / "shared" / "data" / "open" / "claude-code"
@@ -33,12 +33,12 @@ def main(paths: list[Path]) -> int:
         session = turnscope.load_all(path)[0]
         trace = turnscope.replay(session)
         began = process_time()
-        kept = walked(trace)
+        kept = simulate_prompt_cache(trace)
         took = process_time() - began
         rows = [(r.n, kept[r.n].read, r.usage) for r in session.requests if r.usage and r.usage.prompt_tokens]
         errors = [abs(read - usage.cache_read_input_tokens) / usage.prompt_tokens for _, read, usage in rows]
         everything += errors
-        usd = spent(trace, kept).total or Decimal(0)
+        usd = simulate_cost(trace, kept).total or Decimal(0)
         answers = (select_model_output(session.blocks[r.cut : r.stop]) for r in session.requests)
         made = (charge(r, trace.prices, a, trace.ledger.count_content) for r, a in zip(session.requests, answers, strict=True))
         billed = sum((each.cost.total for each in made if each.cost), Decimal(0))

@@ -32,7 +32,7 @@ from turnscope.live.events import QueryAnswered, RequestDone, RequestPlanned, Te
 from turnscope.live.live_session import LiveSession  # noqa: E402
 from turnscope.live.offline import OfflineServer  # noqa: E402
 from turnscope.live.provider import connect  # noqa: E402
-from turnscope.planning.assemble import step  # noqa: E402
+from turnscope.planning.assemble import plan_step  # noqa: E402
 from turnscope.planning.policy import load  # noqa: E402
 from turnscope.pricing.prices import PRICES  # noqa: E402
 from turnscope.session.model import Session, Usage  # noqa: E402
@@ -87,7 +87,7 @@ def stored(threads: Threads, requests: int, policy: str) -> str:
     growing = LiveSession(Session(thread, source=SOURCE), make_estimator(PRICES.find_facts(MODEL).family))
     sink = threads.sink(thread)
     sink.record_message(growing.append_message("system", "You are brief.", origin="system"), ["You are brief."], "complete")
-    plan = step(None, growing.session, growing.build_request(model=MODEL), load("keep-everything"), growing.basis)
+    plan = plan_step(None, growing.session, growing.build_request(model=MODEL), load("keep-everything"), growing.basis)
     for n in range(requests):
         call = [{"type": "tool_use", "id": f"c{n}", "name": "read", "input": {"path": f"file{n % 90}.py"}}]
         result = [{"type": "tool_result", "tool_use_id": f"c{n - 1}", "content": f"line {n} of the file " * 20}]

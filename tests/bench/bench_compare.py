@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import turnscope
 from make_claude_code import write
-from turnscope.planning.prompt_cache import walked
-from turnscope.views.losses import losses, used
-from turnscope.views.rejected import rejected
+from turnscope.planning.prompt_cache import simulate_prompt_cache
+from turnscope.views.losses import find_losses, find_references
+from turnscope.views.rejections import find_rejections
 
 POLICIES = (
     "as-recorded", "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "half-in-pairs",
@@ -57,12 +57,12 @@ def main() -> int:
     turnscope.compare(session, POLICIES)
     again = process_time() - began
     began = process_time()
-    shared = used(session)
+    shared = find_references(session)
     reading = process_time() - began
     parts = []
     for trace in made.traces:
         marks = [process_time()]
-        for part in (partial(losses, used=shared), walked, rejected):
+        for part in (partial(find_losses, used=shared), simulate_prompt_cache, find_rejections):
             part(trace)
             marks.append(process_time())
         parts.append([now - then for then, now in pairwise(marks)])

@@ -29,8 +29,8 @@ from conftest import FLAGS, chromium, idle, serve  # noqa: E402
 from playwright.sync_api import Page, sync_playwright  # noqa: E402
 from turnscope.planning.policy import load  # noqa: E402
 from turnscope.planning.trace import Cursor, Trace  # noqa: E402
-from turnscope.views.knobs import tuned, written  # noqa: E402
-from turnscope.views.stepper import steps  # noqa: E402
+from turnscope.views.parameters import apply_changes, encode_changes  # noqa: E402
+from turnscope.views.stepper import build_steps  # noqa: E402
 
 PAYLOAD = 5_000_000  # bytes
 LATENCY = 100.0  # ms, median
@@ -141,10 +141,10 @@ def measure(page: Page, session: Any, file: Path, name: str) -> bool:
     """One policy: prints its figures and says whether one is above its limit."""
     changed = POLICIES[name]
     began = process_time()
-    trace = turnscope.replay(session, tuned(load(name), changed))
+    trace = turnscope.replay(session, apply_changes(load(name), changed))
     replayed = process_time() - began
     began = process_time()
-    made = steps(trace)
+    made = build_steps(trace)
     arranged = process_time() - began
     received: list[int] = []
     page.on("websocket", lambda opened: opened.on("framereceived", lambda frame: received.append(len(frame))))
@@ -152,7 +152,7 @@ def measure(page: Page, session: Any, file: Path, name: str) -> bool:
     start = made.changes[len(made.changes) // 2] if made.changes else Cursor(len(trace.plans) // 2, 0)
     session_id = hashlib.sha256(str(file).encode()).hexdigest()[:12]
     link = f"/debugger?session={session_id}&policy={name}&request={start.request}&step={start.step}"
-    page.goto(link + (f"&set={written(changed)}" if changed else ""))
+    page.goto(link + (f"&set={encode_changes(changed)}" if changed else ""))
     page.locator(".where[data-request]").wait_for()
     idle(page, 180_000)
     wire = sum(received)

@@ -26,7 +26,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from turnscope.library import IndexingJob, known, sources_in  # noqa: E402
+from turnscope.library import IndexJob, find_sources, index_queries  # noqa: E402
 from turnscope.storage import index as kept  # noqa: E402
 
 GOAL = 40.0  # MB/s with two processes
@@ -73,12 +73,12 @@ def cpu() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def run(path: Path, folder: Path, processes: int) -> tuple[float, float, IndexingJob]:
+def run(path: Path, folder: Path, processes: int) -> tuple[float, float, IndexJob]:
     """Seconds and CPU seconds of one job."""
     began, used = time.perf_counter(), cpu()
-    job = IndexingJob(path, sources_in(folder), processes)
+    job = IndexJob(path, find_sources(folder), processes)
     job.wait()
-    assert job.state == "done", job.failed
+    assert job.state == "done", job.error
     assert not job.problems, job.problems[:3]
     return time.perf_counter() - began, cpu() - used, job
 
@@ -92,7 +92,7 @@ def indexing(folder: Path, megabytes: float) -> bool:
         times[processes], work[processes] = seconds, used / processes
         speeds = f"{seconds:5.1f} s, {megabytes / seconds:5.1f} MB/s; CPU {used:5.1f} s, {megabytes / used:5.1f} MB/s of it"
         print(f"  {processes} process(es): {speeds}")
-        assert job.sessions == len(known.lines(path)) == job.count
+        assert job.sessions == len(index_queries.lines(path)) == job.count
     again, _, job = run(path, folder, 2)
     spread = f"{megabytes / work[2]:.1f} MB/s of two processors that do nothing else"
     assert job.fresh == 0
@@ -108,7 +108,7 @@ def searching(path: Path) -> bool:
         times = []
         for _ in range(5):
             began = time.perf_counter()
-            count, _ = known.search(path, query)
+            count, _ = index_queries.search(path, query)
             times.append(time.perf_counter() - began)
         longest = max(longest, statistics.median(times))
         print(f"  {query:<22} {count:>5} blocks, {1e3 * statistics.median(times):6.1f} ms")
@@ -125,7 +125,7 @@ def page(folder: Path) -> bool:
         path = projects / f"-home-project{n % 40}" / f"{n:06}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"type": "user"}\n')
-    one = known.lines(folder.parent / "2.db")[0]
+    one = index_queries.lines(folder.parent / "2.db")[0]
     os.environ |= {"HOME": str(home), "TURNSCOPE_DATA": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home)}
     with kept._begin_write(home / "library.db") as db:
         for n in range(0, 5_000, 2):

@@ -124,7 +124,7 @@ def written(folder: Path) -> Iterator[Path]:
     yield folder / "claude.jsonl"
     (folder / "turnscope.json").write_bytes(turnscope.dumps(turnscope.load(folder / "claude.jsonl")))
     yield folder / "turnscope.json"
-    (folder / "chat.md").write_bytes(exporting.forms()["markdown"].make(turnscope.load(folder / "claude.jsonl")))
+    (folder / "chat.md").write_bytes(exporting.list_formats()["markdown"].encode(turnscope.load(folder / "claude.jsonl")))
     yield folder / "chat.md"
     ask = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
     said = {"id": "r", "choices": [{"message": {"role": "assistant", "content": "ok"}}], "usage": {"prompt_tokens": 3}}

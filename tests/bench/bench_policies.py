@@ -25,16 +25,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.plan import Plan
 from turnscope.errors import TurnscopeError
-from turnscope.library.opening import ledger_of, load_all
+from turnscope.library.opening import count_session, load_all
 from turnscope.planning import refusals
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import OURS, Policy, load, names
-from turnscope.planning.rejections import Looking
-from turnscope.planning.trace import own_counts
+from turnscope.planning.policy import OURS, Policy, list_policies, load
+from turnscope.planning.rejections import RequestChecker
+from turnscope.planning.trace import build_own_ledger
 from turnscope.pricing.prices import PRICES
 from turnscope.session.fork import truncate_session
 from turnscope.session.model import Session
-from turnscope.views.rejected import kind
+from turnscope.views.rejections import classify_problem
 
 MOST = 3_000  # requests
 TWICE = 100  # requests of a session up to which it is planned twice as a whole
@@ -72,7 +72,7 @@ def looked(path: Path, chosen: Sequence[str]) -> tuple[dict[str, Row], int, str]
     except TurnscopeError as error:
         return rows, 0, f"{path.name}: {error}"
     for session in sessions:
-        ledger, known = ledger_of(session), torn(session)
+        ledger, known = count_session(session), torn(session)
         for name, row in rows.items():
             began = process_time()
             try:
@@ -85,15 +85,15 @@ def looked(path: Path, chosen: Sequence[str]) -> tuple[dict[str, Row], int, str]
 
 def torn(session: Session) -> set[str]:
     """What is wrong with calls and results in the log itself, whoever cuts."""
-    looking = Looking(session)
+    looking = RequestChecker(session)
     bare = Policy("bare", "", "", "", "")
-    plans = replay(session, bare, ledger_of(session))
-    return {problem.what for plan in plans for problem in looking.look(plan, PRICES) if any(p in problem.what for p in PAIRS)}
+    plans = replay(session, bare, count_session(session))
+    return {problem.what for plan in plans for problem in looking.check(plan, PRICES) if any(p in problem.what for p in PAIRS)}
 
 
 def judge(row: Row, session: Session, policy: Policy, ledger: Ledger, known: set[str], where: str) -> None:
     """One session under one policy."""
-    looking, own = Looking(session), own_counts(session, policy)
+    looking, own = RequestChecker(session), build_own_ledger(session, policy)
     made = []
     for plan in replay(session, policy, ledger, own):
         place = f"{where}, request {plan.request.n}"
@@ -104,11 +104,11 @@ def judge(row: Row, session: Session, policy: Policy, ledger: Ledger, known: set
                 row.found("no reason", f"{place}: {decision!r}")
         if "fits" in policy.guarantees and plan.verdict != "refuse" and plan.projected > plan.budget.limit:
             row.found("over budget", f"{place}: {plan.projected:,} of {plan.budget.limit:,}")
-        wrong = looking.look(plan, PRICES) if plan.verdict != "refuse" else ()
-        rules = refusals.judge(plan.model, PRICES)
+        wrong = looking.check(plan, PRICES) if plan.verdict != "refuse" else ()
+        rules = refusals.find_judge(plan.model, PRICES)
         row.unjudged += rules == refusals.UNKNOWN
-        if refused := refusals.refused(wrong, rules):
-            row.found("refused", f"{place}: {kind(refused[0])}")
+        if refused := refusals.select_refused(wrong, rules):
+            row.found("refused", f"{place}: {classify_problem(refused[0])}")
         parted = [p.what for p in wrong if any(words in p.what for words in PAIRS) and p.what not in known]
         if parted and "paired" in policy.guarantees:
             row.found("parted", f"{place}: {parted[0]}")
@@ -116,8 +116,11 @@ def judge(row: Row, session: Session, policy: Policy, ledger: Ledger, known: set
         row.found("not the same", where)
     half = max(1, min(len(made) // 2, TWICE))
     begun = truncate_session(session, session.requests[half - 1].stop, half)
-    short = ledger_of(begun)
-    if short.label == ledger.label and [*map(told, replay(begun, policy, short, own_counts(begun, policy)))] != made[:half]:
+    short = count_session(begun)
+    if (
+        short.label == ledger.label
+        and [*map(told, replay(begun, policy, short, build_own_ledger(begun, policy)))] != made[:half]
+    ):
         row.found("not a prefix", f"{where}, the first {half} requests")
 
 
@@ -154,7 +157,7 @@ def main(given: list[str]) -> int:
     if not given or not Path(given[0]).is_dir():
         print(__doc__)
         return 2
-    chosen = given[1:] or [*names()]
+    chosen = given[1:] or [*list_policies()]
     rows, many = {name: Row() for name in chosen}, 0
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for found, count, error in pool.map(partial(looked, chosen=chosen), files(Path(given[0]))):

@@ -37,8 +37,8 @@ from make_claude_code import write
 from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, load, names, parse, rules
-from turnscope.planning.trace import own_counts
+from turnscope.planning.policy import Policy, list_policies, load, load_rules, parse
+from turnscope.planning.trace import build_own_ledger
 from turnscope.pricing.prices import PRICES
 from turnscope.session.builder import Builder
 from turnscope.session.fork import truncate_session
@@ -203,7 +203,7 @@ def weighed(name: str) -> tuple[int, int, float]:
     session, ledger = halves()[1]
     policy = load(name)
     PRICES.find_facts("")  # what is loaded on first use is not the plans', and takes minutes while allocations are watched
-    held, _, plans = memory(partial(planned, session, ledger, policy, own_counts(session, policy)))
+    held, _, plans = memory(partial(planned, session, ledger, policy, build_own_ledger(session, policy)))
     return held, decided(plans), _more(plans, len(plans) // 2)
 
 
@@ -214,7 +214,7 @@ def compacted(chosen: list[str]) -> Iterator[tuple[str, bool]]:
         for name, (held, decisions, more) in zip(chosen, weights, strict=True):
             policy = load(name)
             most, room = LOG_MORE.get(name, LOG_LIMITS)
-            own = own_counts(halves()[1][0], policy)
+            own = build_own_ledger(halves()[1][0], policy)
             within = partial(_within, most, more)
             short, long = best([partial(planned, session, ledger, policy, own) for session, ledger in halves()], within)
             good = within(short, long) and held <= room
@@ -299,15 +299,18 @@ def comparison() -> Iterator[tuple[str, bool]]:
 def main(chosen: list[str]) -> int:
     """Print the tables; 1 where a limit is exceeded."""
     bad = False
-    unknown = [name for name in chosen if name not in rules() and name not in names()]
+    unknown = [name for name in chosen if name not in load_rules() and name not in list_policies()]
     if unknown:
-        print(f"no such rule or policy: {', '.join(unknown)}; known: {', '.join((*rules(), *names()))}")
+        print(f"no such rule or policy: {', '.join(unknown)}; known: {', '.join((*load_rules(), *list_policies()))}")
         return 2
-    single, whole = [name for name in chosen if name in (*rules(), WHOLE)], [name for name in chosen if name in names()]
+    single, whole = (
+        [name for name in chosen if name in (*load_rules(), WHOLE)],
+        [name for name in chosen if name in list_policies()],
+    )
     tables: list[tuple[str, Iterator[tuple[str, bool]]]] = []
     if whole or not chosen:
         log = f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions"
-        tables.append((f"{log} under every policy, from the first half to the whole:", compacted(whole or [*names()])))
+        tables.append((f"{log} under every policy, from the first half to the whole:", compacted(whole or [*list_policies()])))
     if single or not chosen:
         tables.append((f"{REQUESTS:,} requests, each rule alone, and one whole policy:", rule_costs(single or [*RULES, WHOLE])))
     if ported := [name for name in PORTS if name in (chosen or PORTS)]:

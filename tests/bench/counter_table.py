@@ -23,7 +23,7 @@ from turnscope.counting.calibration import GROWTH_LIMIT  # noqa: E402
 from turnscope.counting.ledger import build_ledger  # noqa: E402
 from turnscope.counting.tokens import NAMED_COUNTERS, make_estimator  # noqa: E402
 from turnscope.errors import TurnscopeError  # noqa: E402
-from turnscope.planning.trace import prompt_of  # noqa: E402
+from turnscope.planning.trace import get_prompt_tokens  # noqa: E402
 from turnscope.pricing.prices import PRICES  # noqa: E402
 from turnscope.session.model import Session  # noqa: E402
 
@@ -45,14 +45,18 @@ def measured(found: Iterator[Session]) -> dict[str, Growth]:
     """Growth by tokenizer family and counter."""
     table: dict[str, Growth] = defaultdict(lambda: defaultdict(list))
     for session in found:
-        steps = [(a, b) for a, b in pairwise(session.requests) if min(prompt_of(a), prompt_of(b)) > 0 and a.model == b.model]
+        steps = [
+            (a, b)
+            for a, b in pairwise(session.requests)
+            if min(get_prompt_tokens(a), get_prompt_tokens(b)) > 0 and a.model == b.model
+        ]
         if not steps:
             continue
         family = PRICES.find_facts(steps[-1][1].model).family
         counters = {"the family's estimate": make_estimator(family)} | NAMED_COUNTERS
         ledgers = {name: build_ledger(session, counter, per_message=0) for name, counter in counters.items()}
         own = ledgers["the family's estimate"]
-        spans = [(a.cut, b.cut, prompt_of(b) - prompt_of(a)) for a, b in steps]
+        spans = [(a.cut, b.cut, get_prompt_tokens(b) - get_prompt_tokens(a)) for a, b in steps]
         kept = [
             (a, b, grown)
             for a, b, grown in spans

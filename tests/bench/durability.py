@@ -32,9 +32,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from claude_log import Log  # noqa: E402
 from turnscope.counting.tokens import CHARS  # noqa: E402
 from turnscope.envelope.request_outcome import RequestEnded  # noqa: E402
-from turnscope.library import indexing, known, sources_in  # noqa: E402
+from turnscope.library import find_sources, index_queries, indexing  # noqa: E402
 from turnscope.live.live_session import LiveSession  # noqa: E402
-from turnscope.planning.assemble import step  # noqa: E402
+from turnscope.planning.assemble import plan_step  # noqa: E402
 from turnscope.planning.policy import load  # noqa: E402
 from turnscope.session.model import Usage  # noqa: E402
 from turnscope.storage.threads import Threads  # noqa: E402
@@ -59,7 +59,7 @@ def write(path: Path, thread: str) -> None:
             sink.record_message(growing.append_message("user", text(n), origin="prompt"), [text(n)], "complete")
         else:
             asked = growing.build_request(model="offline-200k")
-            plan = step(None, growing.session, asked, policy, growing.basis)
+            plan = plan_step(None, growing.session, asked, policy, growing.basis)
             answer = growing.append_message("assistant", text(n), origin="answer")
             done = growing.append_request(structs.replace(asked, usage=Usage(n, 0, 0, n)))
             sink.record_request(RequestEnded(thread, done, plan, "complete", answer, (text(n),), seconds=0.1))
@@ -117,7 +117,7 @@ def index_all(path: Path, folder: Path, began: Path | None = None) -> None:
     """Bring the index up to date with a folder; `began` is made just before."""
     if began:
         began.touch()
-    for each in indexing.index(path, sources_in(folder)):
+    for each in indexing.index(path, find_sources(folder)):
         if each.problem:
             raise SystemExit(each.problem.what)
 
@@ -153,7 +153,7 @@ def held(path: Path) -> Held:
 
 def half(path: Path, whole: Held) -> list[str]:
     """What is wrong with an index whose writer was killed: it is not sound, or lists what is not whole."""
-    known.lines(path)  # opens, and makes the tables where the kill came before them
+    index_queries.lines(path)  # opens, and makes the tables where the kill came before them
     with closing(sqlite3.connect(path)) as db:
         check = db.execute("pragma integrity_check").fetchone()[0]
         db.execute("insert into words (words) values ('integrity-check')")

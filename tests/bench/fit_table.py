@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 
 import turnscope  # noqa: E402
 from turnscope.session.model import Session  # noqa: E402
-from turnscope.views.overview import overview  # noqa: E402
+from turnscope.views.overview import build_overview  # noqa: E402
 
 WARM = 3  # requests with usage before the first prediction
 
@@ -53,7 +53,7 @@ def rows(paths: list[Path]) -> Iterator[Row]:
 
 def row(name: str, session: Session) -> Row:
     trace = turnscope.replay(session)
-    view = overview(trace)
+    view = build_overview(trace)
     errors = [
         abs(plan.projected - plan.request.usage.prompt_tokens) / plan.request.usage.prompt_tokens
         for plan in trace.plans

@@ -25,9 +25,9 @@ from debugger_links import linked
 from PIL import Image, ImageChops
 from playwright.sync_api import expect
 from turnscope.planning.trace import Cursor, Trace
-from turnscope.views import knobs
-from turnscope.views.stepper import steps
-from turnscope.views.stretch import stretch
+from turnscope.views import parameters
+from turnscope.views.replay_range import summarize_replay_range
+from turnscope.views.stepper import build_steps
 
 from tests.views.test_steps import RULES, rule, told, trace_of
 
@@ -139,7 +139,7 @@ def test_ten_quick_presses_are_ten_steps(film: Film, trace: Trace) -> None:
 
 
 def test_keys_and_buttons_make_the_same_moves(film: Film, trace: Trace) -> None:
-    changes = steps(trace).changes
+    changes = build_steps(trace).changes
     last = Cursor(len(trace.plans) - 1, len(trace.plans[-1].decisions))
     start = changes[1]
     moves = {
@@ -207,7 +207,7 @@ def test_the_axis_is_requests_and_the_slider_reaches_both_ends(film: Film, trace
 
 def test_a_deep_link_to_request_17_step_3_stands_there(kept: Page) -> None:
     changed, decision = linked()
-    reach(kept, session=FIRST, policy="clear-tool-results", set=knobs.written(changed), request="17", step="3")
+    reach(kept, session=FIRST, policy="clear-tool-results", set=parameters.encode_changes(changed), request="17", step="3")
     assert place(kept) == (17, 3)
     assert decision.edit.span
     assert kept.locator(".card .why b").inner_text().startswith(f"#{decision.edit.span.start} ·")
@@ -264,9 +264,9 @@ def test_the_browser_paints_what_the_trace_says(browser: Browser) -> None:
 def _compare(page: Page, run: str, trace: Trace) -> None:
     every = [Cursor(plan.request.n, step) for plan in trace.plans for step in range(len(plan.decisions) + 1)]
     places = [*every, *every[::-1], *every[::3], *every[-1::-7]]
-    made = page.evaluate(f"([text, places]) => {{ {run} }}", [steps(trace).data.decode(), [list(one) for one in places]])
+    made = page.evaluate(f"([text, places]) => {{ {run} }}", [build_steps(trace).data.decode(), [list(one) for one in places]])
     for cursor, (states, by, slots, counts) in zip(places, made, strict=True):
-        envelope = trace.frame(cursor).envelope
+        envelope = trace.get_frame(cursor).envelope
         pieces = [piece for piece in envelope.pieces if piece.start < piece.stop for _ in range(piece.stop - piece.start)]
         assert told(list(zip(states, by, strict=True))) == [(p.body is None, p.body == (), p.by) for p in pieces]
         assert slots == sorted(piece.by for piece in envelope.pieces if piece.start == piece.stop)
@@ -278,7 +278,7 @@ def test_texts_catch_up_with_the_stepper(film: Film, trace: Trace) -> None:
     for _ in range(4):
         page.keyboard.press("ArrowRight", delay=0)
     wanted = trace.move(Cursor(31, 0), 4)
-    decision = trace.frame(wanted).decision
+    decision = trace.get_frame(wanted).decision
     assert decision
     assert decision.edit.span
     at(page, *wanted)
@@ -398,7 +398,7 @@ def test_a_range_is_dragged_summed_up_and_zoomed_into(film: Film, trace: Trace) 
     first, last = (int(n) for n in re.findall(r"\d+", about.locator("b").inner_text()))
     assert abs(first - len(trace.plans) * 0.5) <= 1
     assert abs(last - len(trace.plans) * 0.75) <= 1
-    found = stretch(trace, steps(trace), first, last + 1)
+    found = summarize_replay_range(trace, build_steps(trace), first, last + 1)
     told = about.inner_text()
     assert f"{last + 1 - first} requests" in told
     assert f"{found.rules[0][0].replace('_', ' ')}: {found.rules[0][1]} {found.rules[0][2]:,}×" in told
@@ -467,7 +467,7 @@ def test_all_decisions_are_listed_filtered_and_gone_to(kept: Page, trace: Trace)
 
 
 def test_breakpoints_stop_playing_and_can_be_jumped_to(page: Page, trace: Trace) -> None:
-    sizes = steps(trace).sizes
+    sizes = build_steps(trace).sizes
     limit = sorted(sizes)[-5]
     wanted = next(n for n, tokens in enumerate(sizes) if tokens > limit and n > 31)
     visit(page, session=FIRST, policy="balanced", request="31", step="0")

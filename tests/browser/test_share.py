@@ -9,7 +9,7 @@ import pytest
 import turnscope
 from conftest import ROOT
 from playwright.sync_api import expect
-from turnscope.share.report import report
+from turnscope.share.report import build_report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_a_report_is_drawn_without_a_network(browser: Browser, tmp_path: Path) -> None:
-    made = report(turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl"), "masked", ["clear-tool-results"])
+    made = build_report(turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl"), "masked", ["clear-tool-results"])
     file = tmp_path / "report.html"
     file.write_text(made.html, encoding="utf-8")
     context = browser.new_context(offline=True, viewport={"width": 800, "height": 900})

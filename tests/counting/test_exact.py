@@ -155,7 +155,7 @@ def test_without_ctok_the_worker_says_so_and_counting_fails_with_that_reason(tmp
         env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"}, check=False,
     )  # fmt: skip
     assert (run.returncode, run.stderr.strip(), run.stdout) == (CTOK_MISSING_CODE, CTOK_MISSING, "")
-    code = f"import runpy, sys; sys.exit(runpy.run_path({WORKER_COMMAND[-1]!r})['available']())"
+    code = f"import runpy, sys; sys.exit(runpy.run_path({WORKER_COMMAND[-1]!r})['is_available']())"
     assert subprocess.run([sys.executable, "-I", "-S", "-c", code], check=False, cwd=tmp_path, timeout=60).returncode == 0
 
     died = f"import sys; sys.stderr.write({CTOK_MISSING!r}); sys.exit({CTOK_MISSING_CODE})"

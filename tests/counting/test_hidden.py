@@ -19,10 +19,10 @@ from turnscope.counting.hidden import HiddenTokens
 from turnscope.counting.reconciliation import CELLS, distribute, fit_requests, reconcile
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import BEGINS_MID_CONVERSATION
-from turnscope.views import closeup, one_request, tables
-from turnscope.views.exact_body import exact_text
-from turnscope.views.findings import findings
-from turnscope.views.overview import LABELS, Overview, overview
+from turnscope.views import closeup, request_summary, tables
+from turnscope.views.exact_body import format_exact_body
+from turnscope.views.findings import rank_findings
+from turnscope.views.overview import LABELS, Overview, build_overview
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 100  # about 900 tokens
 
@@ -50,7 +50,7 @@ def talk(count: int) -> list[Row]:
 
 def whole(trace: Trace) -> Overview:
     """The overview, after it was seen that its rows sum to what was recorded and no cell is negative."""
-    view = overview(trace)
+    view = build_overview(trace)
     has = view.recorded > 0
     assert (view.cells >= 0).all()
     assert (view.billed >= 0).all()
@@ -86,12 +86,12 @@ def test_a_log_whose_first_parent_is_elsewhere_begins_mid_conversation(tmp_path:
     assert trace.session.about[BEGINS_MID_CONVERSATION] is True
     assert view.cells[:, CELLS.index("earlier")].min() > 85_000
     assert not view.cells[:, CELLS.index("prefix")].any(), "nothing tells system prompt and tools apart from it"
-    told = [finding.text for finding in findings(trace, view)]
+    told = [finding.text for finding in rank_findings(trace, view)]
     assert any(text.startswith("The conversation before this file begins is 9") for text in told)
     assert not any("System prompt and tools" in text for text in told)
-    assert "what was said before this file begins is about" in exact_text(trace, 3)
-    assert LABELS["earlier"] in {area.name for area in figures.sawtooth(view).data}
-    assert LABELS["earlier"] in {row.name for row in figures.heatmap(view).data if row.type == "heatmap"}
+    assert "what was said before this file begins is about" in format_exact_body(trace, 3)
+    assert LABELS["earlier"] in {area.name for area in figures.draw_sawtooth(view).data}
+    assert LABELS["earlier"] in {row.name for row in figures.draw_heatmap(view).data if row.type == "heatmap"}
 
 
 def test_a_log_that_begins_anywhere_else_says_nothing_of_earlier_conversation(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_log_that_begins_anywhere_else_says_nothing_of_earlier_conversation(tm
         trace = opened(made, tmp_path)
         assert BEGINS_MID_CONVERSATION not in trace.session.about
         assert not whole(trace).cells[:, CELLS.index("earlier")].any()
-        names = {area.name for area in figures.heatmap(overview(trace)).data}
+        names = {area.name for area in figures.draw_heatmap(build_overview(trace)).data}
         assert names.isdisjoint({LABELS["earlier"], LABELS["reinjected"]}), "what never occurs is not drawn"
 
 
@@ -133,8 +133,8 @@ def test_what_is_put_back_after_a_compaction_has_a_kind_of_its_own() -> None:
     assert parts[8].tolist() == pytest.approx([18_000, 12_000], abs=200)
     assert parts[15].tolist() == pytest.approx([18_000, 9_000], abs=200)
     assert not view.cells[:, CELLS.index("earlier")].any()
-    assert "put back after its last compaction is about 12," in exact_text(trace, 8)
-    assert LABELS["reinjected"] in {row.name for row in figures.heatmap(view).data if row.type == "heatmap"}
+    assert "put back after its last compaction is about 12," in format_exact_body(trace, 8)
+    assert LABELS["reinjected"] in {row.name for row in figures.draw_heatmap(view).data if row.type == "heatmap"}
 
 
 def test_another_policy_carries_nothing_that_the_tool_put_back() -> None:
@@ -144,7 +144,7 @@ def test_another_policy_carries_nothing_that_the_tool_put_back() -> None:
         assert (other.fit(n).reinjected, other.fit(n).prefix) == (0, trace.fit(n).prefix)
         assert other.tokens(n) == trace.fit(n).prefix + round(other.fit(n).scale * other.plans[n].seen.tokens)
         assert other.plans[n].calibration.prefix == pytest.approx(18_000, abs=300)
-    assert "put back" not in exact_text(other, 8)
+    assert "put back" not in format_exact_body(other, 8)
 
 
 def test_planning_learns_what_a_tool_puts_back() -> None:
@@ -172,7 +172,7 @@ def test_a_shrink_that_the_log_does_not_record_is_told_and_spoils_nothing() -> N
     assert mark.request == 10
     amount = int(re.search(r"about ([\d,]+) tokens", mark.what)[1].replace(",", ""))  # type: ignore[index]
     assert amount == pytest.approx(6_000, abs=100)
-    [told] = [finding for finding in findings(trace, view, most=20) if finding.kind == "unlogged"]
+    [told] = [finding for finding in rank_findings(trace, view, most=20) if finding.kind == "unlogged"]
     assert told.text.startswith("The tool cut something at request 10 that its log does not hold: about 6,0")
     assert [trace.tokens(n) for n in range(20)] == view.recorded.tolist()
     assert max(trace.tokens(n) for n in range(20)) <= view.recorded.max()
@@ -180,11 +180,11 @@ def test_a_shrink_that_the_log_does_not_record_is_told_and_spoils_nothing() -> N
 
 def test_which_blocks_went_is_not_known_so_all_are_smaller_and_that_is_said() -> None:
     trace = unrecorded()
-    now = one_request.summary(overview(trace), trace, 12)
+    now = request_summary.summarize_request(build_overview(trace), trace, 12)
     assert any("were cut by the tool" in note for note in now.notes)
-    assert now.notes != one_request.summary(overview(trace), trace, 5).notes == ()
-    close = closeup.closeup(trace, Cursor(12, len(trace.plans[12].decisions)), 2)
-    before = closeup.closeup(trace, Cursor(8, len(trace.plans[8].decisions)), 2)
+    assert now.notes != request_summary.summarize_request(build_overview(trace), trace, 5).notes == ()
+    close = closeup.build_closeup(trace, Cursor(12, len(trace.plans[12].decisions)), 2)
+    before = closeup.build_closeup(trace, Cursor(8, len(trace.plans[8].decisions)), 2)
     assert close is not None
     assert before is not None
     assert close.tokens < before.tokens
@@ -196,7 +196,7 @@ def test_another_policy_cuts_nothing_that_only_the_tool_cut() -> None:
     trace = unrecorded()
     other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
     assert other.tokens(12) == pytest.approx(trace.tokens(12) + 6_000, abs=100)
-    assert one_request.notes(other, 12)[0].startswith("estimated ±")
+    assert request_summary.list_notes(other, 12)[0].startswith("estimated ±")
     assert other.fit(12).error is not None
 
 
@@ -222,9 +222,9 @@ def test_where_more_was_counted_than_billed_the_scale_gives_way() -> None:
     assert view.over[7] == pytest.approx(1_000, abs=150)
     assert view.cells[7, CELLS.index("prefix")] == trace.fits[0].prefix
     assert trace.fit(7).scale < trace.fits[0].scale
-    [note] = one_request.summary(view, trace, 7).notes
+    [note] = request_summary.summarize_request(view, trace, 7).notes
     assert re.match(r"counted \d\.\d% more than was billed", note)
-    table = tables.overview_csv(view).splitlines()
+    table = tables.overview_to_csv(view).splitlines()
     assert "-" not in table[8].replace("claude-opus-4-5-20251101", "")
 
 

@@ -42,7 +42,7 @@ from turnscope.counting.tokens import (
 from turnscope.errors import TurnscopeError
 from turnscope.library import loading
 from turnscope.library.loading import load
-from turnscope.library.opening import ledger_of
+from turnscope.library.opening import count_session
 from turnscope.session.builder import Builder
 from turnscope.session.model import JSON, Block, Bucket, Part
 
@@ -382,13 +382,13 @@ def test_texts_that_were_heard_while_a_file_was_read_are_counted_as_any_other(
 
 def test_a_long_file_is_counted_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
-    wanted = ledger_of(load(path)).total
-    monkeypatch.setattr(loading, "LONG", 1)
+    wanted = count_session(load(path)).total
+    monkeypatch.setattr(loading, "LONG_FILE", 1)
     session = load(path)
     ahead = tokens._EAGER["o200k_base"]
     known = ahead.wait_for_counts()
     assert sum((hash(block.text), len(block.text)) in known for block in session.blocks) > 0.9 * len(session.blocks)
-    assert ledger_of(session).total == wanted
+    assert count_session(session).total == wanted
 
 
 def test_a_process_that_dies_or_cannot_be_started_costs_nothing_but_time(monkeypatch: pytest.MonkeyPatch) -> None:

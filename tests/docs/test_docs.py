@@ -26,3 +26,15 @@ def test_the_index_names_every_page() -> None:
 
 def test_readme_is_short() -> None:
     assert (ROOT / "README.md").stat().st_size <= 6_000
+
+
+def test_every_module_that_the_docs_name_exists() -> None:
+    named = re.compile(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|json|toml))`")
+    places = (ROOT / "engine" / "turnscope", ROOT)
+    missing = [
+        (page.name, path)
+        for page in PAGES
+        for path in named.findall(page.read_text("utf-8"))
+        if not any((place / path).exists() for place in places)
+    ]
+    assert missing == []

@@ -9,7 +9,7 @@ import turnscope
 from turnscope.envelope.retention import compare_summary
 from turnscope.planning.policy import parse
 from turnscope.session.model import Answer
-from turnscope.views import decision_log, kept_of
+from turnscope.views import decision_log, summary_quality
 
 from tests.rules.test_condense import RULE, chat, condensed, planned
 
@@ -58,15 +58,20 @@ def test_every_condensation_carries_its_score_in_debugger_and_decision_log() -> 
     session, ledger = chat(5)
     plans = planned(session, ledger, parse("t", RULE), lambda _: Answer("They spoke of question 0.", source="model"))
     assert condensed(plans)
-    told = [kept_of.asked(plan, d) for plan in plans for d in plan.decisions if d.action == "condense" and d.edit.body]
+    told = [
+        summary_quality.score_rule_summary(plan, d)
+        for plan in plans
+        for d in plan.decisions
+        if d.action == "condense" and d.edit.body
+    ]
     assert len(told) == len(condensed(plans))
     assert all(0 <= facts["kept"] <= 1 for facts in told)
     assert json.loads(json.dumps(dict(told[0]))) == told[0]
     trace = turnscope.replay(session, parse("t", RULE))
-    logged = [row["facts"] for row in decision_log.rows(trace) if row["action"] == "condense"]
+    logged = [row["facts"] for row in decision_log.iter_rows(trace) if row["action"] == "condense"]
     assert logged
     assert all("kept" in facts for facts in logged)
-    assert "| kept |" in decision_log.markdown(trace, *_first(trace))
+    assert "| kept |" in decision_log.to_markdown(trace, *_first(trace))
 
 
 def _first(trace: turnscope.Trace) -> tuple[int, int]:
@@ -93,7 +98,7 @@ def test_a_compaction_that_a_tool_recorded_is_scored_where_it_is_looked_at() -> 
     made = [d for plan in trace.plans for d in plan.decisions if d.action == "condense"]
     assert made
     assert all("kept" not in d.edit.facts for d in made), "no rule asked for these summaries"
-    facts = [kept_of.facts(trace, d) for d in made]
+    facts = [summary_quality.score_facts(trace, d) for d in made]
     assert all(0 <= one["kept"] <= 1 and "flagged" in one for one in facts)
-    logged = [row["facts"] for row in decision_log.rows(trace) if row["action"] == "condense"]
+    logged = [row["facts"] for row in decision_log.iter_rows(trace) if row["action"] == "condense"]
     assert logged == facts

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from turnscope import rules as package
 from turnscope.planning import policy
-from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.planning.policy import parse
 
 from tests.pictures import test_pictures as pictures
@@ -29,7 +29,7 @@ def _found(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _forget() -> None:
-    for found in (policy._modules, policy.rules, policy.find):
+    for found in (policy._find_modules, policy.load_rules, policy.find_rule):
         found.cache_clear()
 
 
@@ -41,21 +41,21 @@ def test_an_example_does_what_its_picture_shows(case: pictures.Case) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_an_example_is_one_short_file_that_is_found_by_its_name_and_has_a_picture(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) < 60
-    assert policy.rules()[path.stem].name == path.stem
+    assert policy.load_rules()[path.stem].name == path.stem
     assert path.stem in {case.rule for case in CASES}
 
 
 def test_its_state_comes_back_from_its_stored_form_and_planning_goes_on_from_it() -> None:
     session, ledger, _ = pictures.drawn("U1(20) A1(30) U2(50) A2(40) U3(40) A3(10) U4(10)")
     chosen = parse("example", '[[rules]]\nrule = "say_the_task_again"\nevery = 100')
-    rule, basis, previous, told = policy.find("say_the_task_again"), Basis.of(session, ledger), None, []
+    rule, basis, previous, told = policy.find_rule("say_the_task_again"), Basis.of(session, ledger), None, []
     for request in session.requests:
-        plan = step(previous, session, request, chosen, basis)
+        plan = plan_step(previous, session, request, chosen, basis)
         (known,) = plan.states
         told.append((known.state.at, known.state.times))
         back = msgspec.json.decode(msgspec.json.encode(known.state), type=rule.state)
         assert back == known.state
-        previous = settle(msgspec.structs.replace(plan, states=(msgspec.structs.replace(known, state=back),)))
+        previous = reconcile_plan(msgspec.structs.replace(plan, states=(msgspec.structs.replace(known, state=back),)))
     assert told == [(0, 0), (3, 1), (3, 1), (7, 2)]
     assert previous
     assert [piece.slot for piece in previous.after.pieces if piece.slot] == ["task 1", "task 2"]
@@ -64,4 +64,4 @@ def test_its_state_comes_back_from_its_stored_form_and_planning_goes_on_from_it(
 def test_without_their_folder_no_example_is_there() -> None:
     package.__path__ = package.__path__[:-1]
     _forget()
-    assert not {path.stem for path in FILES} & set(policy.rules())
+    assert not {path.stem for path in FILES} & set(policy.load_rules())

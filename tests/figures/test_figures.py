@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from turnscope import figures
 from turnscope.palette import PALETTES, choose_ink
-from turnscope.views import columns, one_request, tables
-from turnscope.views.overview import CELLS, Marker, Overview, overview, turns
-from turnscope.views.whole_bill import WholeBill
+from turnscope.views import columns, request_summary, tables
+from turnscope.views.overview import CELLS, Marker, Overview, build_overview, list_turns
+from turnscope.views.total_cost import TotalCost
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
 UNITS = ("requests", "turns")
@@ -33,7 +33,7 @@ def session() -> Any:
 
 @pytest.fixture(scope="module")
 def view(session: Any) -> Overview:
-    return overview(turnscope.replay(session))
+    return build_overview(turnscope.replay(session))
 
 
 def made(prompts: list[int], per_turn: int = 3) -> Overview:
@@ -48,7 +48,7 @@ def made(prompts: list[int], per_turn: int = 3) -> Overview:
     return Overview(
         "s", "made", "test", ("m",) * n, at // per_turn, at * 60.0, cells, cells.sum(axis=1), np.full(n, 200_000), billed, usd,
         (None,) * n, np.zeros(n, dtype=np.int64), np.zeros(n), (), (), "test", np.zeros(n, dtype=np.int64), np.ones(n),
-        WholeBill(), (),
+        TotalCost(), (),
     )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ prompts = st.lists(st.integers(1, 200_000), min_size=1, max_size=300)
 
 @given(prompts, st.integers(1, 40))
 def test_bins_lose_no_peak_and_lead_to_where_it_stands(sizes: list[int], most: int) -> None:
-    grid = columns.grid(made(sizes), "requests", "tokens", most)
+    grid = columns.build_grid(made(sizes), "requests", "tokens", most)
     assert len(grid.values) <= most
     assert grid.values[:, 2].max() == max(sizes)
     for start, facts in zip(range(0, len(sizes), grid.width), grid.facts, strict=True):
@@ -69,8 +69,8 @@ def test_bins_lose_no_peak_and_lead_to_where_it_stands(sizes: list[int], most: i
 @given(prompts, st.integers(1, 7))
 def test_a_turn_has_the_tokens_of_its_last_request_and_the_cost_of_all(sizes: list[int], per_turn: int) -> None:
     view = made(sizes, per_turn)
-    grid = columns.grid(view, "turns", "cost", len(sizes))
-    for turn, facts in zip(turns(view), grid.facts, strict=True):
+    grid = columns.build_grid(view, "turns", "cost", len(sizes))
+    for turn, facts in zip(list_turns(view), grid.facts, strict=True):
         assert facts[2, 0] == turn.stop - 1
         assert facts[2, 2] == sizes[turn.stop - 1]
         assert facts[2, 4] == pytest.approx(sum(sizes[turn.start : turn.stop]) * 3e-6)
@@ -78,7 +78,7 @@ def test_a_turn_has_the_tokens_of_its_last_request_and_the_cost_of_all(sizes: li
 
 @given(prompts, st.integers(2, 40))
 def test_the_outline_keeps_the_highest_and_the_lowest_prompt_and_both_ends(sizes: list[int], most: int) -> None:
-    outline = columns.outline(made(sizes), "requests", most)
+    outline = columns.build_outline(made(sizes), "requests", most)
     drawn = [sizes[n] for n in outline.request]
     assert (min(drawn), max(drawn)) == (min(sizes), max(sizes))
     assert (outline.x[0], outline.x[-1]) == (0, len(sizes) - 1)
@@ -87,9 +87,9 @@ def test_the_outline_keeps_the_highest_and_the_lowest_prompt_and_both_ends(sizes
 
 def test_drawn_areas_end_at_the_prompt_even_where_the_estimates_are_too_high(view: Overview) -> None:
     assert (view.over > 0).any()
-    areas = [trace.y for trace in figures.sawtooth(view).data if trace.stackgroup]
+    areas = [trace.y for trace in figures.draw_sawtooth(view).data if trace.stackgroup]
     assert all((area >= 0).all() for area in areas)
-    assert (sum(areas) == view.prompts[columns.outline(view, "requests", figures.MAX_COLUMNS).request]).all()
+    assert (sum(areas) == view.prompts[columns.build_outline(view, "requests", figures.MAX_COLUMNS).request]).all()
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
@@ -99,7 +99,7 @@ def test_drawn_areas_end_at_the_prompt_even_where_the_estimates_are_too_high(vie
 def test_a_heatmap_has_a_row_for_every_bucket_the_log_holds(
     view: Overview, theme: Any, by: Any, measure: Any, scale: Any
 ) -> None:
-    figure = figures.heatmap(view, by, measure, scale, theme)
+    figure = figures.draw_heatmap(view, by, measure, scale, theme)
     rows = {trace.name: trace for trace in figure.data if trace.type == "heatmap"}
     assert set(rows) == {"Messages", "Tool results", "Thinking", "System + tools, not in the log"}
     for row in rows.values():
@@ -109,12 +109,12 @@ def test_a_heatmap_has_a_row_for_every_bucket_the_log_holds(
 
 def test_a_notebook_gets_the_figure_of_the_page(session: Any, view: Overview) -> None:
     trace = turnscope.replay(session)
-    page = figures.heatmap(one_request.annotated(trace, view)[0], trace=trace)
-    assert figures.heatmap(session).to_json() == page.to_json()
+    page = figures.draw_heatmap(request_summary.annotate(trace, view)[0], trace=trace)
+    assert figures.draw_heatmap(session).to_json() == page.to_json()
 
 
 def test_hovering_says_what_a_bucket_is_made_of(session: Any) -> None:
-    figure = figures.heatmap(session)
+    figure = figures.draw_heatmap(session)
     results = next(trace for trace in figure.data if trace.name == "Tool results" and trace.type == "heatmap")
     assert "Read " in results.text[0][111]
     assert "Bash " in results.text[0][111]
@@ -123,13 +123,13 @@ def test_hovering_says_what_a_bucket_is_made_of(session: Any) -> None:
 def test_cells_read_from_cache_are_cold_and_others_are_not() -> None:
     view = made([1_000, 2_000])
     view.billed[1, 2] = [1_500, 500, 0]
-    shades = figures.heatmap(view, measure="tokens").data[-3].z[0]
+    shades = figures.draw_heatmap(view, measure="tokens").data[-3].z[0]
     assert shades[0] <= figures.STEPS < shades[1]
 
 
 def test_text_of_a_session_is_escaped_in_labels(view: Overview) -> None:
     evil = replace(view, markers=(Marker(3, "cut", "<a href='http://evil.example'>x</a> <b>"),))
-    text = figures.sawtooth(evil).to_json()
+    text = figures.draw_sawtooth(evil).to_json()
     assert "<a href" not in text
     assert "&lt;a href" in text
 
@@ -138,20 +138,20 @@ def test_a_figure_of_ten_thousand_requests_stays_small() -> None:
     rng = np.random.default_rng(5)
     view = made(rng.integers(1_000, 190_000, 10_000).tolist())
     for by in UNITS:
-        figure = figures.heatmap(view, by)  # type: ignore[arg-type]
+        figure = figures.draw_heatmap(view, by)  # type: ignore[arg-type]
         assert len(figure.to_json()) < 350_000
         assert max(trace.z.shape[1] for trace in figure.data if trace.type == "heatmap") <= figures.MAX_COLUMNS
 
 
 def test_a_figure_as_a_page_needs_no_network(view: Overview) -> None:
-    page = figures.html(figures.sawtooth(view))
+    page = figures.to_html(figures.draw_sawtooth(view))
     assert "<script src=" not in page
     assert "cdn.plot.ly/plotly" not in page.split("Plotly.newPlot")[-1]
 
 
 def test_a_figure_as_a_page_says_how_to_read_it_and_keeps_tags_as_text(view: Overview) -> None:
-    figure = figures.heatmap(view)
-    page = figures.html(figure, told=["brightest $2.50", "<b>rows</b>"])
+    figure = figures.draw_heatmap(view)
+    page = figures.to_html(figure, told=["brightest $2.50", "<b>rows</b>"])
     drawn = page.split("Plotly.newPlot")[-1]
     assert "brightest $2.50" in drawn
     assert "\\u003cb\\u003erows" not in drawn
@@ -160,7 +160,7 @@ def test_a_figure_as_a_page_says_how_to_read_it_and_keeps_tags_as_text(view: Ove
 
 @pytest.mark.parametrize("by", UNITS)
 def test_the_csv_holds_every_number_of_the_figure(view: Overview, by: Any) -> None:
-    rows = list(csv.DictReader(io.StringIO(tables.overview_csv(view, by))))
+    rows = list(csv.DictReader(io.StringIO(tables.overview_to_csv(view, by))))
     assert len(rows) == (325 if by == "requests" else 25)
     assert sum(float(row["usd_tool_results"]) for row in rows) == pytest.approx(float(view.usd[:, 3].sum()), abs=1e-3)
     for row in rows:
@@ -222,4 +222,4 @@ def _lab(colour: str, kind: str) -> Any:
 
 
 def test_an_empty_session_gives_an_empty_figure_not_an_error() -> None:
-    assert json.loads(figures.heatmap(made([5])).to_json())["data"]
+    assert json.loads(figures.draw_heatmap(made([5])).to_json())["data"]

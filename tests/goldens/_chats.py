@@ -9,7 +9,7 @@ from typing import Any
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.envelope import Envelope
-from turnscope.ports.rows import rows_of
+from turnscope.ports.rows import read_rows
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
 from turnscope.session.model import BUCKETS, Block, Counts, Part, Placeholder, Session
@@ -51,26 +51,26 @@ class Fake(Ledger):
     row_of: Sequence[int]
     blocks: Sequence[Block]
 
-    def tokens(self, start: int, stop: int) -> int:
+    def count_tokens(self, start: int, stop: int) -> int:
         rows: dict[int, list[Block]] = {}
         for at in range(start, stop):
             rows.setdefault(self.row_of[at], []).append(self.blocks[at])
         return self.whole(list(rows.items()))
 
-    def content(self, blocks: Iterable[Block]) -> int:
+    def count_content(self, blocks: Iterable[Block]) -> int:
         held = list(blocks)
         return self.bare(self.row_of[held[0].at], held) if held else 0
 
-    def tokens_of(self, parts: Iterable[Part]) -> int:
+    def count_parts(self, parts: Iterable[Part]) -> int:
         return self.trial(list(parts))
 
-    def body(self, parts: Placeholder) -> Counts:
+    def count_placeholder(self, parts: Placeholder) -> Counts:
         return (0, 0, self.trial(list(parts)) if parts else 0, 0, 0)
 
 
 def fake(session: Session, whole: Any, bare: Any, trial: Any) -> Fake:
     """A ledger for a session; the sums are those of single blocks, which add up where the counter does."""
-    found, blocks = rows_of(session).rows, session.blocks
+    found, blocks = read_rows(session).rows, session.blocks
     row_of = [0] * len(blocks)
     total, system = [0], [0]
     for number, row in enumerate(found):

@@ -12,7 +12,7 @@ SYSTEM = "cline-budget"
 def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
     """What the functions that the rule `hide_oldest_pairs` calls give for one case."""
     given = case["input"]
-    window, limit = ranges.allowance(given["window"], given.get("handler", ""), given.get("model", ""))
+    window, limit = ranges.compute_allowance(given["window"], given.get("handler", ""), given.get("model", ""))
     if case["kind"] == "budget":
         return {"window": window, "limit": limit}
     return {"compact": ranges.is_over(given["total"], window, limit, given["threshold_share"] or 0.0)}

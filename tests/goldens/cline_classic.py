@@ -58,7 +58,7 @@ def _chain(given: dict[str, Any]) -> dict[str, Any]:
 
 def _next(roles: str, current: Any, keep: ranges.Keep, count: int | None = None) -> ranges.Range:
     roles = roles if count is None else roles[:count]
-    return ranges.next_range(lambda i: ROLES[roles[i]] if 0 <= i < len(roles) else "", len(roles), current, keep)
+    return ranges.compute_next_range(lambda i: ROLES[roles[i]] if 0 <= i < len(roles) else "", len(roles), current, keep)
 
 
 def _mask(given: dict[str, Any]) -> dict[str, Any]:
@@ -133,10 +133,10 @@ def _plans(session: Session, windows: Iterable[int], state: State | None = None,
     for request, window in zip(session.requests, windows, strict=True):
         first = state is not None and previous is None
         used = replace(chosen, rules=chosen.rules if first else asked, budget=replace(chosen.budget, window=window))
-        plan = assemble.step(previous, session, request, used, basis)
+        plan = assemble.plan_step(previous, session, request, used, basis)
         if first:
             plan = structs.replace(plan, states=tuple(StepState(RULE, part.params, state) for part in asked))
-        previous = assemble.settle(plan)
+        previous = assemble.reconcile_plan(plan)
         yield plan
 
 

@@ -68,12 +68,12 @@ def filled(value: Any) -> Any:
 
 
 def _limit(given: dict[str, Any]) -> dict[str, Any]:
-    return {"usable": port.usable(given["contextWindow"], given["maxInputTokens"])}
+    return {"usable": port.compute_usable(given["contextWindow"], given["maxInputTokens"])}
 
 
 def _cut(given: dict[str, Any]) -> dict[str, Any]:
     messages = given["messages"]
-    return {"cut": port.cut_index(messages, given["preserve_recent_tokens"]), "tokens": [port.tokens(m) for m in messages]}
+    return {"cut": port.find_cut(messages, given["preserve_recent_tokens"]), "tokens": [port.count_tokens(m) for m in messages]}
 
 
 def _projection(given: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _projection(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prepare(given: dict[str, Any]) -> dict[str, Any]:
-    asked: list[compaction.Asked] = []
+    asked: list[compaction.SummaryRequest] = []
     budget, done = _prepared(given, given["messages"], asked, given.get("fake_summary"))
     mode = given["mode"]
     if mode == "auto" and budget.request < budget.trigger:
@@ -105,7 +105,7 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     if done is None:
         return said
     messages, projection = done
-    said |= {"tokens_before": budget.request, "tokens_after": budget.overhead + port.total(messages)}
+    said |= {"tokens_before": budget.request, "tokens_after": budget.overhead + port.sum_tokens(messages)}
     actions = sum(action[1] in ("over_budget", "tool_pair_boundary") for action in projection.actions)
     if actions or projection.warnings:
         said |= {"budget_actions": actions, "budget_warnings": len(projection.warnings)}
@@ -113,9 +113,9 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prepared(
-    given: dict[str, Any], messages: Sequence[Mapping[str, Any]], asked: list[compaction.Asked], summary: str | None
+    given: dict[str, Any], messages: Sequence[Mapping[str, Any]], asked: list[compaction.SummaryRequest], summary: str | None
 ) -> tuple[compaction.Budget, Any]:
-    def summarise(request: compaction.Asked) -> str:
+    def summarise(request: compaction.SummaryRequest) -> str:
         asked.append(request)
         if summary is None or summary == "ERR":
             raise compaction.SummaryFailed
@@ -123,12 +123,12 @@ def _prepared(
 
     mode, model = given.get("mode", "auto"), given["model"]
     whole = _request(given, messages)
-    budget = compaction.budget_of(messages, model, whole, mode, given.get("manual_target_ratio"))
+    budget = compaction.compute_budget(messages, model, whole, mode, given.get("manual_target_ratio"))
     if mode == "auto" and budget.request < budget.trigger:
         return budget, None
     summarizer = given.get("summarizer")
     asks = {**(summarizer["modelInfo"] if summarizer else model)}
-    done = compaction.prepared(
+    done = compaction.prepare(
         messages, budget, given["strategy"], mode, given.get("preserve_recent_tokens"), asks, not summarizer, NOW, summarise
     )
     return budget, done
@@ -136,16 +136,21 @@ def _prepared(
 
 def _request(given: dict[str, Any], messages: Sequence[Mapping[str, Any]]) -> int:
     whole = {"systemPrompt": given.get("system_prompt") or "", "messages": list(messages), "tools": given.get("tools") or []}
-    return port.estimate(port.size(whole))
+    return port.estimate_tokens(port.measure(whole))
 
 
-def _asked(request: compaction.Asked) -> dict[str, Any]:
+def _asked(request: compaction.SummaryRequest) -> dict[str, Any]:
     conversation = request.conversation
     ours = any(words in conversation for words in WORDS)
     digest = OURS if ours else sha256(conversation.encode()).hexdigest()[:16]
-    told = {"length": port.units(conversation), "sha256_16": digest, "start": conversation[:40], "end": conversation[-60:]}
+    told = {
+        "length": port.count_units(conversation),
+        "sha256_16": digest,
+        "start": conversation[:40],
+        "end": conversation[-60:],
+    }
     return {
-        "length": port.units(request.text),
+        "length": port.count_units(request.text),
         "max_output_tokens": request.output,
         "conversation": told,
         "previous_summary": request.previous or None,
@@ -156,19 +161,19 @@ def _asked(request: compaction.Asked) -> dict[str, Any]:
 
 def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     history: list[Mapping[str, Any]] = []
-    state: compaction.Stored | None = None
+    state: compaction.StoredCompaction | None = None
     steps: list[dict[str, Any]] = []
     for number, step in enumerate(given["steps"]):
         history += step["append"]
         if "rewind" in step:
             history = history[: step["rewind"]]
-        shown = compaction.projected(state, history) if state else None
+        shown = compaction.apply_stored(state, history) if state else None
         messages = history if shown is None else shown
         budget, done = _prepared(given, messages, [], f"T: summary {number}")
         action = "none" if shown is None else "projected"
         if done:
             action, messages = "compacted", done[0]
-            state = compaction.stored(history, messages)
+            state = compaction.store(history, messages)
         elif shown is None and budget.request >= budget.trigger:
             action = "skipped"
         steps.append(
@@ -186,16 +191,21 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
 def _sent(message: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Any:
     if message in history and "id" in message:
         return message["id"]
-    text = port.written(message)
-    ours = any(port.written(words)[1:-1] in text for words in WORDS)
-    kind = {"kind": port.kind(message)} if port.kind(message) else {}
+    text = port.write_json(message)
+    ours = any(port.write_json(words)[1:-1] in text for words in WORDS)
+    kind = {"kind": port.get_kind(message)} if port.get_kind(message) else {}
     digest = OURS if ours else sha256(text.encode()).hexdigest()[:16]
-    return {**({"id": message["id"]} if "id" in message else {}), **kind, "json_length": port.units(text), "sha256_16": digest}
+    return {
+        **({"id": message["id"]} if "id" in message else {}),
+        **kind,
+        "json_length": port.count_units(text),
+        "sha256_16": digest,
+    }
 
 
 def _sidecar(given: dict[str, Any]) -> dict[str, Any]:
-    state = compaction.stored(given["source"], given["compacted"])
-    shown = compaction.projected(state, given["now"])
+    state = compaction.store(given["source"], given["compacted"])
+    shown = compaction.apply_stored(state, given["now"])
     return {
         "source_message_count": state.count,
         "source_prefix_hash": state.hash,
@@ -230,7 +240,7 @@ def _shown(value: Any) -> Any:
     named = value
     for words, name in WORDS.items():
         named = named.replace(words, name)
-    if port.units(value) <= LONG:
+    if port.count_units(value) <= LONG:
         return named
     digest = OURS if named != value else sha256(value.encode()).hexdigest()[:16]
-    return {"length": port.units(value), "sha256_16": digest, "start": named[:40], "end": named[-60:]}
+    return {"length": port.count_units(value), "sha256_16": digest, "start": named[:40], "end": named[-60:]}

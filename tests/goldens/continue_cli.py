@@ -11,10 +11,10 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.plan import Plan
-from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.planning.policy import Step, load
 from turnscope.ports.continuedev import cli
-from turnscope.ports.continuedev.compiling import adjusted
+from turnscope.ports.continuedev.compiling import adjust
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 
@@ -55,8 +55,8 @@ def _sums(history: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def _limits(given: dict[str, Any]) -> dict[str, Any]:
-    window = cli.window_of(given["context_length"])
-    return {"context_limit": window, "max_tokens": cli.output_of(window, given["max_tokens"])}
+    window = cli.get_window(given["context_length"])
+    return {"context_limit": window, "max_tokens": cli.compute_output(window, given["max_tokens"])}
 
 
 def _beside(given: Mapping[str, Any], tokens: int) -> int:
@@ -65,15 +65,15 @@ def _beside(given: Mapping[str, Any], tokens: int) -> int:
 
 
 def _should(given: dict[str, Any]) -> dict[str, Any]:
-    window = cli.window_of(given["context_length"])
+    window = cli.get_window(given["context_length"])
     total = _sums(given["history"])[-1] + _beside(given, given["system_tokens"]) + given["tools_tokens"]
-    due = cli.threshold(window, cli.output_of(window, given["max_tokens"]))
+    due = cli.compute_threshold(window, cli.compute_output(window, given["max_tokens"]))
     return {"compact": None if due is None else total >= due, "error": due is None, "input_tokens": total}
 
 
 def _validate(given: dict[str, Any]) -> dict[str, Any]:
     total = _sums(given["history"])[-1] + _beside(given, given["system_tokens"])
-    held = cli.reserved(given["context_length"], given["max_tokens"])
+    held = cli.reserve_output(given["context_length"], given["max_tokens"])
     valid = cli.fits(total, given["context_length"], given["max_tokens"], given["buffer"])
     return {"valid": valid, "input_tokens": total, "reserved": held}
 
@@ -81,7 +81,7 @@ def _validate(given: dict[str, Any]) -> dict[str, Any]:
 def _from(given: dict[str, Any]) -> dict[str, Any]:
     said, index = given["history"], given["index"]
     if index == "find":
-        index = cli.begin([n for n, item in enumerate(said) if item.get("summary")])
+        index = cli.find_begin([n for n, item in enumerate(said) if item.get("summary")])
     start = index or 0
     head = [m["id"] for m in said[:1] if m["role"] == "system" and start > 0]
     return {"index": index, "sent": [*head, *(item["id"] for item in said[start:])]}
@@ -89,9 +89,9 @@ def _from(given: dict[str, Any]) -> dict[str, Any]:
 
 def _compact(given: dict[str, Any]) -> dict[str, Any]:
     history, window = given["history"], given["context_length"]
-    output = cli.output_of(window, given["max_tokens"])
+    output = cli.compute_output(window, given["max_tokens"])
     stored = bool(history) and history[0]["role"] == "system"
-    prompt = {"id": PROMPT, "role": "user", "tokens": adjusted(cli.PROMPT_TOKENS, given["model"]) + cli.ITEM}
+    prompt = {"id": PROMPT, "role": "user", "tokens": adjust(cli.PROMPT_TOKENS, given["model"]) + cli.ITEM}
     beside = prompt["tokens"] + cli.LISTED + (0 if stored else given["system_message_tokens"])
     stop = cli.cut_for_summary(_roles(history), _sums(history), window, output, beside)
     asked = [*history[:stop], prompt]
@@ -111,7 +111,7 @@ def _request(given: dict[str, Any]) -> dict[str, Any]:
     stop = cli.cut_to_fit(_roles(history), sums, given["context_length"], given["max_tokens"], beside)
     if not cli.fits(sums[stop] + beside, given["context_length"], given["max_tokens"]):
         return {"error": True}
-    made = [(item["id"], message) for item in history[:stop] for message in cli.converted(item)]
+    made = [(item["id"], message) for item in history[:stop] for message in cli.convert(item)]
     ids = [f"tool:{m['tool_call_id']}" if m["role"] == "tool" else name for name, m in made]
     system = [{"role": "system", "content": given["system"]}] if given["system"] is not None else []
     return {"error": False, "sent": [*(["system"] if system else []), *ids], "messages": [*system, *(m for _, m in made)]}
@@ -123,11 +123,11 @@ def _same(got: dict[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
 
 KINDS = {
     "limits": _limits,
-    "count": lambda x: {"tokens": cli.item_tokens(_item({"content": "", **x["item"]}), _counter(x), x["model"])},
-    "tool_definitions": lambda x: {"tokens": cli.tool_tokens(x["tools"], _counter(x))},
+    "count": lambda x: {"tokens": cli.count_item(_item({"content": "", **x["item"]}), _counter(x), x["model"])},
+    "tool_definitions": lambda x: {"tokens": cli.count_tools(x["tools"], _counter(x))},
     "should_compact": _should,
     "validate": _validate,
-    "prune": lambda x: {"kept": cli.kept(_roles(x["history"]), len(x["history"]))},
+    "prune": lambda x: {"kept": cli.count_kept(_roles(x["history"]), len(x["history"]))},
     "history_for_llm": _from,
     "compact": _compact,
     "request": _request,
@@ -175,7 +175,7 @@ class _Loop:
         ledger = build_ledger(session, make_estimator("o200k_base"), per_message=0)
         tools = [self.given["tools_tokens"]] * len(ledger.total)
         basis = Basis.of(session, replace(ledger, sums=(ledger.sums[0], tools, *ledger.sums[2:])))
-        self.plan = settle(step(self.plan, session, session.requests[-1], self.policy, basis, self.teller))
+        self.plan = reconcile_plan(plan_step(self.plan, session, session.requests[-1], self.policy, basis, self.teller))
         found = []
         compacted = len(self.teller.asks) > asked
         if compacted:
@@ -238,7 +238,7 @@ class _Loop:
                 {"name": "Read", "arguments": '{"path":"x"}', "output": f"#{c['id']}" + " river" * c["words"]}
                 for c in self.calls.get(name, {}).values()
             ]
-            total += cli.item_tokens({"content": text, "calls": calls}, _o200k, self.given["model"]) + cli.LISTED
+            total += cli.count_item({"content": text, "calls": calls}, _o200k, self.given["model"]) + cli.LISTED
         return total
 
 

@@ -9,7 +9,16 @@ from typing import Any
 from turnscope.envelope.budget import BudgetParams
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
-from turnscope.ports.continuedev.compiling import CALL, FRAME, RESULT, adjusted, lines_kept, room, safety, tail
+from turnscope.ports.continuedev.compiling import (
+    CALL,
+    FRAME,
+    RESULT,
+    adjust,
+    compute_room,
+    compute_safety,
+    find_tail,
+    select_lines,
+)
 from turnscope.session.builder import Builder
 from turnscope.session.model import Block, Part, Session
 
@@ -84,7 +93,7 @@ def _compile(given: dict[str, Any]) -> dict[str, Any]:
     return {
         "sent": sorted(ids, key=lambda name: roles[name] != "system"),
         "did_prune": pruned,
-        "context_percentage": used / room(plan.budget.window, given["max_output"]),
+        "context_percentage": used / compute_room(plan.budget.window, given["max_output"]),
         "changed": {id: text for id, text in changed.items() if id in ids},
     }
 
@@ -93,12 +102,12 @@ def _tail(given: dict[str, Any]) -> dict[str, Any]:
     said = [
         {"role": m["role"], "tool_calls": m.get("toolCalls"), "tool_call_id": m.get("toolCallId")} for m in given["messages"]
     ]
-    start, ids = tail(said, len(said)), [m["id"] for m in given["messages"]]
+    start, ids = find_tail(said, len(said)), [m["id"] for m in given["messages"]]
     return {"error": "no_tool_call"} if start is None else {"tail": ids[start:], "rest": ids[:start]}
 
 
 def _lines(given: dict[str, Any]) -> dict[str, Any]:
-    left = lines_kept(given["line_tokens"], given["max_tokens"], given["from"] == "top")
+    left = select_lines(given["line_tokens"], given["max_tokens"], given["from"] == "top")
     return {"text": "\n".join(given["text"].split("\n")[left.start : left.stop])}
 
 
@@ -106,6 +115,6 @@ KINDS = {
     "compile": _compile,
     "tail": _tail,
     "lines": _lines,
-    "buffer": lambda given: {"buffer": safety(given["context_length"])},
-    "adjust": lambda given: {"tokens": adjusted(given["base_tokens"], given["model"])},
+    "buffer": lambda given: {"buffer": compute_safety(given["context_length"])},
+    "adjust": lambda given: {"tokens": adjust(given["base_tokens"], given["model"])},
 }

@@ -13,7 +13,7 @@ from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.condensing import get_summary
 from turnscope.envelope.plan import Plan
 from turnscope.planning import policy
-from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.ports.inspect_ai import handler
 from turnscope.ports.inspect_ai import strategies as port
 from turnscope.session.builder import Builder
@@ -35,7 +35,7 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
             return {"steps": [_as_told(*both) for both in zip(steps, case["expect"]["steps"], strict=True)]}
         if "strategy" not in given:
             share = 0.7 if given["preserve"] is None else given["preserve"]
-            return {"sent": _told(port.trimmed(given["messages"], share), given)}
+            return {"sent": _told(port.trim(given["messages"], share), given)}
         return _strategy(given)
     except ValueError:
         return {"error": "invalid"}
@@ -79,7 +79,7 @@ def _strategy(given: dict[str, Any]) -> dict[str, Any]:
         saw.extend(messages)
         return str(given["fake_summary"])
 
-    sent, appended = handler.strategy_of(given["strategy"], summarise)(given["messages"])
+    sent, appended = handler.build_strategy(given["strategy"], summarise)(given["messages"])
     told: dict[str, Any] = {"sent": _told(sent, given), "appended": None if appended is None else _shown(appended)}
     return {**told, "summariser_sees": [*_told(saw, given), "⟦PROMPT⟧"]} if saw else told
 
@@ -105,7 +105,7 @@ def _sequence(given: dict[str, Any]) -> list[dict[str, Any]]:
     chosen = policy.load(f"inspect-{strategy['type']}")
     options = {ours: strategy[name] for name, ours in OPTIONS.items() if name in strategy}
     (part,) = chosen.rules
-    most = handler.threshold(strategy["threshold"], None)
+    most = handler.compute_threshold(strategy["threshold"], None)
     spec = BudgetParams(formula="fixed", tokens=most)
     chosen = replace(chosen, budget=spec, rules=(replace(part, params=replace(part.params, cap=0, **options)),))
     own = fake(session, lambda rows: sum(map(_row, rows)), _bare, lambda parts: 3 + -(-sum(len(p.text) for p in parts) // 4))
@@ -135,12 +135,12 @@ def _plans(session: Session, chosen: policy.Policy, own: Ledger, overhead: int |
     numbers = count()
     basis = Basis.of(session, own)
     for request in session.requests:
-        previous = step(
+        previous = plan_step(
             previous, session, request, chosen, basis, lambda _ask: Answer(f"T: summary {next(numbers)}", source="model")
         )
         yield previous
         usage = None if overhead is None else Usage(input_tokens=previous.after.tokens + overhead)
-        previous = settle(structs.replace(previous, request=structs.replace(request, usage=usage)))
+        previous = reconcile_plan(structs.replace(previous, request=structs.replace(request, usage=usage)))
 
 
 def _row(row: tuple[int, list[Block]]) -> int:

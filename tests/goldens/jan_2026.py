@@ -19,11 +19,11 @@ from turnscope.ports.jan.messages import (
     INTERRUPTED,
     OUTPUT,
     UNITS,
-    estimated,
-    first_kept,
-    joined,
-    mended,
-    without_images,
+    drop_images,
+    estimate_message,
+    find_first_kept,
+    join_messages,
+    repair_calls,
 )
 from turnscope.reading.jan_threads import active_path, called, new_parents, ui_message, waves
 from turnscope.session.builder import Builder
@@ -64,9 +64,9 @@ def named(value: Any, forms: Mapping[str, Any]) -> Any:
 
 def _trim(given: dict[str, Any]) -> dict[str, Any]:
     said = given["messages"]
-    sums = [0, *accumulate(map(estimated, said))]
+    sums = [0, *accumulate(map(estimate_message, said))]
     budget = given["max_context"] - given["max_output"] - given["system_tokens"]
-    first = first_kept(sums, len(said), budget) if given["max_context"] > 0 else 0
+    first = find_first_kept(sums, len(said), budget) if given["max_context"] > 0 else 0
     return {"kept": [m["id"] for m in said[first:]], "trimmed": first}
 
 
@@ -198,13 +198,13 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
 
 
 KINDS = {
-    "estimate": lambda x: {"tokens": estimated(x["message"])},
+    "estimate": lambda x: {"tokens": estimate_message(x["message"])},
     "trim": _trim,
     "compact": _compact,
     "waves": lambda x: {"messages": waves(x["messages"])},
-    "coalesce": lambda x: {"messages": joined(x["messages"])},
-    "orphans": lambda x: {"messages": mended(x["messages"])},
-    "strip_images": lambda x: {"messages": without_images(x["messages"], x["vision"])},
+    "coalesce": lambda x: {"messages": join_messages(x["messages"])},
+    "orphans": lambda x: {"messages": repair_calls(x["messages"])},
+    "strip_images": lambda x: {"messages": drop_images(x["messages"], x["vision"])},
     "path": lambda x: {"path": active_path(x["messages"], x["active_root"])},
     "repair": lambda x: {"parents": new_parents(x["messages"])},
     "to_ui": lambda x: {"messages": [ui_message(message) for message in x["messages"]]},

@@ -9,7 +9,7 @@ from typing import Any
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.budget import BudgetParams
 from turnscope.planning import policy, trace
-from turnscope.ports.langchain.trim import sums_of
+from turnscope.ports.langchain.trim import get_sums
 from turnscope.session.builder import Builder
 from turnscope.session.model import Block, Part, Session
 
@@ -24,7 +24,7 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _approximate(given: dict[str, Any]) -> dict[str, Any]:
-    return {"tokens": sums_of(_session(given))[-1]}
+    return {"tokens": get_sums(_session(given))[-1]}
 
 
 def _session(given: dict[str, Any]) -> Session:

@@ -21,10 +21,10 @@ from turnscope.planning import assemble, policy
 from turnscope.ports.librechat import agents as port
 from turnscope.ports.librechat import cuts, fading
 from turnscope.ports.librechat.counts import Column
-from turnscope.ports.librechat.history import Bodies, History, read
+from turnscope.ports.librechat.history import Bodies, History, read_session
 from turnscope.ports.librechat.pruning import Outcome
 from turnscope.ports.librechat.state import Scale, State
-from turnscope.rules.librechat.prune_by_pressure import RULE, Params, prepared
+from turnscope.rules.librechat.prune_by_pressure import RULE, Params, prepare_request
 from turnscope.session.builder import Builder
 from turnscope.session.model import BUCKETS, Block, Counts, Part, Placeholder, Session, Usage
 
@@ -53,8 +53,8 @@ def _filled(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if set(value) == {"fill", "unit"}:
-        unit = cuts.wide(value["unit"])
-        return cuts.narrow((unit * (value["fill"] // max(1, len(unit)) + 1))[: value["fill"]])
+        unit = cuts.widen(value["unit"])
+        return cuts.narrow_text((unit * (value["fill"] // max(1, len(unit)) + 1))[: value["fill"]])
     return {key: _filled(item) for key, item in value.items()}
 
 
@@ -64,34 +64,34 @@ class Quarters(Ledger):
 
     inline: frozenset[str] = frozenset()
 
-    def content(self, blocks: Iterable[Block]) -> int:
+    def count_content(self, blocks: Iterable[Block]) -> int:
         return self._count(block.raw for block in blocks)
 
-    def tokens_of(self, parts: Iterable[Part]) -> int:
+    def count_parts(self, parts: Iterable[Part]) -> int:
         return self._count(part.text if part.raw is None else part.raw for part in parts)
 
-    def each(self, parts: Sequence[Part]) -> list[int]:
-        return [self.tokens_of((part,)) for part in parts]
+    def count_each_part(self, parts: Sequence[Part]) -> list[int]:
+        return [self.count_parts((part,)) for part in parts]
 
-    def body(self, parts: Placeholder) -> Counts:
-        return (0, 0, self.tokens_of(parts or ()), 0, 0)
+    def count_placeholder(self, parts: Placeholder) -> Counts:
+        return (0, 0, self.count_parts(parts or ()), 0, 0)
 
     def _count(self, raws: Iterable[Any]) -> int:
         return -(-sum(self._size(raw) for raw in raws) // 4)
 
     def _size(self, raw: Any) -> int:
         if raw is None or isinstance(raw, str):
-            return len(cuts.wide(raw or ""))
+            return len(cuts.widen(raw or ""))
         kind = raw.get("type")
         if kind == "tool_result":
             held = raw["content"]
             return self._size(held) if isinstance(held, str) else sum(map(self._size, held))
         if kind in ("text", "thinking") and isinstance(raw.get(kind), str):
-            return len(cuts.wide(raw[kind]))
+            return len(cuts.widen(raw[kind]))
         if kind != "tool_use":
-            return len(cuts.compact(raw))
-        size = len(cuts.wide(raw["name"])) + len(cuts.compact(raw["input"]))
-        return size + (len(cuts.compact(raw)) if raw["id"] in self.inline else 0)
+            return len(cuts.write_json(raw))
+        size = len(cuts.widen(raw["name"])) + len(cuts.write_json(raw["input"]))
+        return size + (len(cuts.write_json(raw)) if raw["id"] in self.inline else 0)
 
 
 def _say(builder: Builder, messages: Iterable[Given]) -> None:
@@ -122,14 +122,14 @@ def _history(messages: Sequence[Given]) -> tuple[History, Column[int]]:
     builder = Builder("golden", SYSTEM)
     _say(builder, messages)
     session = builder.build()
-    history = History(session, read(session, True), _own(session, messages), 0, len(messages))
-    counts = [history.recounted(i) if m.get("tokens") is None else m["tokens"] for i, m in enumerate(messages)]
+    history = History(session, read_session(session, True), _own(session, messages), 0, len(messages))
+    counts = [history.recount(i) if m.get("tokens") is None else m["tokens"] for i, m in enumerate(messages)]
     return history, _column(counts)
 
 
 def _column(counts: Iterable[int]) -> Column[int]:
     empty: Column[int] = Column("sum")
-    return empty.extended(counts)
+    return empty.extend(counts)
 
 
 def _within(given: Given) -> Given:
@@ -139,10 +139,10 @@ def _within(given: Given) -> Given:
     starts = _types(given["start_type"])
     terms = port.Terms(given["max"], given["instruction_tokens"], starts, given["thinking"], given["reasoning_type"])
     thought = given["thinking_start_index"]
-    fit = port.within(history, counts, terms, -1 if thought is None else thought)
+    fit = port.select_newest(history, counts, terms, -1 if thought is None else thought)
     bodies: dict[int, Bodies] = {}
     if fit.attach:
-        bodies[fit.attach[0]] = port.with_reasoning(history, fit.attach[0], {}, fit.attach[1])
+        bodies[fit.attach[0]] = port.add_reasoning(history, fit.attach[0], {}, fit.attach[1])
     return {
         "kept": _ids(messages, fit.kept),
         "remaining": fit.remaining,
@@ -164,7 +164,7 @@ def _repair(given: Given) -> Given:
     messages = given["messages"]
     history, counts = _history(messages)
     number = {m["id"]: i for i, m in enumerate(messages)}
-    mended = port.repaired(history, [number[id] for id in given["context"]], counts, lambda _: {})
+    mended = port.repair_pairs(history, [number[id] for id in given["context"]], counts, lambda _: {})
     return {
         "kept": _ids(messages, mended.kept),
         "dropped": _ids(messages, mended.dropped),
@@ -177,43 +177,43 @@ def _repair(given: Given) -> Given:
 def _sanitize(given: Given) -> Given:
     messages = given["messages"]
     history, _ = _history(messages)
-    mended = port.sanitized(history, range(len(messages)))
+    mended = port.sanitize(history, range(len(messages)))
     return {"kept": _ids(messages, mended.kept), "changed": _stripped(history, messages, mended)}
 
 
-def _stripped(history: History, messages: Sequence[Given], mended: port.Mended) -> Given:
-    bodies = {i: port.without_calls({}, gone) for i, gone in mended.stripped.items()}
+def _stripped(history: History, messages: Sequence[Given], mended: port.Repaired) -> Given:
+    bodies = {i: port.remove_calls({}, gone) for i, gone in mended.stripped.items()}
     return _changed_by(history, messages, bodies)
 
 
 def _cut_text(given: Given) -> Given:
     text = given["text"]
-    new = cuts.narrow(cuts.shortened(cuts.wide(text), given["max_chars"]))
+    new = cuts.narrow_text(cuts.shorten(cuts.widen(text), given["max_chars"]))
     return {"result": "same" if new == text else _described(new)}
 
 
 def _cut_args(given: Given) -> Given:
-    new, changed = cuts.enveloped(given["args"], given["max_chars"])
+    new, changed = cuts.envelope_arguments(given["args"], given["max_chars"])
     return {"result": _described_args(new) if changed else "same"}
 
 
 def _mask(given: Given) -> Given:
     messages = given["messages"]
     history, counts = _history(messages)
-    held, masked = fading.mask_answered(history, fading.met(history, fading.Held(), counts), given["raw_budget"])
+    held, masked = fading.mask_answered(history, fading.add_new_messages(history, fading.Held(), counts), given["raw_budget"])
     return {"masked": len(masked), **_faded(history, messages, held), "stored_originals": sorted(masked)}
 
 
 def _preflight(given: Given) -> Given:
     messages = given["messages"]
     history, counts = _history(messages)
-    held, results = fading.fade_results(history, fading.met(history, fading.Held(), counts), given["base_tokens"])
+    held, results = fading.fade_results(history, fading.add_new_messages(history, fading.Held(), counts), given["base_tokens"])
     held, calls = fading.fade_args(history, held, given["base_tokens"])
     return {"results_cut": len(results), "args_cut": len(calls), **_faded(history, messages, held)}
 
 
 def _faded(history: History, messages: Sequence[Given], held: fading.Held) -> Given:
-    bodies = {i: held.bodies(history, i) for i in range(len(messages))}
+    bodies = {i: held.get_bodies(history, i) for i in range(len(messages))}
     return {"changed": _changed_by(history, messages, bodies), "tokens": list(held.counts)}
 
 
@@ -221,7 +221,7 @@ def _recency(given: Given) -> Given:
     messages = given["messages"]
     history, counts = _history(messages)
     turns = 2 if given["turns"] is None else given["turns"]
-    start, found = port.recent(history, turns, given["token_cap"], counts)
+    start, found = port.find_recent(history, turns, given["token_cap"], counts)
     ids = _ids(messages, range(len(messages)))
     return {"head": ids[:start], "tail": ids[start:], "turns": found, "tail_start": start}
 
@@ -230,7 +230,7 @@ def _trigger(given: Given) -> Given:
     asked = given["trigger"]
     trigger = port.Trigger(asked["type"], asked.get("value")) if asked and isinstance(asked.get("type"), str) else None
     numbers = (given["messages_to_refine"], given["max_context"], given["pre_prune_tokens"], given["remaining_tokens"])
-    return {"summarize": port.triggered(trigger, numbers[0], *numbers[1:])}
+    return {"summarize": port.is_triggered(trigger, numbers[0], *numbers[1:])}
 
 
 def _step(given: Given) -> Given:
@@ -276,12 +276,12 @@ def _plans(given: Given, steps: Sequence[Given], split: int = 0) -> Iterator[tup
     told = {i: message["tokens"] for i, message in enumerate(messages) if message["tokens"] is not None}
     ratio = given["calibration_ratio"]
     state = State(told=told, start=given["start_index"], scale=Scale(ratio if ratio and ratio > 0 else 1.0))
-    previous = assemble.step(None, session, session.requests[0], replace(chosen, rules=()), basis)
+    previous = assemble.plan_step(None, session, session.requests[0], replace(chosen, rules=()), basis)
     previous = structs.replace(previous, states=(StepState(RULE.name, chosen.rules[0].params, state),))
-    previous = assemble.settle(previous)
+    previous = assemble.reconcile_plan(previous)
     for request in session.requests[1:]:
-        plan = assemble.step(previous, session, request, chosen, basis)
-        previous = assemble.settle(plan)
+        plan = assemble.plan_step(previous, session, request, chosen, basis)
+        previous = assemble.reconcile_plan(plan)
         yield plan, outcomes[-1], session
 
 
@@ -293,7 +293,7 @@ def _policy(given: Given, outcomes: list[Outcome]) -> policy.Policy:
     """The policy with the settings of a case; what comes out of each request is added to `outcomes`."""
 
     def watched(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-        outcomes.append(prepared(ctx, params).outcome)
+        outcomes.append(prepare_request(ctx, params).outcome)
         return (yield from RULE.edits(envelope, ctx, params))
 
     chosen = policy.load(SYSTEM)
@@ -350,7 +350,7 @@ def _sent(plan: Plan, session: Session) -> dict[str, list[Any]]:
 def _changed_by(history: History, messages: Sequence[Given], bodies: Mapping[int, Bodies]) -> Given:
     found: Given = {}
     for i, body in sorted(bodies.items()):
-        raws = [part.text if part.raw is None else part.raw for part in history.parts(i, body)]
+        raws = [part.text if part.raw is None else part.raw for part in history.build_parts(i, body)]
         if new := _change(messages[i], raws):
             found[messages[i]["id"]] = new
     return found
@@ -384,7 +384,7 @@ def _change(message: Given, raws: Sequence[Any]) -> Given:
 def _described(text: str) -> Any:
     if text == cuts.CLEARED:
         return {"placeholder": "⟦HARD_CLEAR⟧"}
-    wide = cuts.wide(text)
+    wide = cuts.widen(text)
     marks = [(kind, mark) for kind, pattern in MARKS.items() for mark in pattern.finditer(wide)]
     if len(marks) > 1:
         return {"nested": len(marks), "length": len(wide)}
@@ -398,7 +398,7 @@ def _described(text: str) -> Any:
 def _described_args(given: Any) -> Any:
     if not isinstance(given, dict) or set(given) != {"_truncated", "_originalChars"}:
         return {"json": given}
-    text = cuts.wide(given["_truncated"])
+    text = cuts.widen(given["_truncated"])
     end = len(cuts.CUT_ARGS) if text.endswith(cuts.CUT_ARGS) else 0
     body = text[: len(text) - end]
     mark = MARKS["TRUNCATED"].search(body)
@@ -410,7 +410,7 @@ def _described_args(given: Any) -> Any:
         "text_length": len(text),
         "original_chars": given["_originalChars"],
     }
-    return {"envelope": envelope, "json_length": len(cuts.compact(given))}
+    return {"envelope": envelope, "json_length": len(cuts.write_json(given))}
 
 
 def _runs(ids: Sequence[str]) -> list[Any]:
@@ -428,7 +428,7 @@ def _runs(ids: Sequence[str]) -> list[Any]:
 
 KINDS = {
     "within_limit": _within, "repair": _repair, "sanitize": _sanitize, "cut_text": _cut_text, "cut_args": _cut_args,
-    "result_cap": lambda given: {"max_chars": cuts.result_cap(given["tokens"] or 0)},
-    "args_cap": lambda given: {"max_chars": cuts.args_cap(given["tokens"] or 0)},
+    "result_cap": lambda given: {"max_chars": cuts.compute_result_cap(given["tokens"] or 0)},
+    "args_cap": lambda given: {"max_chars": cuts.compute_arguments_cap(given["tokens"] or 0)},
     "mask": _mask, "preflight": _preflight, "recency": _recency, "trigger": _trigger, "step": _step, "run": _run,
 }  # fmt: skip

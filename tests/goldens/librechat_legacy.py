@@ -13,7 +13,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.planning import policy, trace
-from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, path_to
+from turnscope.ports.librechat.legacy import PRIMER, count_instructions, find_begin, find_path
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Session
 
@@ -27,7 +27,7 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _path(given: dict[str, Any], _expect: Any) -> dict[str, Any]:
-    path = path_to(given["messages"], given["head"], given["stop_at_summary"])
+    path = find_path(given["messages"], given["head"], given["stop_at_summary"])
     ids = [message.get("messageId") or message.get("id") for message in path]
     replaced = [id for id, message in zip(ids, path, strict=True) if message.get("role") == "system"]
     return {"path": ids, "replaced_by_summary": replaced, "tokens": [message.get("tokenCount") for message in path]}
@@ -43,7 +43,7 @@ def _trim(given: dict[str, Any], expect: dict[str, Any]) -> dict[str, Any]:
 
 def _trimmed(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """What is left out by the function that both strategies call; they look at the instructions alone before they do."""
-    starts, first = ctx.index.messages, begin(ctx, 0, ctx.limit - (instructions(ctx) or 0) - PRIMER)
+    starts, first = ctx.index.messages, find_begin(ctx, 0, ctx.limit - (count_instructions(ctx) or 0) - PRIMER)
     stop = starts[first] if first < len(starts) else ctx.request.cut
     for span in find_droppable(ctx, envelope, starts[0], stop) if starts else ():
         envelope = yield Edit("drop", "it does not fit", span)

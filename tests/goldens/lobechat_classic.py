@@ -10,7 +10,7 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
-from turnscope.ports.lobechat.messages import BESIDE, COUNT, HEAD, TAIL, handed_over, limited, window
+from turnscope.ports.lobechat.messages import COUNT, EXTRA, HEAD, TAIL, count_handed_over, find_window, is_limited
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 
@@ -37,12 +37,12 @@ def runs(numbers: Sequence[int]) -> list[list[int]]:
 
 
 def _slice(given: dict[str, Any]) -> dict[str, Any]:
-    return {"kept": runs(range(window(given["count"], given["enable"], given["history_count"]), given["count"]))}
+    return {"kept": runs(range(find_window(given["count"], given["enable"], given["history_count"]), given["count"]))}
 
 
 def _settings(given: dict[str, Any]) -> dict[str, Any]:
     config = given["chat_config"]
-    on = limited(
+    on = is_limited(
         given["model"], config.get("enableHistoryCount"), config.get("disableContextCaching", False), config.get("searchMode")
     )
     count = config.get("historyCount")
@@ -54,7 +54,7 @@ def _range(given: dict[str, Any]) -> dict[str, Any]:
     due = found["enable_history_count"] and given["chat_config"].get("enableCompressHistory")
     if not due or given["count"] <= found["history_count"]:
         return {"summarise": None}
-    return {"summarise": runs(range(handed_over(given["count"], found["history_count"])))}
+    return {"summarise": runs(range(count_handed_over(given["count"], found["history_count"])))}
 
 
 def policy(changes: Mapping[str, Mapping[str, Any]]) -> Policy:
@@ -83,7 +83,7 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
         "calling": given["function_calling"],
         "vision": given["vision"],
     }
-    chosen = policy({"keep_last_stored": {"on": on, "count": (keep or 0) - BESIDE}, "shape_messages": shape})
+    chosen = policy({"keep_last_stored": {"on": on, "count": (keep or 0) - EXTRA}, "shape_messages": shape})
     plan = next(iter(replay(session, chosen, build_ledger(session, CHARS))))
     return {"messages": _shown(sent(session, plan, ""), given["messages"])}
 

@@ -14,10 +14,20 @@ from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
 from turnscope.ports.lobechat.prompt import HEAD, TAIL
-from turnscope.ports.lobechat.shaping import CLOSED, FAILED, FINISH, OPENED, RATED, UNSEEN, call_name, flattened
+from turnscope.ports.lobechat.shaping import CLOSED, FAILED, FINISH, OPENED, RATED, UNSEEN, build_call_name, flatten
 from turnscope.ports.lobechat.stored import LISTED
-from turnscope.ports.lobechat.tokens import DRIFT, RATIO, SOURCES, WINDOW, estimate, size, sizes, stored_summary, trigger
-from turnscope.ports.lobechat.window import BESIDE, groups
+from turnscope.ports.lobechat.tokens import (
+    DRIFT,
+    RATIO,
+    SOURCES,
+    WINDOW,
+    compute_trigger,
+    count_by_source,
+    count_message,
+    estimate_tokens,
+    get_stored_summary,
+)
+from turnscope.ports.lobechat.window import EXTRA, find_groups
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 
@@ -57,20 +67,27 @@ def _filled(value: Any) -> Any:
 def _slice(given: dict[str, Any]) -> dict[str, Any]:
     said, count = given["messages"], given["history_count"]
     on = given["enable"] and count is not None
-    numbers = {n for group in groups(said)[: max(0, count)] for n in group} if on else range(len(said))
+    numbers = {n for group in find_groups(said)[: max(0, count)] for n in group} if on else range(len(said))
     return {"kept": [said[n]["id"] for n in sorted(numbers)]}
 
 
 def _accounting(given: dict[str, Any]) -> dict[str, Any]:
-    said, tools = given["messages"], [estimate(tool) for tool in given["tools"] or ()]
-    sources = {name: sum(sizes(message)[name] for message in said) for name in SOURCES} | {"toolDefinition": sum(tools)}
+    said, tools = given["messages"], [estimate_tokens(tool) for tool in given["tools"] or ()]
+    sources = {name: sum(count_by_source(message)[name] for message in said) for name in SOURCES} | {
+        "toolDefinition": sum(tools)
+    }
     raw = sum(sources.values())
-    return {"raw_total": raw, "adjusted_total": ceil(raw * DRIFT), "by_source": sources, "messages": [*map(size, said)]}
+    return {
+        "raw_total": raw,
+        "adjusted_total": ceil(raw * DRIFT),
+        "by_source": sources,
+        "messages": [*map(count_message, said)],
+    }
 
 
 def _tokens(given: Mapping[str, Any]) -> int:
     tools = () if given.get("force_finish") else given.get("tools") or ()
-    return sum(map(size, given["messages"])) + sum(map(estimate, tools))
+    return sum(map(count_message, given["messages"])) + sum(map(estimate_tokens, tools))
 
 
 def _or(value: Any, default: Any) -> Any:
@@ -79,14 +96,14 @@ def _or(value: Any, default: Any) -> Any:
 
 def _due(given: Mapping[str, Any]) -> Any:
     window, ratio = _or(given.get("max_window"), WINDOW), _or(given.get("threshold_ratio"), RATIO)
-    return trigger(_tokens(given), window, ratio, _or(given.get("drift"), DRIFT))
+    return compute_trigger(_tokens(given), window, ratio, _or(given.get("drift"), DRIFT))
 
 
 def _decide(given: dict[str, Any]) -> dict[str, Any]:
     due = _due(given)
     if given.get("enabled") is False or not due.compress:
         return {"next": "call_llm", "tokens": None, "existing_summary": None}
-    return {"next": "compress_context", "tokens": due.tokens, "existing_summary": stored_summary(given["messages"])}
+    return {"next": "compress_context", "tokens": due.tokens, "existing_summary": get_stored_summary(given["messages"])}
 
 
 def policy(changes: Mapping[str, Mapping[str, Any]], window: int = 0) -> Policy:
@@ -118,7 +135,7 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     told |= {"model": given.get("model_name") or "", "cutoff": given.get("model_cutoff") or ""}
     changes = {
         "compress_topic": {"on": False},
-        "keep_last_groups": {"on": bool(given["enable"]) and count is not None, "count": (count or 0) - BESIDE},
+        "keep_last_groups": {"on": bool(given["enable"]) and count is not None, "count": (count or 0) - EXTRA},
         "add_to_system": {**told, "variables": VARIABLES},
         "send_prepared": {**shape, "variables": VARIABLES},
     }
@@ -131,14 +148,14 @@ def _shown(made: list[dict[str, Any]], given: Mapping[str, Any]) -> list[dict[st
     closing = [m for m in made if m["role"] == "system" and m["content"] == FINISH]
     system = [m["content"] for m in made if m["role"] == "system" and m not in closing]
     rest = [m for m in made if m["role"] != "system"]
-    stored = [part for message in given["messages"] for part in flattened(message)]
+    stored = [part for message in given["messages"] for part in flatten(message)]
     tools = {m["tool_call_id"]: m["plugin"] for m in reversed(stored) if m["role"] == "tool" and m.get("plugin")}
     names = {call["id"]: call["function"]["name"] for m in rest for call in m.get("tool_calls", ())}
     for message in rest:
         if message["role"] == "tool":
             id = message["tool_call_id"]
             own = tools.get(id) if message["content"] != FAILED else None
-            message["name"] = call_name(own) if own else names[id]
+            message["name"] = build_call_name(own) if own else names[id]
         thought = next((m["reasoning"] for m in stored if m.get("reasoning") and _says(message, m)), None)
         if thought and message["role"] == "assistant":
             message["reasoning"] = thought
@@ -220,20 +237,20 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
     count = given["history_count"]
     changes = {
         "compress_topic": {"on": given["compression"]},
-        "keep_last_groups": {"on": bool(given["enable_history_count"]) and count is not None, "count": (count or 0) - BESIDE},
+        "keep_last_groups": {"on": bool(given["enable_history_count"]) and count is not None, "count": (count or 0) - EXTRA},
     }
     chosen, teller = policy(changes, given["max_window"]), Teller([])
     summary = f"#S{{}}{words * given['summary_words']}"
-    tokens = {message.id: size({"content": session.blocks[message.start].text}) for message in session.messages}
+    tokens = {message.id: count_message({"content": session.blocks[message.start].text}) for message in session.messages}
     steps: list[dict[str, Any]] = []
     whole: list[str] = []
     for turn, plan in enumerate(_plans(session, chosen, teller, summary)):
         ids, texts = _listed(session, plan)
-        tokens |= {f"G:S{name[1:]}": size({"content": text}) for name, text in texts.items()}
+        tokens |= {f"G:S{name[1:]}": count_message({"content": text}) for name, text in texts.items()}
         whole += [*([f"a{turn - 1}"] if turn else []), f"u{turn}"]
         before, read = sum(tokens[id] for id in whole), _hidden(session, plan)
         if read:
-            whole = [*(id for id in whole if id not in read), f"G:S{len(plan.state('compress_topic').places)}"]
+            whole = [*(id for id in whole if id not in read), f"G:S{len(plan.get_state('compress_topic').places)}"]
         steps.append(
             {
                 "tokens": before,

@@ -39,7 +39,7 @@ def run(case: dict[str, Any], file: dict[str, Any]) -> dict[str, Any]:
                 if isinstance(part.get(name), dict):
                     part[name] = (part[name]["unit"] * part[name]["fill"])[: part[name]["fill"]]
         stored.append(message)
-    talk = session.Talk(given["model"], given["compaction"] or {}, stored, (f"n{i}" for i in count()))
+    talk = session.Conversation(given["model"], given["compaction"] or {}, stored, (f"n{i}" for i in count()))
     return _compared({"steps": [_step(talk, step) for step in given["steps"]]}, case["expect"])
 
 
@@ -54,7 +54,7 @@ def _compared(told: Any, expect: Any) -> Any:
     return told
 
 
-def _step(talk: session.Talk, step: dict[str, Any]) -> dict[str, Any]:
+def _step(talk: session.Conversation, step: dict[str, Any]) -> dict[str, Any]:
     requests: list[dict[str, Any]] = []
     replies = iter(step["replies"])
 
@@ -68,7 +68,7 @@ def _step(talk: session.Talk, step: dict[str, Any]) -> dict[str, Any]:
     before = {id(part) for part in _cleared(talk)}
     text = step["prompt"]
     text = (text["unit"] * text["fill"])[: text["fill"]] if isinstance(text, dict) else text
-    error = session.prompt(talk, text, ask)
+    error = session.answer_prompt(talk, text, ask)
     return {
         "requests": requests,
         "new_messages": [_message(m) for m in talk.current],
@@ -77,7 +77,7 @@ def _step(talk: session.Talk, step: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cleared(talk: session.Talk) -> list[dict[str, Any]]:
+def _cleared(talk: session.Conversation) -> list[dict[str, Any]]:
     return [p for m in talk.stored for p in m["parts"] if p["type"] == "tool" and p.get("compacted")]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from turnscope.ports.openhands.legacy import Event, View, condense, view_of
+from turnscope.ports.openhands.legacy import Event, View, build_view, condense
 
 from tests.goldens._events import answered_plans, events_session, newly_forgotten, standing, with_params
 
@@ -28,7 +28,7 @@ def _ids(events: Sequence[Event]) -> list[Any]:
 
 
 def _once(given: dict[str, Any]) -> dict[str, Any]:
-    view = view_of(given["events"])
+    view = build_view(given["events"])
     said = {"view": _ids(view.events), "pending_request": view.pending}
     if "condenser" not in given:
         return said
@@ -44,7 +44,7 @@ def _once(given: dict[str, Any]) -> dict[str, Any]:
         "summary": found.summary,
         "summary_offset": found.offset,
         **saw,
-        "after": _ids(view_of([*given["events"], found.event(9999)]).events),
+        "after": _ids(build_view([*given["events"], found.build_event(9999)]).events),
     }
 
 

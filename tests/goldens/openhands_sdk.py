@@ -11,10 +11,10 @@ from turnscope.ports.openhands.sdk import (
     NoCondensation,
     Settings,
     View,
+    build_view,
     condense,
-    requirement,
-    safe_indices,
-    view_of,
+    find_requirement,
+    find_safe_indices,
 )
 
 from tests.goldens._events import answered_plans, events_session, newly_forgotten, standing, with_params
@@ -42,8 +42,8 @@ def _ids(events: Sequence[Event]) -> list[str]:
 
 
 def _view(given: dict[str, Any]) -> dict[str, Any]:
-    view = view_of(given["events"])
-    return {"events": _ids(view.events), "pending_request": view.pending, "safe_indices": safe_indices(view.events)}
+    view = build_view(given["events"])
+    return {"events": _ids(view.events), "pending_request": view.pending, "safe_indices": find_safe_indices(view.events)}
 
 
 def _count(events: Sequence[Event]) -> int:
@@ -76,15 +76,18 @@ def _condense(given: dict[str, Any]) -> dict[str, Any]:
         summary: str | None = given["fake_summary"]
         return None if calls <= given.get("failing_calls", 0) else summary
 
-    view, limit = view_of(given["events"]), _limit(given, settings)
+    view, limit = build_view(given["events"]), _limit(given, settings)
     try:
         found = condense(view, settings, limit, _count, ask)
     except NoCondensation:
         return {"error": "no_condensation_available", "calls": calls}
-    said: dict[str, Any] = {"requirement": requirement(view, settings, limit, _count(view.events)), "condensed": bool(found)}
+    said: dict[str, Any] = {
+        "requirement": find_requirement(view, settings, limit, _count(view.events)),
+        "condensed": bool(found),
+    }
     if not found:
         return {**said, "calls": calls}
-    after = view_of([*given["events"], _event(found, "C")])
+    after = build_view([*given["events"], _event(found, "C")])
     return {
         **said,
         "forgotten": [*found.forgotten],
@@ -136,12 +139,12 @@ def _asked_for(given: dict[str, Any]) -> list[dict[str, Any]]:
             history.append({"id": f"q{event['id']}", "type": "request"})
         if event["type"] == "action":
             continue
-        view: View = view_of(history)
+        view: View = build_view(history)
         found = condense(view, settings, _limit(given, settings), _count, lambda _events: f"T: summary {made}")  # noqa: B023
         step = {"after_event": event["id"], "condensation": None, "forgotten": [], "sent": _ids(view.events)}
         if found:
             made += 1
             history.append(_event(found, f"C{made}"))
-            step |= {"condensation": f"C{made}", "forgotten": [*found.forgotten], "sent": _ids(view_of(history).events)}
+            step |= {"condensation": f"C{made}", "forgotten": [*found.forgotten], "sent": _ids(build_view(history).events)}
         steps.append(step)
     return steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from turnscope.ports.librechat.legacy import path_to
+from turnscope.ports.librechat.legacy import find_path
 from turnscope.ports.openwebui import compaction, messages
 from turnscope.ports.openwebui.messages import IMAGES, VOICE
 
@@ -28,11 +28,11 @@ def named(value: Any) -> Any:
 def active(stored: dict[str, Any] | None, head: str | None) -> list[str]:
     """Keys of the messages on the path to `head`."""
     tree = ({"messageId": key, "parentMessageId": message.get("parentId")} for key, message in (stored or {}).items())
-    return [message["messageId"] for message in path_to(tree, head)]
+    return [message["messageId"] for message in find_path(tree, head)]
 
 
 def _convert(given: dict[str, Any]) -> dict[str, Any]:
-    made = messages.converted(given["output"], given["raw"], given["reasoning_format"], given["flatten_tool_images"])
+    made = messages.convert_items(given["output"], given["raw"], given["reasoning_format"], given["flatten_tool_images"])
     return {"messages": named(made)}
 
 
@@ -44,19 +44,19 @@ def _boundary(given: dict[str, Any]) -> dict[str, Any]:
         "t": {"role": "tool"},
     }
     said = [roles[letter] for letter in given["roles"]]
-    return {"boundary": compaction.boundary(compaction.history(said), 0, len(said), given["retention_percentage"])}
+    return {"boundary": compaction.find_boundary(compaction.read_history(said), 0, len(said), given["retention_percentage"])}
 
 
 def _exceeds(given: dict[str, Any]) -> dict[str, Any]:
     said = given["messages"]
-    beside = compaction.estimated(given["system_prompt"]) + compaction.estimated(given["summary"])
-    total = compaction.size(compaction.history(said), 0, len(said), beside)
-    return {"exceeds": compaction.exceeds(total, given["threshold"])}
+    beside = compaction.estimate_tokens(given["system_prompt"]) + compaction.estimate_tokens(given["summary"])
+    total = compaction.count_history(compaction.read_history(said), 0, len(said), beside)
+    return {"exceeds": compaction.is_exceeded(total, given["threshold"])}
 
 
 def _checkpoint(given: dict[str, Any]) -> dict[str, Any]:
     said = given["messages"]
-    found = compaction.checkpoint(said)
+    found = compaction.find_checkpoint(said)
     changed = {said[found.of]["id"]: said[found.of]["output"][found.item :]} if found.item else {}
     return {"kept": [m["id"] for m in said[found.start :]], "summary": found.summary, "changed_output": changed}
 
@@ -64,16 +64,16 @@ def _checkpoint(given: dict[str, Any]) -> dict[str, Any]:
 KINDS = {
     "path": lambda x: {"path": active(x["messages"], x["head"])},
     "convert": _convert,
-    "process": lambda x: {"messages": named(messages.processed(x["messages"], x["reasoning_format"]))},
-    "sanitize_pairs": lambda x: {"messages": messages.sanitized(x["messages"])},
-    "reconcile_pairs": lambda x: {"messages": messages.reconciled(x["messages"])},
+    "process": lambda x: {"messages": named(messages.convert_messages(x["messages"], x["reasoning_format"]))},
+    "sanitize_pairs": lambda x: {"messages": messages.drop_unpaired(x["messages"])},
+    "reconcile_pairs": lambda x: {"messages": messages.drop_unpaired_stored(x["messages"])},
     "boundary": _boundary,
-    "estimate": lambda x: {"tokens": sum(map(compaction.tokens, x["messages"]))},
-    "limit": lambda x: {"threshold": compaction.limit(x["global"], x["cap"], x["chat_param"])},
+    "estimate": lambda x: {"tokens": sum(map(compaction.count_message, x["messages"]))},
+    "limit": lambda x: {"threshold": compaction.get_threshold(x["global"], x["cap"], x["chat_param"])},
     "threshold": _exceeds,
-    "usage": lambda x: {"tokens": compaction.used(x["usage"])},
-    "add_system": lambda x: {"messages": messages.with_system(x["messages"], x["text"], x["append"])},
+    "usage": lambda x: {"tokens": compaction.count_usage(x["usage"])},
+    "add_system": lambda x: {"messages": messages.add_to_system(x["messages"], x["text"], x["append"])},
     "checkpoint": _checkpoint,
-    "merge_system": lambda x: {"messages": messages.merged_system(x["messages"])},
-    "strip_blank": lambda x: {"messages": messages.without_blanks(x["messages"])},
+    "merge_system": lambda x: {"messages": messages.merge_system(x["messages"])},
+    "strip_blank": lambda x: {"messages": messages.drop_blanks(x["messages"])},
 }

@@ -11,7 +11,7 @@ from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
-from turnscope.ports.openwebui.messages import loaded, merged_system
+from turnscope.ports.openwebui.messages import load_messages, merge_system
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 
@@ -71,7 +71,7 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     for key in ("assistant_message_id", "regeneration_message_id"):
         if given.get(key) in stored:
             path.append(stored[given[key]])
-    said = loaded(path)
+    said = load_messages(path)
     if given.get("regeneration_prompt"):
         said.append({"role": "user", "content": given["regeneration_prompt"]})
     builder = Builder("golden", SYSTEM)
@@ -82,7 +82,7 @@ def _prepare(given: dict[str, Any]) -> dict[str, Any]:
     session = builder.build()
     teller = Teller([(given.get("compaction") or {}).get("fake_summary")])
     plan = next(iter(replay(session, _policy(given), build_ledger(session, CHARS), answers=teller)))
-    return {"messages": named(merged_system(sent(session, plan, _field(given)))), **_account(plan, said)}
+    return {"messages": named(merge_system(sent(session, plan, _field(given)))), **_account(plan, said)}
 
 
 def _account(plan: Plan, said: list[Any]) -> dict[str, Any]:

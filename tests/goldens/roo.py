@@ -12,7 +12,7 @@ from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan, StepState
 from turnscope.envelope.rule import NoParams, Rule
-from turnscope.planning.assemble import Basis, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.planning.policy import Policy, Step, load
 from turnscope.planning.render import render
 from turnscope.ports.roo import management, results
@@ -54,37 +54,42 @@ def _truncate(given: dict[str, Any]) -> dict[str, Any]:
         "content": _named(cut.marker["content"]),
     }
     hidden = [m["id"] for m in messages if m.get("truncationParent") == "T1"]
-    return {"removed": cut.removed, "hidden": hidden, "marker": marker, "effective": _ids(management.effective(messages))}
+    return {
+        "removed": cut.removed,
+        "hidden": hidden,
+        "marker": marker,
+        "effective": _ids(management.select_effective(messages)),
+    }
 
 
 def _effective(given: dict[str, Any]) -> dict[str, Any]:
     before = {m["id"]: m["content"] for m in given["messages"]}
-    sent = management.effective(given["messages"])
+    sent = management.select_effective(given["messages"])
     changed = {m["id"]: m["content"] for m in sent if m["content"] != before[m["id"]]}
     return {
         "kept": _ids(sent),
         "changed": changed,
-        "since_last_summary": _ids(management.since_last_summary(given["messages"])),
+        "since_last_summary": _ids(management.select_since_summary(given["messages"])),
     }
 
 
 def _cleanup(given: dict[str, Any]) -> dict[str, Any]:
-    cleaned = management.cleanup(given["messages"])
+    cleaned = management.clean_up(given["messages"])
     return {"tags": [[m["id"], m.get("condenseParent"), m.get("truncationParent")] for m in cleaned]}
 
 
 def _merge(given: dict[str, Any]) -> dict[str, Any]:
-    merged = management.merge(given["messages"], given["roles"])
+    merged = management.merge_neighbours(given["messages"], given["roles"])
     return {"out": [{key: m.get(key) for key in ("id", "role", "ts", "content")} for m in merged]}
 
 
 def _validate(given: dict[str, Any]) -> dict[str, Any]:
-    fitted = results.validate(given["user"], given["history"])
+    fitted = results.fit_results(given["user"], given["history"])
     return {"content": given["user"]["content"] if fitted is None else [_placeholder(block) for _, block in fitted]}
 
 
 def _synthetic(given: dict[str, Any]) -> dict[str, Any]:
-    added = management.synthetic(given["messages"])
+    added = management.build_missing_results(given["messages"])
     return {"appended": added and [_placeholder(block) for block in added]}
 
 
@@ -94,7 +99,7 @@ def _placeholder(block: Any) -> Any:
 
 
 def _context_tokens(given: dict[str, Any]) -> dict[str, Any]:
-    return {"context_tokens": management.context_tokens(given["ui"])}
+    return {"context_tokens": management.count_context(given["ui"])}
 
 
 def _will_manage(given: dict[str, Any]) -> dict[str, Any]:
@@ -114,7 +119,7 @@ def _will_manage(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class Task:
-    """A task that is prepared request by request through `assemble.step`, with the counter of these cases."""
+    """A task that is prepared request by request through `assemble.plan_step`, with the counter of these cases."""
 
     def __init__(self, given: Mapping[str, Any], messages: list[Any], cuts: list[int]) -> None:
         self.given, self.stored = given, messages
@@ -144,12 +149,12 @@ class Task:
         if before:
             billed = structs.replace(before, request=structs.replace(before.request, usage=Usage(input_tokens=used)))
             told = structs.replace(before.calibration, counted=before.seen.tokens, recorded=0)
-            before = settle(billed) if used else structs.replace(billed, calibration=told)
+            before = reconcile_plan(billed) if used else structs.replace(billed, calibration=told)
 
         def answers(_ask: Ask) -> Answer:
             return answer
 
-        self.plan = step(before, self.session, request, policy, self.basis, answers)
+        self.plan = plan_step(before, self.session, request, policy, self.basis, answers)
         self.decisions |= {decision.seq: decision for decision in self.plan.decisions}
         return self.plan
 
@@ -197,7 +202,7 @@ def ledger(session: Session, tools: list[Any] | None) -> Ledger:
 class _Counted(Ledger):
     """Counts of stand-ins, as the original makes them."""
 
-    def each(self, parts: Sequence[Part]) -> list[int]:
+    def count_each_part(self, parts: Sequence[Part]) -> list[int]:
         return [text_tokens(part.text) for part in parts]
 
 
@@ -362,7 +367,7 @@ def _stored(task: Task) -> Any:
     messages, places = task.stored, _places(task)
     if not any(_made(m) or m.get("condenseParent") or m.get("truncationParent") for m in messages):
         return
-    sent = {m["id"]: m for m in management.effective(messages)}
+    sent = {m["id"]: m for m in management.select_effective(messages)}
     last = max((n for n, m in enumerate(messages) if m.get("isSummary")), default=None)
     newest = _store(task, places).summary
     first = min(m.start for m in task.session.messages if m.role in ("user", "assistant"))

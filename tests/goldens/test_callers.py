@@ -13,11 +13,14 @@ from tests.goldens import ROOT
 
 # What whole preparations of an original need and no rule does: the rules stand on the helpers below them.
 ALONE = {
-    "cline_sdk": {"Builder", "budget_of"},  # builds a body, which rendering does here
-    "inspect_ai": {"strategy_of"},  # single strategies over lists of messages; the rule edits an envelope
-    "opencode": {"Reply"},  # a turn of its loop, stored marks and all; `test_opencode_policy` replays the cases
-    "openhands_legacy": {"view_of"},  # a stored view of events, which no session holds; sequences are replayed
-    "openhands_sdk": {"view_of"},  # the same, and condensations that somebody asked for
+    # builds a body, which rendering does here; with its texts, and the compaction that is stored beside a history
+    "cline_sdk": {"Builder", "compute_budget", "apply_stored", "OUTDATED", "NO_RESULT"},
+    # single strategies over lists of messages, with their texts; the rule edits an envelope
+    "inspect_ai": {"build_strategy", "CALL_REMOVED", "SAVED"},
+    # a turn of its loop, stored marks and texts and all; `test_opencode_policy` replays the cases
+    "opencode": {"Reply", "Conversation", "answer_prompt", "CONTINUE", "CONTINUE_AFTER_MEDIA", "MEDIA"},
+    "openhands_legacy": {"build_view"},  # a stored view of events, which no session holds; sequences are replayed
+    "openhands_sdk": {"build_view"},  # the same, and condensations that somebody asked for
     "swe_agent": {"process"},  # tags on calls, marks for the cache and images in texts, which no rule touches
 }
 ENGINE = ROOT / "engine" / "turnscope"
@@ -71,4 +74,4 @@ def test_what_an_adapter_calls_is_reached_from_a_rule(path: Path) -> None:
 
 def test_the_scan_finds_what_adapters_use() -> None:
     everything = {name for path in ADAPTERS for name in used(path)}
-    assert {"truncate", "effective"} <= everything <= reached().union(*ALONE.values())
+    assert {"truncate", "select_effective"} <= everything <= reached().union(*ALONE.values())

@@ -17,7 +17,7 @@ from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.condensing import get_summary
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy, load
-from turnscope.ports.opencode.limits import usable
+from turnscope.ports.opencode.limits import compute_usable
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Usage
 
@@ -80,7 +80,7 @@ def _usage(tokens: dict[str, Any] | None) -> Usage:
 def policy_of(name: str, case: dict[str, Any]) -> Policy:
     """The policy under the room that the case's model and settings leave, with its settings."""
     model, settings = case["input"]["model"], case["input"]["compaction"] or {}
-    room = usable(model["context"], model["output"], model["input"], settings.get("reserved"))
+    room = compute_usable(model["context"], model["output"], model["input"], settings.get("reserved"))
     known = {key: settings[key] for key in ("tail_turns", "preserve_recent_tokens") if key in settings}
     chosen = load(name)
     steps = (

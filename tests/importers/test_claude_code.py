@@ -26,11 +26,11 @@ from turnscope.importers.claude_code.attachments import put_in
 from turnscope.library import opening
 from turnscope.planning.policy import load as load_policy
 from turnscope.session.model import Request, Session
-from turnscope.views import one_request
-from turnscope.views.findings import findings
-from turnscope.views.labels import label
-from turnscope.views.overview import turns
-from turnscope.views.phrases import short
+from turnscope.views import request_summary
+from turnscope.views.findings import rank_findings
+from turnscope.views.labels import label_block
+from turnscope.views.overview import list_turns
+from turnscope.views.phrases import format_tokens
 
 FOLDER = SHARED / "data" / "open" / "claude-code"
 FILES = sorted(FOLDER.rglob("*.jsonl"))
@@ -756,11 +756,13 @@ def test_what_the_tool_put_in_is_a_block_of_its_own_kind(
     assert [part for part in holds if part not in block.text] == []
     assert block.text.count("mcp__x") == ("mcp__x" in str(holds)), "names that stand in the line twice are sent once"
     assert (
-        label(session, block).endswith("(inferred wording)") == (session.messages[block.message].origin == "inferred") == ours
+        label_block(session, block).endswith("(inferred wording)")
+        == (session.messages[block.message].origin == "inferred")
+        == ours
     )
     assert block.text.startswith("<system-reminder>") == ours
     assert session.notes == ()
-    assert [turn.n for turn in turns(turnscope.overview(session))] == [0], "it is no prompt"
+    assert [turn.n for turn in list_turns(turnscope.overview(session))] == [0], "it is no prompt"
 
 
 def test_the_wording_that_a_line_itself_gives_is_what_was_sent(tmp_path: Path) -> None:
@@ -861,8 +863,8 @@ def test_what_is_put_in_again_after_a_compaction_is_carried_once(tmp_path: Path)
     assert [b.kind for b in session.blocks].count("agents") == 2
     assert [sum("- agent 399" in text for text in seen(session, n)) for n in range(5)] == [1] * 5
     assert [sum("/w/a.py" in text for text in seen(session, n)) for n in range(5)] == [0, 0, 1, 1, 1]
-    shown = one_request.summary(turnscope.overview(session), turnscope.replay(session), 2)
-    assert [word for word, _ in shown.put_in] == ["agents", "files put in"]
+    shown = request_summary.summarize_request(turnscope.overview(session), turnscope.replay(session), 2)
+    assert [word for word, _ in shown.injected] == ["agents", "files put in"]
 
 
 def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost(tmp_path: Path) -> None:
@@ -877,10 +879,10 @@ def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost
         log.user(f"and {n}")
     session = opened(log, tmp_path)
     trace = turnscope.replay(session)
-    found = {finding.kind: finding for finding in findings(trace, turnscope.overview(session), most=20)}["standing"]
+    found = {finding.kind: finding for finding in rank_findings(trace, turnscope.overview(session), most=20)}["standing"]
     sizes = found.evidence["kinds"]
     assert list(sizes) == ["agents", "skills"]
-    assert found.text.startswith(f"Agent listings: {short(sizes['agents'])} tokens on every request (")
+    assert found.text.startswith(f"Agent listings: {format_tokens(sizes['agents'])} tokens on every request (")
     assert "% of what was sent); beside them skill listings " in found.text
     whole = found.evidence["share"] * sum(r.usage.prompt_tokens for r in session.requests if r.usage)
     assert whole == pytest.approx(8 * sum(sizes.values()), rel=0.02)  # a request of which too much was counted shows less
@@ -891,7 +893,7 @@ def test_agent_listings_on_every_request_are_a_finding_with_their_share_and_cost
 def test_small_listings_are_no_finding(tmp_path: Path) -> None:
     session = opened(with_attachments({"type": "skill_listing", "content": "- review: reviews"}), tmp_path)
     assert "standing" not in {
-        finding.kind for finding in findings(turnscope.replay(session), turnscope.overview(session), most=20)
+        finding.kind for finding in rank_findings(turnscope.replay(session), turnscope.overview(session), most=20)
     }
 
 
@@ -952,11 +954,11 @@ def test_a_branchs_counts_go_on_from_those_of_the_main_path(tmp_path: Path) -> N
     log.answer("n1", "deeper", usage=(1, 2, 3, 4), parent=branch)
     log.user("the end", parent=log.lines[-3]["uuid"])
     session = opened(log, tmp_path)
-    ledger = opening.ledger_of(session)
+    ledger = opening.count_session(session)
     assert max(fork.of for fork in session.forks) > 0
     for number, one in enumerate(session.branches):
         counted = set(ledger.memo)
-        its, whole = opening.ledger_of_branch(session, number, ledger), opening.ledger_of(one)
+        its, whole = opening.count_branch(session, number, ledger), opening.count_session(one)
         assert (its.sums, its.total) == (whole.sums, whole.total)
         own = {block.digest for block in session.forks[number].own.blocks}
         assert set(ledger.memo) - counted <= own | {block.digest for block in one.blocks[one.at :]}

@@ -10,13 +10,13 @@ import turnscope
 from importers import exact_log
 from msgspec import structs
 from turnscope.importers.claude_code.api_requests import ApiRequests
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.session.model import Bucket, Session
 
 
 def bodies(session: Session) -> list[dict[str, Any]]:
     trace = turnscope.replay(session)
-    return [body(plan, session, shaped=True) for plan in trace.plans]
+    return [build_body(plan, session, as_recorded=True) for plan in trace.plans]
 
 
 def test_each_body_is_the_one_that_was_sent(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from formats import claimed, opened, pairs, survives, texts, told
 from turnscope.importers.jan import finds
 from turnscope.reading.registry import find_session_path
 from turnscope.settings import Machine
-from turnscope.views import one_request
+from turnscope.views import request_summary
 
 from pages.parts import cards
 
@@ -85,7 +85,7 @@ def test_a_request_with_a_duration_has_a_speed() -> None:
     answer = said("a1", "assistant", part("text", "4."), n=1, completed_at=T + 5_000, metadata=USED)
     session = opened([LINEAR[0], answer, said("u2", "user", part("text", "5?"), n=6), said("a2", "assistant", n=7)], lines=True)
     view, trace = turnscope.overview(session), turnscope.replay(session)
-    timed, untimed = (one_request.summary(view, trace, n) for n in range(2))
+    timed, untimed = (request_summary.summarize_request(view, trace, n) for n in range(2))
     assert (timed.seconds, timed.speed) == (4.0, 2.0)
     assert "· 2.0 tokens/s<em>measured" in cards.buckets(timed, "")
     assert (untimed.speed, "tokens/s" in cards.buckets(untimed, "")) == (0.0, False)

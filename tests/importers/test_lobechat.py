@@ -12,7 +12,7 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.importers.lobechat import IMPORTER
 from turnscope.live.live_session import LiveSession
-from turnscope.planning.assemble import replay, step
+from turnscope.planning.assemble import plan_step, replay
 from turnscope.planning.policy import load
 from turnscope.planning.render import render
 
@@ -60,7 +60,7 @@ def test_a_topics_summary_stands_in_the_requests_behind_its_export_alone() -> No
     growing, policy = LiveSession(session, CHARS), load("lobechat-classic")
     growing.append_message("user", "And 3+3?", origin="prompt")
     request = growing.build_request(model="m-x")
-    last = step(None, growing.session, request, policy, growing.get_policy_basis(policy))
+    last = plan_step(None, growing.session, request, policy, growing.get_policy_basis(policy))
     plans = [*replay(session, policy, build_ledger(session, CHARS)), last]
     stands = ["so far" in str(render(plan.after, growing.session).get("system")) for plan in plans]
     assert stands == [False] * len(session.requests) + [True]

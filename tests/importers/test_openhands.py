@@ -222,4 +222,4 @@ def test_a_folder_of_events_is_one_session(tmp_path: Path) -> None:
     assert len(whole[0].observed) == len(alone.observed)
     assert {request.model for request in whole[0].requests} == {"m-2"}
     assert prompt_tokens(whole[0]) == 100
-    assert [*library.sources_in(tmp_path)][-1] == folder
+    assert [*library.find_sources(tmp_path)][-1] == folder

@@ -9,7 +9,7 @@ import pytest
 import turnscope
 from conftest import shared
 from importers import exact_log
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 
 
 def write(folder: Path) -> exact_log.Log:
@@ -33,7 +33,7 @@ def test_the_folder_and_its_index_open_as_the_bodies_that_were_sent(tmp_path: Pa
     log = write(tmp_path)
     session, transcript = turnscope.load(tmp_path / name), turnscope.load(tmp_path / "s1.jsonl")
     trace = turnscope.replay(session)
-    assert [body(plan, session, shaped=True) for plan in trace.plans] == log.sent
+    assert [build_body(plan, session, as_recorded=True) for plan in trace.plans] == log.sent
     assert session.id == transcript.id
     assert [request.id for request in session.requests] == [request.id for request in transcript.requests]
     assert session.title == "Please read the files one after the other."

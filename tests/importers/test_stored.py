@@ -14,9 +14,9 @@ from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
-from turnscope.ports.jan.messages import joined, mended, with_files
-from turnscope.ports.lobechat.shaping import FAILED, Shape, prepared
-from turnscope.ports.openwebui.messages import loaded, processed, without_blanks
+from turnscope.ports.jan.messages import add_files, join_messages, repair_calls
+from turnscope.ports.lobechat.shaping import FAILED, Shape, prepare_messages
+from turnscope.ports.openwebui.messages import convert_messages, drop_blanks, load_messages
 from turnscope.reading.jan_threads import ui_message, waves
 from turnscope.session.model import Request, Session
 
@@ -58,7 +58,7 @@ def test_a_lobehub_topic_is_sent_as_the_app_would() -> None:
     session = opened({"version": "2.0", "title": "T", "exportedAt": "2026-01-01T00:01:00Z", "messages": rows})
     session = asked_on(session)
     said = sent(session, planned(session, "lobehub-2026")[-1], "")
-    assert plain(said) == plain([made.message for made in prepared(TOPIC, Shape(files=True))])
+    assert plain(said) == plain([made.message for made in prepare_messages(TOPIC, Shape(files=True))])
     assert FAILED in [message["content"] for message in said]
 
 
@@ -90,7 +90,7 @@ def test_an_open_webui_chat_is_sent_as_its_stored_items() -> None:
     ]
     session = opened([{"id": "c", "chat": {"history": {"messages": {m["id"]: m for m in path}, "currentId": "a3"}}}])
     plans = planned(session, "openwebui")
-    assert plain(sent(session, plans[-1], "")) == plain(without_blanks(processed(loaded(path[:5]))))
+    assert plain(sent(session, plans[-1], "")) == plain(drop_blanks(convert_messages(load_messages(path[:5]))))
     amid = sent(session, plans[1], "")  # the second request of the first answer: nothing of what came later is in it
     assert [message["role"] for message in amid] == ["user", "assistant", "tool"]
 
@@ -137,7 +137,9 @@ def test_a_jan_thread_is_sent_by_its_stored_parts() -> None:
     session = opened(rows, lines=True)
     plan = planned(session, "jan")[-1]
     shown = [{**ui_message(row), "metadata": row["metadata"]} for row in rows[:3]]
-    texts = [p["text"] for m in joined(mended(map(with_files, waves(shown)))) for p in m["parts"] if p["type"] == "text"]
+    texts = [
+        p["text"] for m in join_messages(repair_calls(map(add_files, waves(shown)))) for p in m["parts"] if p["type"] == "text"
+    ]
     said = [p.text for piece in plan.after.pieces for p in piece.body or () if p.kind == "text"]
     verbatim = [
         b.text.strip() for piece in plan.after.pieces if piece.body is None for b in session.blocks[piece.start : piece.stop]

@@ -132,7 +132,7 @@ def test_thinking_in_tags_is_thinking_and_goes_out_as_the_text_that_it_is(tmp_pa
         "one after the other they are what is stored"
     )
     (plan,) = list(replay(session, load("as-recorded"), build_ledger(session, CHARS)))[1:2]
-    body = render.body(plan, session)
+    body = render.build_body(plan, session)
     assert body["messages"][1]["content"][0] == text(said[0])
     assert not any("signature" in problem.what for problem in lint(body, "claude-sonnet-4-5"))
 

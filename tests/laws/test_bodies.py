@@ -14,9 +14,9 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.errors import RuleError
 from turnscope.planning.assemble import replay
 from turnscope.planning.bodies import Bodies
-from turnscope.planning.lint import lint, lint_on
-from turnscope.planning.policy import load, names, sendable
-from turnscope.planning.render import body, rendered
+from turnscope.planning.lint import lint, lint_continued
+from turnscope.planning.policy import list_policies, load, make_sendable
+from turnscope.planning.render import build_body, render_envelope
 from turnscope.pricing.prices import PRICES
 from turnscope.session.model import Edit, Part, Session, Span
 
@@ -64,21 +64,21 @@ def test_a_rendering_goes_on_from_any_other_of_its_conversation(session: Session
                 envelope, _ = envelope.replace(edit, n, ledger)
             except RuleError:  # a stand-in cannot be cut, an insert needs something
                 continue
-        made, anew = rendered(envelope, now, before), rendered(envelope, now)
+        made, anew = render_envelope(envelope, now, before), render_envelope(envelope, now)
         assert (made.tools, made.system, made.messages, made.points) == (anew.tools, anew.system, anew.messages, anew.points)
         assert all(a is b for a, b in zip(made.messages[: made.shared], before.messages if before else (), strict=False))
         before = made
 
 
 @settings(max_examples=8)
-@pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
+@pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 @given(sessions)
 def test_bodies_of_every_policy_are_the_same_one_after_the_other(name: str, session: Session) -> None:
     bodies = Bodies()
-    for plan in replay(session, sendable(load(name)), ledger_of(session)):
-        made = bodies.body(plan, first(session, plan.request.cut))
-        assert made == body(plan, session)
-        assert bodies.wrong(made, MODEL, PRICES) == lint(made, MODEL)
+    for plan in replay(session, make_sendable(load(name)), ledger_of(session)):
+        made = bodies.build(plan, first(session, plan.request.cut))
+        assert made == build_body(plan, session)
+        assert bodies.lint(made, MODEL, PRICES) == lint(made, MODEL)
 
 
 def said(role: str, *blocks: Any) -> dict[str, Any]:
@@ -120,6 +120,6 @@ def test_what_was_read_once_is_not_read_again_and_every_mistake_is_found(new: li
     for some, lost in new:
         before = messages
         messages = [*messages[: max(1, len(messages) - lost)], *some]
-        found, passed = lint_on({"messages": messages}, MODEL, PRICES, passed)
+        found, passed = lint_continued({"messages": messages}, MODEL, PRICES, passed)
         assert found == lint({"messages": messages}, MODEL)
         messages = before if found else messages  # a person goes on with what is right

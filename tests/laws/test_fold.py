@@ -62,7 +62,7 @@ def test_back_undoes_forward_from_any_cursor(session: Session) -> None:
     while True:
         path.append(cursor)
         after = trace.move(cursor, 1)
-        assert trace.frame(cursor).envelope.counts
+        assert trace.get_frame(cursor).envelope.counts
         if after == cursor:
             break
         assert trace.move(after, -1) == cursor
@@ -71,8 +71,8 @@ def test_back_undoes_forward_from_any_cursor(session: Session) -> None:
     assert trace.move(cursor, -len(path)) == Cursor(0, 0)
     for plan in trace.plans:
         n = plan.request.n
-        assert [*trace.frame(Cursor(n, len(plan.decisions))).envelope.pieces] == [*plan.after.pieces]
-        assert [*trace.frame(Cursor(n, 0)).envelope.pieces] == [*plan.before.pieces]
+        assert [*trace.get_frame(Cursor(n, len(plan.decisions))).envelope.pieces] == [*plan.after.pieces]
+        assert [*trace.get_frame(Cursor(n, 0)).envelope.pieces] == [*plan.before.pieces]
 
 
 @given(sessions)

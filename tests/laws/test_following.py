@@ -18,7 +18,7 @@ from make_claude_code import write
 from turnscope.errors import UnreadableFile
 from turnscope.importers.claude_code import following
 from turnscope.library import opening
-from turnscope.library.following import Following
+from turnscope.library.session_follower import SessionFollower
 
 BESIDE = ("read_truncation_notice", "hook_additional_context")
 
@@ -96,11 +96,11 @@ def test_reading_on_gives_what_reading_the_whole_gives(tmp_path_factory: pytest.
     cuts = st.one_of(st.sampled_from(lines[1:]), st.integers(lines[1], len(text)))
     ends = sorted(data.draw(st.lists(cuts, min_size=1, max_size=8)))
     path.write_bytes(text[: ends[0]])
-    growing = Following(path)
+    growing = SessionFollower(path)
     for end in (*ends, len(text)):
         with path.open("ab") as file:
             file.write(text[path.stat().st_size : end])
-        assert growing.session() == turnscope.load(path)
+        assert growing.read_session() == turnscope.load(path)
 
 
 def simple(count: int, word: str = "prompt") -> Log:
@@ -114,36 +114,36 @@ def simple(count: int, word: str = "prompt") -> Log:
 @pytest.mark.parametrize("how", ["cut", "replaced", "rewritten in place"])
 def test_a_file_that_is_not_what_it_was_is_read_anew(how: str, tmp_path: Path) -> None:
     path = simple(20).save(tmp_path / "s1.jsonl")
-    growing = Following(path)
-    assert len(growing.session().requests) == 20
+    growing = SessionFollower(path)
+    assert len(growing.read_session().requests) == 20
     if how == "cut":
         os.truncate(path, len("".join(path.read_text().splitlines(keepends=True)[:10])))
     elif how == "replaced":
         simple(30, "another").save(tmp_path / "new.jsonl").replace(path)
     else:
         path.write_text(simple(30, "another").text())
-    assert growing.session() == turnscope.load(path)
-    assert len(growing.session().requests) in (5, 30)
+    assert growing.read_session() == turnscope.load(path)
+    assert len(growing.read_session().requests) in (5, 30)
 
 
 def test_a_file_that_is_gone_says_so(tmp_path: Path) -> None:
     path = simple(2).save(tmp_path / "s1.jsonl")
-    growing = Following(path)
-    growing.session()
+    growing = SessionFollower(path)
+    growing.read_session()
     path.unlink()
     with pytest.raises(UnreadableFile):
-        growing.session()
+        growing.read_session()
 
 
 def test_a_last_line_that_is_being_written_is_noted_until_it_is_whole(tmp_path: Path) -> None:
     path = simple(2).save(tmp_path / "s1.jsonl")
-    growing = Following(path)
+    growing = SessionFollower(path)
     line = simple(3).text().splitlines(keepends=True)[4]
     for part in (line[:50], line[50:-1], line[-1:]):
         with path.open("a") as file:
             file.write(part)
-        assert growing.session() == turnscope.load(path)
-        assert bool(growing.session().notes) == (part == line[:50])
+        assert growing.read_session() == turnscope.load(path)
+        assert bool(growing.read_session().notes) == (part == line[:50])
 
 
 def test_a_subagents_file_that_grows_is_followed(tmp_path: Path) -> None:
@@ -152,21 +152,21 @@ def test_a_subagents_file_that_grows_is_followed(tmp_path: Path) -> None:
     side = Log("s1", "a1")
     side.user("look")
     path, agent = log.save(tmp_path / "s1.jsonl"), side.save(tmp_path / "s1" / "subagents" / "agent-a1.jsonl")
-    growing = Following(path)
-    assert len(growing.session().subagents[0].blocks) == 1
+    growing = SessionFollower(path)
+    assert len(growing.read_session().subagents[0].blocks) == 1
     side.answer("am1", "found", usage=(1, 2, 3, 4))
     side.save(agent)
-    assert growing.session() == turnscope.load(path)
-    assert len(growing.session().subagents[0].blocks) == 2
+    assert growing.read_session() == turnscope.load(path)
+    assert len(growing.read_session().subagents[0].blocks) == 2
 
 
 def test_counts_of_a_session_that_grew_are_those_of_the_whole(tmp_path: Path) -> None:
     path = simple(5).save(tmp_path / "s1.jsonl")
-    growing = Following(path)
-    growing.opened()
+    growing = SessionFollower(path)
+    growing.open()
     path.write_text(simple(8).text())
-    opened = growing.opened()
-    assert opened.trace.ledger.total == opening.ledger_of(turnscope.load(path)).total
+    opened = growing.open()
+    assert opened.trace.ledger.total == opening.count_session(turnscope.load(path)).total
     assert len(opened.overview) == 8
 
 
@@ -174,12 +174,12 @@ def test_other_formats_are_read_again_when_they_changed(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     hello = {"role": "user", "content": "hello"}
     path.write_text(json_line({"model": "claude-x", "max_tokens": 5, "system": "s", "messages": [hello]}))
-    growing = Following(path)
-    first = growing.session()
-    assert growing.session() is first
+    growing = SessionFollower(path)
+    first = growing.read_session()
+    assert growing.read_session() is first
     with path.open("a") as file:
         file.write(json_line({"model": "claude-x", "max_tokens": 6, "system": "s", "messages": [hello]}))
-    assert len(growing.session().requests) == 2
+    assert len(growing.read_session().requests) == 2
 
 
 def json_line(value: Any) -> str:

@@ -12,7 +12,7 @@ from law_sessions import ledger_of
 from law_sessions import sessions as plain
 from turnscope.counting.ledger import Ledger
 from turnscope.library import opening
-from turnscope.planning.assemble import Basis, replay, step
+from turnscope.planning.assemble import Basis, plan_step, replay
 from turnscope.planning.lint import Problem, lint
 from turnscope.planning.policy import load
 from turnscope.planning.render import render
@@ -63,7 +63,7 @@ def refused(session: Session, ledger: Ledger) -> tuple[Problem, ...]:
     """What a provider would reject in the next request of a session, with everything kept."""
     end = len(session.blocks)
     request = Request(n=len(session.requests), turn=0, cut=end, stop=end, model=MODEL)
-    plan = step(None, session, request, KEEP, Basis.of(session, ledger))
+    plan = plan_step(None, session, request, KEEP, Basis.of(session, ledger))
     return lint(render(plan.after, session), MODEL)
 
 
@@ -92,11 +92,11 @@ def test_what_is_shared_up_to_any_block_points_nowhere_past_its_end(session: Ses
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_every_fork_of_every_sample_plans_as_the_original_and_would_be_taken(path) -> None:
     session, memo = turnscope.load(path), dict[str, int]()
-    recorded = trace(session, "as-recorded", opening.ledger_of(session, memo))
+    recorded = trace(session, "as-recorded", opening.count_session(session, memo))
     for n in range(len(recorded.plans)):
         fork = recorded.fork(n)
         assert portable._check(fork, "fork") is fork
-        ledger = opening.ledger_of(fork, memo)
+        ledger = opening.count_session(fork, memo)
         assert refused(fork, ledger) == ()
         if n % 8 == 0 or n > len(recorded.plans) - 3:  # each of them holds all that the forks before it hold
             assert [*replay(fork, recorded.policy, ledger)] == [*recorded.plans[:n]]

@@ -6,7 +6,7 @@ from hypothesis import given
 from law_sessions import ledger_of, sessions
 from turnscope.counting.tokens import CHARS
 from turnscope.live.live_session import LiveSession
-from turnscope.planning.assemble import replay, settle, step
+from turnscope.planning.assemble import plan_step, reconcile_plan, replay
 from turnscope.planning.policy import load
 from turnscope.session.index import Index
 from turnscope.session.model import Session
@@ -21,11 +21,11 @@ def grown(session: Session) -> tuple[LiveSession, list]:
         if message.start in requests:
             old = requests[message.start]
             asked = growing.build_request(model=old.model, usage=old.usage)
-            plan = step(previous, growing.session, asked, policy, growing.basis)
+            plan = plan_step(previous, growing.session, asked, policy, growing.basis)
             growing.append_message(message.role, raws, origin=message.origin)
             growing.append_request(asked)
             plans.append(plan)
-            previous = settle(plan)
+            previous = reconcile_plan(plan)
         else:
             growing.append_message(message.role, raws[0] if isinstance(raws[0], str) else raws, origin=message.origin)
     return growing, plans

@@ -19,7 +19,7 @@ from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Ctx, Edits, Memory, Rule
 from turnscope.planning import assemble
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import MENDING, Policy, Step, load, names
+from turnscope.planning.policy import REPAIRS, Policy, Step, list_policies, load
 from turnscope.planning.render import render
 from turnscope.planning.trace import Trace, trace
 from turnscope.session.model import Edit, Part, Session, Span
@@ -91,8 +91,8 @@ def test_what_lapsed_is_told_by_edits_that_put_it_back(
 
 FRESH = [
     name
-    for name in names()
-    if any(p.rule.memory == "fresh" and not p.rule.sends and p.rule.name not in MENDING for p in load(name).rules)
+    for name in list_policies()
+    if any(p.rule.memory == "fresh" and not p.rule.sends and p.rule.name not in REPAIRS for p in load(name).rules)
 ]  # what mends finds nothing to do in a session that is whole
 LONG = make([[("tool", 400), ("think", 60), ("tool", 900)], [("say", 200)]] * 24, system=True)
 

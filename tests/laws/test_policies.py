@@ -20,14 +20,14 @@ from long_session import long_session
 from msgspec import structs
 from turnscope.envelope.plan import Plan
 from turnscope.planning import policy as policies
-from turnscope.planning.assemble import Basis, replay, step
+from turnscope.planning.assemble import Basis, plan_step, replay
 from turnscope.planning.lint import lint
 from turnscope.planning.policy import Policy
 from turnscope.planning.render import render
 from turnscope.session.model import Answer, Ask, Bucket, RecordedFacts, Session
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = policies.names()
+NAMES = policies.list_policies()
 MODEL = "claude-opus-4-5"
 LAYERED = ("layered", "layered-24", "openwebui-memory", "relevant-within-budget")  # also where conversations are asked for
 limits = st.integers(60, 1_500)
@@ -121,7 +121,7 @@ def test_recorded_answers_replay_without_a_model(name: str, session: Session, li
 
     live: list[Plan] = []
     for request in bare.requests:
-        live.append(step(live[-1] if live else None, bare, request, policy, basis, model))
+        live.append(plan_step(live[-1] if live else None, bare, request, policy, basis, model))
     known = {ask.key: answer for plan in live for ask, answer in plan.asks}
     again = [*replay(structs.replace(bare, recorded=RecordedFacts(known)), policy, ledger)]
     assert [digest(plan) for plan in again] == [digest(plan) for plan in live]

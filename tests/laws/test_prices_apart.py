@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import turnscope
 from conftest import ROOT
-from turnscope.library.opening import ledger_of
+from turnscope.library.opening import count_session
 from turnscope.live import branches
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
 from turnscope.planning.trace import Trace, trace
 from turnscope.pricing.overlay import read_overlay
 from turnscope.pricing.prices import PRICES, Prices
-from turnscope.views.cache_breaks import breaks
-from turnscope.views.findings import findings
-from turnscope.views.overview import overview
+from turnscope.views.cache_breaks import find_breaks
+from turnscope.views.findings import rank_findings
+from turnscope.views.overview import build_overview
 
 SESSION = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
-LEDGER = ledger_of(SESSION)
+LEDGER = count_session(SESSION)
 RATES = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 
 
@@ -36,8 +36,8 @@ def house(tmp_path: Path) -> Prices:
 
 def seen(found: Trace) -> tuple[object, ...]:
     """Everything that prices have a say in."""
-    view = overview(found)
-    told = (view.windows.tolist(), view.totals, view.usd.tolist(), findings(found, view), breaks(found))
+    view = build_overview(found)
+    told = (view.windows.tolist(), view.totals, view.usd.tolist(), rank_findings(found, view), find_breaks(found))
     return [(plan.budget, plan.verdict, plan.after.counts) for plan in found.plans], *told
 
 
@@ -60,7 +60,7 @@ def test_replays_that_go_on_by_turns_keep_their_own_windows_and_limits(house: Pr
 
 def test_a_token_costs_what_the_prices_say(house: Prices) -> None:
     found = trace(SESSION, "as-recorded", LEDGER, house)
-    view = overview(found)
+    view = build_overview(found)
     usages = [request.usage for request in SESSION.requests if request.usage]
     tokens = sum(usage.prompt_tokens for usage in usages) + int(view.answers.sum())
     assert view.total == branches.sum_cost(SESSION, house) == Decimal(tokens)

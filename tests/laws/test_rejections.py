@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from law_sessions import ledger_of, sessions
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
-from turnscope.planning.policy import OURS, load, names
-from turnscope.planning.rejections import Looking, rejections
-from turnscope.planning.render import body
+from turnscope.planning.policy import OURS, list_policies, load
+from turnscope.planning.rejections import RequestChecker, check_trace
+from turnscope.planning.render import build_body
 from turnscope.planning.trace import trace
 from turnscope.pricing.prices import PRICES
 from turnscope.session.builder import Builder
@@ -24,7 +24,7 @@ from turnscope.session.model import Session
 from tests.laws.test_policies import limits, tight
 
 SAMPLES = sorted((Path(__file__).resolve().parents[2] / "sample_sessions").glob("*.jsonl"))
-MINE = [name for name in names() if load(name).fidelity.startswith(OURS)]
+MINE = [name for name in list_policies() if load(name).fidelity.startswith(OURS)]
 MODELS = ("claude-opus-4-5", "claude-opus-4-6", "gpt-4o")
 SAID: dict[str, Any] = {"ask": "question", "blank": " \n", "empty": []}
 IDS = {"call": ["c{}"], "two": ["c{}", "d{}"], "odd": ["f.x:{}"], "twin": ["same"], "string": ["s{}"]}
@@ -66,23 +66,23 @@ accidents = st.builds(
 )
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_policies())
 @settings(max_examples=10)
 @given(session=sessions | accidents, limit=limits)
 def test_what_is_read_on_what_changed_is_what_lint_finds(name: str, session: Session, limit: int) -> None:
-    looking = Looking(session)
+    looking = RequestChecker(session)
     for plan in replay(session, tight(name, limit), ledger_of(session)):
-        found = lint(body(plan, session), plan.model, prices=PRICES)
-        assert sorted(looking.look(plan, PRICES)) == sorted(found), plan
+        found = lint(build_body(plan, session), plan.model, prices=PRICES)
+        assert sorted(looking.check(plan, PRICES)) == sorted(found), plan
 
 
 @pytest.mark.parametrize("name", MINE)
 @settings(max_examples=examples(25))
 @given(session=accidents, limit=limits)
 def test_no_policy_of_ours_sends_what_a_provider_rejects(name: str, session: Session, limit: int) -> None:
-    looking = Looking(session)
+    looking = RequestChecker(session)
     for plan in replay(session, tight(name, limit), ledger_of(session)):
-        assert plan.verdict == "refuse" or looking.look(plan, PRICES) == (), plan.decisions
+        assert plan.verdict == "refuse" or looking.check(plan, PRICES) == (), plan.decisions
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
@@ -90,4 +90,4 @@ def test_no_policy_of_ours_sends_it_of_a_sample(path: Path) -> None:
     session = turnscope.load(path)
     ledger = ledger_of(session)
     for name in MINE:
-        assert not any(rejections(trace(session, load(name), ledger))), name
+        assert not any(check_trace(trace(session, load(name), ledger))), name

@@ -16,7 +16,7 @@ from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Rule
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, Step, rules
+from turnscope.planning.policy import Policy, Step, load_rules
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
 from turnscope.session.index import Index, count_before
@@ -130,7 +130,7 @@ def params(rule: Rule) -> st.SearchStrategy[Any]:
 def drawn(draw: st.DrawFn, names: list[str] = NAMES, most: int = 3) -> Drawn:
     """A session under a policy of random rules and a random limit, counted by the session's counter or the policy's own."""
     session = draw(sessions())
-    chosen = [rules()[name] for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=most))]
+    chosen = [load_rules()[name] for name in draw(st.lists(st.sampled_from(names), min_size=1, max_size=most))]
     steps = tuple(Step(rule, draw(params(rule))) for rule in chosen)
     spec = BudgetParams(formula="fixed", tokens=draw(st.integers(0, 400)))
     own = build_ledger(session, OWN) if draw(st.booleans()) else None
@@ -276,4 +276,4 @@ def test_nothing_more_would_have_fitted_from_the_newest_backwards(case: Drawn) -
 
 
 def test_the_random_policies_name_rules_that_exist() -> None:
-    assert set(NAMES) <= set(rules())
+    assert set(NAMES) <= set(load_rules())

@@ -78,7 +78,7 @@ def test_why_agrees_with_a_look_into_every_request(session: Session, picked: lis
     found = attempted(session, picked)
     if found is None:
         return
-    for at, spans in zip(range(len(session.blocks)), found.carried(range(len(session.blocks))), strict=True):
+    for at, spans in zip(range(len(session.blocks)), found.iter_shown_spans(range(len(session.blocks))), strict=True):
         states = [looked(found, at, n) for n in range(len(found.plans))]
         assert [n for n, state in enumerate(states) if state == "here"] == [n for span in spans for n in range(*span)]
         for n, state in enumerate(states):

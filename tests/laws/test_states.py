@@ -24,10 +24,10 @@ from turnscope.envelope.plan import Plan, StepState
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.errors import RuleError
 from turnscope.planning import policy as policies
-from turnscope.planning.assemble import Basis, replay, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan, replay
 from turnscope.planning.policy import Policy, Step
-from turnscope.planning.trace import own_counts
-from turnscope.ports.librechat.cuts import unpacked, wide
+from turnscope.planning.trace import build_own_ledger
+from turnscope.ports.librechat.cuts import unpack, widen
 from turnscope.session.model import Edit, Session, Usage
 
 from tests.laws.test_fold import first
@@ -42,9 +42,9 @@ def folded(session: Session, policy: Policy, basis: Basis, between: Callable[[Pl
     """Plan request by request; each starts from what `between` makes of the plan before."""
     previous: Plan | None = None
     for request in session.requests:
-        plan = step(previous, session, request, policy, basis)
+        plan = plan_step(previous, session, request, policy, basis)
         yield plan
-        previous = settle(between(plan))
+        previous = reconcile_plan(between(plan))
 
 
 def same(plan: Plan) -> Plan:
@@ -59,7 +59,7 @@ def stored(plan: Plan) -> Plan:
 
 
 def _stored(known: StepState) -> StepState:
-    rule = policies.find(known.rule)
+    rule = policies.find_rule(known.rule)
     for codec in (msgspec.json, msgspec.msgpack):
         params = codec.decode(codec.encode(known.params), type=rule.params)
         state = codec.decode(codec.encode(known.state), type=rule.state | None)
@@ -91,7 +91,7 @@ def test_over_the_samples_states_are_stored_and_go_on_to_the_same_plans_and_fact
     session, policy = sample(file), policies.load(name)
     ledger = turnscope.replay(session, "as-recorded").ledger
     for chosen in (policy, tight(name, ledger.total[-1] // 3)):
-        agree(session, chosen, Basis.of(session, ledger, own_counts(session, chosen)))
+        agree(session, chosen, Basis.of(session, ledger, build_own_ledger(session, chosen)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,10 +123,10 @@ def test_a_chat_that_is_resumed_goes_on_from_the_states_that_its_replay_ends_wit
     policy, whole = tight(name, limit), list(replay(bare, tight(name, limit), ledger_of(bare)))
     n = data.draw(st.integers(1, len(whole)))
     *_, last = replay(first(bare, n), policy, ledger_of(first(bare, n)))
-    previous = settle(last)
+    previous = reconcile_plan(last)
     for request in bare.requests[n:]:
         there = first(bare, request.n + 1)
-        previous = settle(step(previous, there, request, policy, Basis.of(there, ledger_of(there))))
+        previous = reconcile_plan(plan_step(previous, there, request, policy, Basis.of(there, ledger_of(there))))
         assert (previous.after, previous.states) == (whole[request.n].after, whole[request.n].states)
 
 
@@ -138,13 +138,13 @@ def test_a_text_that_a_cut_left_with_half_a_character_is_stored_as_it_is() -> No
         for b in session.blocks
     ]
     session = structs.replace(session, blocks=tuple(blocks))
-    halves, whole = 0, wide("\U0001f600" * 900 + "\n")
+    halves, whole = 0, widen("\U0001f600" * 900 + "\n")
     for limit in range(1_900, 2_000, 7):
         policy, basis = tight("librechat-agents", limit), Basis.of(session, ledger_of(session))
         agree(session, policy, basis)
         plans = folded(session, policy, basis, same)
         texts = [text for plan in plans for text in plan.get_state("prune_by_pressure").held.texts if text]
-        halves += sum(len(unpacked(text, whole)[:-1].split("\n\n…")[0]) % 2 for text in texts)
+        halves += sum(len(unpack(text, whole)[:-1].split("\n\n…")[0]) % 2 for text in texts)
     assert halves, "no cut parted a character"
 
 
@@ -235,7 +235,7 @@ def test_a_refusal_tells_what_was_billed_so_far_also_where_requests_between_were
     session = structs.replace(
         session, requests=tuple(structs.replace(r, usage=Usage(input_tokens=100, output_tokens=7)) for r in session.requests)
     )
-    refusing = Step(policies.find("refuse_when_over"), policies.find("refuse_when_over").params())
+    refusing = Step(policies.find_rule("refuse_when_over"), policies.find_rule("refuse_when_over").params())
 
     def in_force(request: Any) -> Policy:
         limit = 1_000_000 if request.n % 3 == 2 else 10

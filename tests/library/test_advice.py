@@ -17,16 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from turnscope import __main__ as command
 from turnscope.errors import PolicyError, TurnscopeError
-from turnscope.figures import front as drawn
+from turnscope.figures import draw_front as drawn
 from turnscope.library import advising
+from turnscope.library.advice_job import AdviceJob, AdviceTask, run_worker
 from turnscope.library.advising import Case, advise
-from turnscope.library.advising_job import AdvisingJob, Task, work
-from turnscope.library.opening import named
-from turnscope.library.tried import memory_of
+from turnscope.library.opening import load_policy
+from turnscope.library.trial_log import open_log
 from turnscope.planning import policy as policies
 from turnscope.planning.policy import Policy
-from turnscope.views import knobs
-from turnscope.views.advice import Advice, Figures, axes, chosen, front
+from turnscope.views import parameters
+from turnscope.views.advice import Advice, Figures, choose_point, find_pareto_front, list_axes
 
 SAMPLES = ROOT / "sample_sessions"
 COLD = SAMPLES / "cache-goes-cold.jsonl"
@@ -44,7 +44,7 @@ def beats(one: Figures, other: Figures) -> bool:
 
 @given(POINTS)
 def test_no_point_of_the_front_is_beaten_and_whatever_is_not_on_it_is_beaten_or_equal(points: list[Figures]) -> None:
-    best = front(points)
+    best = find_pareto_front(points)
     fewest = min(point.unsent for point in points)
     able = [point for point in points if point.unsent == fewest]
     assert best
@@ -59,7 +59,7 @@ def test_no_point_of_the_front_is_beaten_and_whatever_is_not_on_it_is_beaten_or_
 
 @given(POINTS)
 def test_what_is_advised_loses_no_more_and_costs_less_than_the_file_or_is_the_file(points: list[Figures]) -> None:
-    number, because = chosen(points, front(points))
+    number, because = choose_point(points, find_pareto_front(points))
     assert because
     assert number is not None
     took, base = points[number], points[0]
@@ -80,11 +80,11 @@ def test_an_advised_policy_saved_and_replayed_gives_exactly_the_figures_that_wer
     assert found.chosen is not None
     assert len(found.front) > 1
     session = turnscope.load(COLD)
-    for number, point in found.on_front:
-        knobs.save("tried", found.toml(number), tmp_path)
+    for number, point in found.front_points:
+        parameters.save_policy("tried", found.to_toml(number), tmp_path)
         (row,) = turnscope.compare(session, [policies.load("tried", tmp_path)]).rows
         told = point.searched
-        assert (row.usd, len(row.losses.hits)) == (told.usd, told.lost), found.told(point.changes)
+        assert (row.usd, len(row.losses.hits)) == (told.usd, told.lost), found.describe_changes(point.changes)
         assert (row.peak[0], len(row.changed), sum(row.losses.uses)) == (told.peak, told.changed, told.uses)
     (row,) = turnscope.compare(session, ["clear-tool-results"]).rows
     assert (row.usd, len(row.losses.hits)) == (found.points[0].searched.usd, found.points[0].searched.lost)
@@ -92,13 +92,13 @@ def test_an_advised_policy_saved_and_replayed_gives_exactly_the_figures_that_wer
 
 def test_the_text_of_a_point_says_where_it_comes_from_and_claims_no_more_than_is_so(found: Advice) -> None:
     number = found.front[0]
-    made = found.policy_of(number)
+    made = found.build_policy(number)
     assert "--trials 16 --seed 0" in made.source
     assert made.fidelity.startswith("ours")
     port = advise(turnscope.load(COLD), "swe-agent-last-5", trials=4)
-    assert port.policy_of(1).fidelity.startswith("approximate")
-    assert port.policy_of(0) == named("swe-agent-last-5")
-    assert found.policy_of(0) == named("clear-tool-results")
+    assert port.build_policy(1).fidelity.startswith("approximate")
+    assert port.build_policy(0) == load_policy("swe-agent-last-5")
+    assert found.build_policy(0) == load_policy("clear-tool-results")
     again = msgspec.json.decode(msgspec.json.encode(found), type=Advice)
     assert again == found
     assert "lost references" in found._repr_html_()
@@ -115,12 +115,17 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     asked: list[tuple[str, str]] = []
 
     def figures(case: Case, policy: Policy) -> tuple[Figures, int]:
-        values = [knob.value for group in knobs.groups(policy) for knob in group.knobs if type(knob.value) in (int, float)]
+        values = [
+            knob.value
+            for group in parameters.group_parameters(policy)
+            for knob in group.parameters
+            if type(knob.value) in (int, float)
+        ]
         weight = sum((n + 1) * value for n, value in enumerate(values)) + len(case.name)
-        asked.append((case.name, knobs.as_text(policy)))
+        asked.append((case.name, parameters.to_toml(policy)))
         return Figures(Decimal(int(weight) % 97), int(weight) % 89, 100, 0, 1, 60), 0
 
-    monkeypatch.setattr(Case, "tried", figures)
+    monkeypatch.setattr(Case, "evaluate", figures)
     return asked
 
 
@@ -140,7 +145,7 @@ def test_a_search_that_was_stopped_goes_on_to_what_it_would_have_been(tried: lis
     assert half.stopped
     assert len(half.points) < len(whole.points)
     assert half.points[:3] == tuple(msgspec.structs.replace(point, held=None) for point in whole.points[:3])
-    file = memory_of(tmp_path, named("balanced")).file
+    file = open_log(tmp_path, load_policy("balanced")).file
     assert file is not None
     with file.open("ab") as out:
         out.write(b'{"setting":"{\\"5.sh')  # it was killed while it wrote
@@ -157,17 +162,20 @@ def test_sessions_that_are_held_out_are_never_searched(tried: list[tuple[str, st
     made = advise(sessions, "clear-tool-results", trials=20)
     assert len(made.held) == 2
     assert not {*made.held} & {*made.searched}
-    best = {knobs.as_text(knobs.tuned(named("clear-tool-results"), made.points[n].changes)) for n in {0, *made.front}}
+    best = {
+        parameters.to_toml(parameters.apply_changes(load_policy("clear-tool-results"), made.points[n].changes))
+        for n in {0, *made.front}
+    }
     assert {text for name, text in tried if name in made.held} == best
     first = next(n for n, (name, _) in enumerate(tried) if name in made.held)
     assert {name for name, _ in tried[first:]} == {*made.held}, "they come after all that is searched"
-    before = Case.tried
+    before = Case.evaluate
 
     def otherwise(case: Case, policy: Policy) -> tuple[Figures, int]:
         figures, unpriced = before(case, policy)
         return (msgspec.structs.replace(figures, usd=Decimal(1), lost=99) if case.name in made.held else figures), unpriced
 
-    monkeypatch.setattr(Case, "tried", otherwise)
+    monkeypatch.setattr(Case, "evaluate", otherwise)
     again = advise(sessions, "clear-tool-results", trials=20)
     assert (again.front, again.chosen, again.because) == (made.front, made.chosen, made.because)
     assert again.points != made.points
@@ -208,7 +216,7 @@ def test_it_says_when_the_data_are_too_few() -> None:
     idle = advise(session, "openrouter-middle-out", trials=4)
     assert idle.chosen is None
     assert "did the same under any of 4 settings: the fullest prompt fills 77%" in idle.too_few
-    assert "never changed a request under any of 3 settings" in advising._idle([Figures(peak=0.12)] * 3, False)
+    assert "never changed a request under any of 3 settings" in advising._explain_no_effect([Figures(peak=0.12)] * 3, False)
     with pytest.raises(PolicyError, match=r"no parameter '9\.keep'"):
         advise(session, "last-20-messages", turn=["9.keep"])
     with pytest.raises(PolicyError, match="0 settings"):
@@ -221,16 +229,16 @@ def several_short() -> list[turnscope.Session]:
 
 
 def test_answers_that_take_up_nothing_say_nothing_about_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advising, "USES", 10_000)
+    monkeypatch.setattr(advising, "MIN_USES", 10_000)
     assert "things that were said before, too few" in advise(turnscope.load(COLD), "last-20-messages").too_few
 
 
 def test_every_built_in_policy_with_a_number_can_be_turned_within_its_range() -> None:
     for policy in turnscope.policies():
-        for axis in axes(policy):
+        for axis in list_axes(policy):
             if axis.usual and not axis.values:
                 assert axis.low <= axis.own <= axis.high, (policy.name, axis.key)
-                knobs.tuned(policy, {axis.key: int(axis.high) if axis.whole else axis.high})
+                parameters.apply_changes(policy, {axis.key: int(axis.high) if axis.is_whole else axis.high})
 
 
 # The command, and the process of the page
@@ -258,9 +266,9 @@ def test_the_command_advises_saves_and_says_what_is_wrong(
 
 
 def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
-    session, policy = turnscope.load(COLD), named("clear-tool-results")
-    task = Task("", policy.name, knobs.as_text(policy), str(tmp_path), 10, turn=("1.keep",))
-    job = AdvisingJob(task, session)
+    session, policy = turnscope.load(COLD), load_policy("clear-tool-results")
+    task = AdviceTask("", policy.name, parameters.to_toml(policy), str(tmp_path), 10, turn=("1.keep",))
+    job = AdviceJob(task, session)
     until = time.monotonic() + 60
     while job.done < 2 and time.monotonic() < until:
         time.sleep(0.005)
@@ -270,15 +278,15 @@ def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path
     assert job.advice is None
     lines = [line for file in tmp_path.iterdir() for line in file.read_bytes().splitlines()]
     assert len(lines) >= 2
-    job.go_on()
+    job.resume()
     job.wait(60)
-    assert job.state == "done", job.failed
+    assert job.state == "done", job.error
     again = [line for file in tmp_path.iterdir() for line in file.read_bytes().splitlines()]
     assert again[: len(lines) - 1] == lines[:-1], "what was tried is kept"
     assert job.advice == advise(session, policy, trials=10, turn=["1.keep"], folder=tmp_path)
-    assert [*tmp_path.iterdir()] == [memory_of(tmp_path, policy).file]
+    assert [*tmp_path.iterdir()] == [open_log(tmp_path, policy).file]
     said = io.BytesIO()
-    work(io.BytesIO(msgspec.json.encode(msgspec.structs.replace(task, path=str(tmp_path / "absent")))), said)
+    run_worker(io.BytesIO(msgspec.json.encode(msgspec.structs.replace(task, path=str(tmp_path / "absent")))), said)
     told = json.loads(said.getvalue())
     assert told["advice"] is None
     assert "absent cannot be read" in told["failed"]

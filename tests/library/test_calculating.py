@@ -12,10 +12,10 @@ import turnscope
 from turnscope import __main__ as command
 from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.errors import TurnscopeError
-from turnscope.figures import turns
-from turnscope.library.calculating import CALCULATED, WORDS, Shape, session_of
-from turnscope.library.comparing import sized
-from turnscope.library.opening import named
+from turnscope.figures import draw_turns
+from turnscope.library.calculating import CALCULATED_POLICIES, WORDS, Shape, build_session
+from turnscope.library.comparing import resize_budget
+from turnscope.library.opening import load_policy
 
 SMALL = Shape(window=30_000, turns=12)
 NAMES = ("keep-everything", "last-5-pairs", "condense-oldest", "cline-classic")
@@ -27,13 +27,18 @@ def made() -> Any:
 
 
 def test_its_figures_are_those_of_a_replay_of_the_same_session(made: Any) -> None:
-    session = session_of(SMALL)
+    session = build_session(SMALL)
     for name, each in zip(NAMES, made.outlooks, strict=True):
-        policy = sized(named(name), SMALL.window)
+        policy = resize_budget(load_policy(name), SMALL.window)
         trace = turnscope.replay(session, policy)
         (row,) = turnscope.compare(session, [policy]).rows
         assert each.row.sizes == tuple(trace.tokens(n) for n in range(len(trace.plans)))
-        assert (each.row.usd, each.row.cost, each.row.kept, each.row.changed) == (row.usd, row.cost, row.kept, row.changed)
+        assert (each.row.usd, each.row.cost, each.row.kept_share, each.row.changed) == (
+            row.usd,
+            row.cost,
+            row.kept_share,
+            row.changed,
+        )
         by_turn: dict[int, list[float]] = {}
         for plan, size in zip(trace.plans, each.row.sizes, strict=True):
             by_turn.setdefault(plan.request.turn, []).append(size / plan.budget.window)
@@ -55,14 +60,14 @@ def test_keeping_everything_fills_the_window_and_ends_and_what_condenses_does_no
     assert [*whole.fill] == sorted(whole.fill)
     assert condensed.ends is None
     assert condensed.first
-    assert pairs.row.kept < 1 == whole.row.kept
+    assert pairs.row.kept_share < 1 == whole.row.kept_share
     assert len(whole.fill) == SMALL.turns
 
 
 @pytest.mark.parametrize("model", ["gpt-5", "claude-sonnet-4-5", "claude-opus-4-8", "nobody-knows"])
 def test_sizes_are_those_that_were_asked_for(model: str) -> None:
     shape = Shape(system=1_000, tools=2_000, person=100, answer=500, results=801, calls=2, turns=3, model=model)
-    session = session_of(shape)
+    session = build_session(shape)
     counter = turnscope.replay(session).ledger.counter
     sizes = {"text": [100] * 3, "answer": [500] * 3, "tool_result": [400, 401] * 3, "system": [1_000]}
     found: dict[str, list[int]] = {}
@@ -91,15 +96,15 @@ def test_asking_again_costs_nothing_and_gives_the_same(made: Any) -> None:
 def test_the_command_and_the_table_hold_the_same(made: Any, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["calculate", "--window", "30000", "--turns", "12", "--policies", ",".join(NAMES)]
     assert command.main(asked) == 0
-    assert capsys.readouterr().out == made.csv()
-    rows = list(csv.DictReader(io.StringIO(made.csv())))
+    assert capsys.readouterr().out == made.to_csv()
+    rows = list(csv.DictReader(io.StringIO(made.to_csv())))
     assert next(iter(rows))["ends_at_turn"] == "5"
     assert command.main([*asked, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["conversation"]["window"] == 30_000
     assert [each["fill"] for each in told["policies"]] == [[*each.fill] for each in made.outlooks]
     assert "ends at turn" in made._repr_html_()
-    names = {trace.name for trace in turns(made.outlooks).data if trace.mode == "lines"}
+    names = {trace.name for trace in draw_turns(made.outlooks).data if trace.mode == "lines"}
     assert names == {each.row.title for each in made.outlooks}
 
 
@@ -111,4 +116,4 @@ def test_what_cannot_be_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["calculate", "--turns", "0"]) == 2
     assert command.main(["calculate", "--policies", "no-such"]) == 2
     assert "no policy 'no-such'" in capsys.readouterr().err
-    assert {*CALCULATED} <= {policy.name for policy in turnscope.policies()}
+    assert {*CALCULATED_POLICIES} <= {policy.name for policy in turnscope.policies()}

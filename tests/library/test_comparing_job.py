@@ -8,8 +8,8 @@ import pytest
 import turnscope
 from conftest import ROOT
 from turnscope.envelope.plan import Plan
-from turnscope.library import ComparingJob, Wanted, begun
-from turnscope.library.opening import named
+from turnscope.library import ComparisonJob, ReplayTask, begin_replay
+from turnscope.library.opening import load_policy
 from turnscope.planning.trace import Trace
 
 COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
@@ -24,11 +24,13 @@ def record() -> Trace:
 def test_each_replay_is_handed_over_as_if_it_had_been_made_alone(record: Trace) -> None:
     made: dict[str, Trace] = {}
 
-    def wanted(name: str) -> Wanted:
-        return Wanted(lambda: begun(record, named(name)), lambda trace: made.update({name: trace}), lambda: name == NAMES[2])
+    def wanted(name: str) -> ReplayTask:
+        return ReplayTask(
+            lambda: begin_replay(record, load_policy(name)), lambda trace: made.update({name: trace}), lambda: name == NAMES[2]
+        )
 
-    job = ComparingJob([wanted(name) for name in NAMES], len(record.plans))
-    job.look()
+    job = ComparisonJob([wanted(name) for name in NAMES], len(record.plans))
+    job.poll()
     job.wait(30)
     assert (job.state, job.made, job.done) == ("done", 3, job.count)
     assert [*made] == [*NAMES[:2]]  # the third was there already
@@ -41,7 +43,7 @@ def test_what_is_cancelled_stops_amid_a_replay_and_goes_on_there(record: Trace) 
     planned: list[int] = []
 
     def begin() -> tuple[Trace, Iterator[Plan]]:
-        whole, plans = begun(record, named("last-5-pairs"))
+        whole, plans = begin_replay(record, load_policy("last-5-pairs"))
 
         def each() -> Iterator[Plan]:
             for plan in plans:
@@ -52,13 +54,15 @@ def test_what_is_cancelled_stops_amid_a_replay_and_goes_on_there(record: Trace) 
 
         return whole, each()
 
-    job = ComparingJob([Wanted(begin, made.append), Wanted(lambda: (record, record.plans), made.append)], len(record.plans))
-    job.look()
+    job = ComparisonJob(
+        [ReplayTask(begin, made.append), ReplayTask(lambda: (record, record.plans), made.append)], len(record.plans)
+    )
+    job.poll()
     job.wait(30)
     assert (job.state, job.done, job.made, made) == ("cancelled", 11, 0, [])
-    job.look()
+    job.poll()
     assert job.state == "cancelled"  # a look alone does not begin it again
-    job.go_on()
+    job.resume()
     job.wait(30)
     assert (job.state, job.made) == ("done", 2)
     assert planned == [*range(len(record.plans))]  # none of them twice
@@ -70,11 +74,11 @@ def test_what_goes_wrong_is_told_to_whoever_looks() -> None:
     def begin() -> tuple[Trace, Iterator[Plan]]:
         raise turnscope.TurnscopeError("no such thing", hint="none")
 
-    job = ComparingJob([Wanted(begin, print)], 1)
+    job = ComparisonJob([ReplayTask(begin, print)], 1)
 
     def watch() -> None:
         for _ in range(2):
-            job.look()
+            job.poll()
             job.wait(30)
 
     with pytest.raises(turnscope.TurnscopeError, match="no such thing"):

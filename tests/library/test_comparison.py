@@ -17,12 +17,12 @@ from conftest import ROOT
 from msgspec import structs
 from turnscope import __main__ as command
 from turnscope.errors import PolicyError, UnknownEntry
-from turnscope.figures import fills, missing
-from turnscope.library.checking import Limits, check, junit
-from turnscope.library.comparing import sized
-from turnscope.library.opening import named
-from turnscope.views.comparison import HEAD, Comparison, better, falls
-from turnscope.views.position import share, where
+from turnscope.figures import draw_fill, draw_losses
+from turnscope.library.checking import Limits, check, to_junit
+from turnscope.library.comparing import resize_budget
+from turnscope.library.opening import load_policy
+from turnscope.views.comparison import COLUMNS, Comparison, find_drops, find_pareto_optimal
+from turnscope.views.position import classify_position, compute_share
 
 COLD = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 NAMES = ("as-recorded", "keep-everything", "last-5-pairs")
@@ -37,56 +37,56 @@ def test_a_row_says_what_its_replay_came_to(made: Comparison) -> None:
     for row, trace in zip(made.rows, made.traces, strict=True):
         assert row.sizes == tuple(trace.tokens(n) for n in range(len(trace.plans)))
         assert row.peak[0] == max(row.sizes) / trace.plans[0].budget.window
-        assert row.kept == sum(row.sizes) / trace.whole
+        assert row.kept_share == sum(row.sizes) / trace.uncut_tokens
         assert row.changed == tuple(plan.request.n for plan in trace.plans if plan.is_changed)
         assert sum(row.decisions.values()) >= len(row.changed)
     record, whole, cut = made.rows
-    assert cut.kept < whole.kept <= 1
+    assert cut.kept_share < whole.kept_share <= 1
     assert whole.losses.hits == ()
     assert cut.losses.hits
     assert record.billed == turnscope.overview(made.session).path_total
     assert record.usd is not None
-    assert "Held against the record" in record.checked
-    assert record.counted == 0
-    assert "estimated" not in record.checked
+    assert "Held against the record" in record.calibration
+    assert record.counted_usd == 0
+    assert "estimated" not in record.calibration
     assert whole.billed is None
-    assert whole.checked == ""
+    assert whole.calibration == ""
 
 
 def test_two_policies_part_where_one_first_changes_something_and_differ_block_by_block(made: Comparison) -> None:
-    at = made.parted("keep-everything", "last-5-pairs")
+    at = made.find_divergence("keep-everything", "last-5-pairs")
     assert at == made.rows[2].changed[0]
-    found = made.difference("keep-everything", "last-5-pairs", at)
-    plan = made.trace("last-5-pairs").plans[at]
+    found = made.list_differences("keep-everything", "last-5-pairs", at)
+    plan = made.get_trace("last-5-pairs").plans[at]
     gone = {block for piece in plan.seen.pieces if piece.body == () for block in range(piece.start, piece.stop)}
     assert {each.at for each in found} == gone
     assert {each.how for each in found} == {"only in A"}
-    assert {each.how for each in made.difference("last-5-pairs", "keep-everything", at)} == {"only in B"}
+    assert {each.how for each in made.list_differences("last-5-pairs", "keep-everything", at)} == {"only in B"}
     assert found[0].where == "head"
-    assert made.difference("keep-everything", "last-5-pairs", at - 1) == ()
-    assert made.parted("keep-everything", "keep-everything") is None
+    assert made.list_differences("keep-everything", "last-5-pairs", at - 1) == ()
+    assert made.find_divergence("keep-everything", "keep-everything") is None
     with pytest.raises(UnknownEntry, match="'roo' is not compared here"):
-        made.trace("roo")
+        made.get_trace("roo")
 
 
 def test_each_kept_block_has_its_place_in_the_prompt_of_either_policy(made: Comparison) -> None:
-    at = made.parted("keep-everything", "last-5-pairs")
+    at = made.find_divergence("keep-everything", "last-5-pairs")
     assert at is not None
-    found = made.placed("keep-everything", "last-5-pairs", at)
-    gone = {each.at for each in made.difference("keep-everything", "last-5-pairs", at)}
+    found = made.list_placements("keep-everything", "last-5-pairs", at)
+    gone = {each.at for each in made.list_differences("keep-everything", "last-5-pairs", at)}
     assert [each.at for each in found] == sorted(each.at for each in found)
     assert {each.at for each in found if each.how == "only in A"} == gone
     assert {each.at for each in found if each.how == "in both"} == {*range(made.session.requests[at].cut)} - gone
     for name, of in (("keep-everything", "a"), ("last-5-pairs", "b")):
-        trace = made.trace(name)
+        trace = made.get_trace(name)
         stand = {each.at: getattr(each, of) for each in found if getattr(each, of)}
-        assert stand == {block: where(share(trace, at, block)) for block in stand}
+        assert stand == {block: classify_position(compute_share(trace, at, block)) for block in stand}
         assert set(stand.values()) == {"head", "middle", "tail"}
 
 
 def test_a_policy_that_goes_beyond_its_own_limit_alone_could_have_been_sent(made: Comparison) -> None:
-    own = sized(named("clear-tool-results"), 0, 30_000)
-    tight, small = turnscope.compare(made.session, [own, sized(named("keep-everything"), 64_000)]).rows
+    own = resize_budget(load_policy("clear-tool-results"), 0, 30_000)
+    tight, small = turnscope.compare(made.session, [own, resize_budget(load_policy("keep-everything"), 64_000)]).rows
     assert (tight.overflows > 0, tight.over_window, tight.sendable) == (True, 0, True)
     assert small.over_window == sum(size > 64_000 for size in small.sizes) > 0
     assert not small.sendable
@@ -94,8 +94,8 @@ def test_a_policy_that_goes_beyond_its_own_limit_alone_could_have_been_sent(made
 
 def test_what_a_provider_without_known_rules_would_reject_is_not_said(made: Comparison) -> None:
     (row,) = turnscope.compare(made.session, ["last-5-pairs"], model="deepseek-chat").rows
-    assert (row.unjudged, row.rejected, row.refused) == (len(row.sizes), (), None)
-    assert (made.rows[2].unjudged, made.rows[2].refused) == (0, 0)
+    assert (row.unjudged, row.rejected, row.rejected_count) == (len(row.sizes), (), None)
+    assert (made.rows[2].unjudged, made.rows[2].rejected_count) == (0, 0)
     assert "not judged" in repr(Comparison(made.session, (row,), ()))
 
 
@@ -107,12 +107,12 @@ def test_asking_again_gives_the_same_values(made: Comparison) -> None:
 
 
 def test_the_table_is_the_same_in_csv_json_and_html(made: Comparison, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = list(csv.DictReader(io.StringIO(made.csv())))
+    lines = list(csv.DictReader(io.StringIO(made.to_csv())))
     assert [line["policy"] for line in lines] == list(NAMES)
     assert command.main(["compare", str(COLD), "--policies", ",".join(NAMES), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["policies"]
     assert [(str(each["tokens"]), str(each["lost"])) for each in told] == [(line["tokens"], line["lost"]) for line in lines]
-    assert set(HEAD) < set(told[0])
+    assert set(COLUMNS) < set(told[0])
     assert sum(told[0]["sizes"]) == told[0]["tokens"]
     table, told_ = repr(made).split("\n\n")
     head, *lines_ = table.splitlines()
@@ -128,26 +128,28 @@ def test_the_table_is_the_same_in_csv_json_and_html(made: Comparison, capsys: py
 
 
 def test_who_is_beaten_by_nobody_and_what_fell(made: Comparison) -> None:
-    best = better(made.rows)
+    best = find_pareto_optimal(made.rows)
     assert best
     cheapest = min(made.rows, key=lambda row: (row.usd or 0, len(row.losses.hits)))
     assert cheapest.policy in best
     for unsent in ({"over_window": 1}, {"refusals": 1}, {"rejected": (0,)}):
-        assert cheapest.policy not in better([replace(cheapest, **unsent)])
-    assert better([replace(cheapest, overflows=1)]) == (cheapest.policy,)  # beyond its own limit, and sent all the same
+        assert cheapest.policy not in find_pareto_optimal([replace(cheapest, **unsent)])
+    assert find_pareto_optimal([replace(cheapest, overflows=1)]) == (
+        cheapest.policy,
+    )  # beyond its own limit, and sent all the same
     row = made.rows[2]
-    assert falls(row)
-    assert all(row.sizes[n] < 0.9 * row.sizes[n - 1] and row.sizes[n - 1] - row.sizes[n] == gone for n, gone in falls(row))
+    assert find_drops(row)
+    assert all(row.sizes[n] < 0.9 * row.sizes[n - 1] and row.sizes[n - 1] - row.sizes[n] == gone for n, gone in find_drops(row))
 
 
 def test_a_policy_is_sized_for_another_window_and_the_record_is_not(made: Comparison) -> None:
-    small = turnscope.compare(made.session, [sized(named("half-in-pairs"), 64_000)]).rows[0]
+    small = turnscope.compare(made.session, [resize_budget(load_policy("half-in-pairs"), 64_000)]).rows[0]
     assert set(small.windows) == {64_000}
-    assert sized(named("as-recorded"), 8_000) == named("as-recorded")
+    assert resize_budget(load_policy("as-recorded"), 8_000) == load_policy("as-recorded")
 
 
 def test_the_figure_has_a_line_per_policy_and_a_mark_where_one_fell(made: Comparison) -> None:
-    figure = fills(made.rows)
+    figure = draw_fill(made.rows)
     lines = [trace for trace in figure.data if trace.mode == "lines"]
     assert [line.name for line in lines] == [row.title for row in made.rows]
     assert max(lines[1].y) == max(made.rows[1].sizes)
@@ -157,11 +159,11 @@ def test_the_figure_has_a_line_per_policy_and_a_mark_where_one_fell(made: Compar
 
 
 def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert check(COLD, Limits(max_fill=90, max_usd=100)).passed
+    assert check(COLD, Limits(max_fill=90, max_usd=100)).ok
     broken = check(COLD, Limits(max_fill=10, max_usd=1), "last-5-pairs")
-    assert len(broken.broken) == 2
-    assert "of its window, more than 10 %" in broken.broken[0]
-    assert "more than 1" in broken.broken[1]
+    assert len(broken.violations) == 2
+    assert "of its window, more than 10 %" in broken.violations[0]
+    assert "more than 1" in broken.violations[1]
     missing = tmp_path / "none.jsonl"
     report = tmp_path / "report.xml"
     assert command.main(["check", str(COLD), "--max-fill", "90", "--no-reject"]) == 0
@@ -179,7 +181,7 @@ def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, caps
     (suite,) = ET.parse(report).getroot()
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "1")
     assert [[part.tag for part in case] for case in suite] == [["failure"], ["error"]]
-    assert ET.fromstring(junit([check(missing, Limits())], "\x00")).get("errors") == "1"
+    assert ET.fromstring(to_junit([check(missing, Limits())], "\x00")).get("errors") == "1"
 
 
 def test_the_fixture_fails_a_test_whose_session_breaks_its_budget(tmp_path: Path) -> None:
@@ -196,10 +198,10 @@ def test_the_fixture_fails_a_test_whose_session_breaks_its_budget(tmp_path: Path
 
 def test_a_bar_says_what_each_request_lacked(made: Comparison) -> None:
     row = made.rows[2]
-    (bars,) = missing(row).data
+    (bars,) = draw_losses(row).data
     assert dict(zip(bars.x, bars.y, strict=True)) == {n: many for n, many in enumerate(row.losses.per_request) if many}
     assert sum(bars.y) == len(row.losses.hits)
-    assert missing(made.rows[1]).data[0].y == ()
+    assert draw_losses(made.rows[1]).data[0].y == ()
 
 
 def test_what_is_counted_of_a_bill_is_said_to_be_estimated() -> None:
@@ -208,5 +210,5 @@ def test_what_is_counted_of_a_bill_is_said_to_be_estimated() -> None:
     assert last.usage is not None
     stub = structs.replace(last, output_stub=True, usage=structs.replace(last.usage, output_tokens=1))
     record = turnscope.compare(structs.replace(session, requests=(*session.requests[:-1], stub)), NAMES[:1]).rows[0]
-    assert record.counted > 0
-    assert f"({record.counted:,.2f} of it estimated" in record.checked
+    assert record.counted_usd > 0
+    assert f"({record.counted_usd:,.2f} of it estimated" in record.calibration

@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 import turnscope
 from conftest import ROOT
-from turnscope.library import comparing, in_two
+from turnscope.library import comparing, fork_worker
 
 POLICIES = ("as-recorded", "keep-everything", "last-5-pairs", "condense-oldest")
 forks = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux alone")
@@ -18,16 +18,16 @@ forks = pytest.mark.skipif(sys.platform != "linux", reason="processes are copied
 @pytest.fixture
 def copying(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing else went on: pytest and its plug-ins may have threads."""
-    monkeypatch.setattr(in_two, "safe", lambda: True)
+    monkeypatch.setattr(fork_worker, "can_fork", lambda: True)
 
 
 @forks
 @pytest.mark.usefixtures("copying")
 def test_every_second_item_is_done_in_a_copy_and_all_come_back_in_order() -> None:
     here = os.getpid()
-    made = in_two.in_two(lambda n: (n * n, os.getpid() == here), range(5))
+    made = fork_worker.map_in_two(lambda n: (n * n, os.getpid() == here), range(5))
     assert made == [(0, True), (1, False), (4, True), (9, False), (16, True)]
-    assert in_two.in_two(lambda n: n, [7]) == [7]
+    assert fork_worker.map_in_two(lambda n: n, [7]) == [7]
 
 
 @forks
@@ -40,10 +40,10 @@ def test_what_a_copy_cannot_do_or_hand_back_is_done_here() -> None:
             os._exit(1)
         return n
 
-    assert in_two.in_two(dies, range(4)) == [0, 1, 2, 3]
-    assert [f() for f in in_two.in_two(lambda n: lambda: n, range(4))] == [0, 1, 2, 3]  # a function cannot be pickled
+    assert fork_worker.map_in_two(dies, range(4)) == [0, 1, 2, 3]
+    assert [f() for f in fork_worker.map_in_two(lambda n: lambda: n, range(4))] == [0, 1, 2, 3]  # a function cannot be pickled
     with pytest.raises(ZeroDivisionError):
-        in_two.in_two(lambda n: 1 // (n - 1), range(4))
+        fork_worker.map_in_two(lambda n: 1 // (n - 1), range(4))
 
 
 def test_a_process_with_a_thread_at_work_is_not_copied() -> None:
@@ -51,7 +51,7 @@ def test_a_process_with_a_thread_at_work_is_not_copied() -> None:
     thread = Thread(target=done.wait)
     thread.start()
     try:
-        assert not in_two.safe()
+        assert not fork_worker.can_fork()
     finally:
         done.set()
         thread.join()
@@ -62,8 +62,8 @@ def test_a_process_with_a_thread_at_work_is_not_copied() -> None:
 def test_a_comparison_in_two_processes_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     path = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
     alone = turnscope.compare(turnscope.load(path), POLICIES)
-    monkeypatch.setattr(comparing, "LONG", 0)
+    monkeypatch.setattr(comparing, "FORK_FROM", 0)
     both = turnscope.compare(turnscope.load(path), POLICIES)
     assert both.rows == alone.rows
     assert [trace.plans for trace in both.traces] == [trace.plans for trace in alone.traces]
-    assert both.parted("keep-everything", "last-5-pairs") == alone.parted("keep-everything", "last-5-pairs")
+    assert both.find_divergence("keep-everything", "last-5-pairs") == alone.find_divergence("keep-everything", "last-5-pairs")

@@ -15,9 +15,9 @@ from claude_log import Log
 from conftest import ROOT
 from turnscope import library
 from turnscope.errors import QueryError
-from turnscope.library import indexing, known
-from turnscope.library.indexing_job import IndexingJob
-from turnscope.views.events import SHRINKS
+from turnscope.library import index_queries, indexing
+from turnscope.library.index_job import IndexJob
+from turnscope.views.events import CUT_KINDS
 
 SAMPLES = ROOT / "sample_sessions"
 
@@ -41,43 +41,45 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def done(path: Path, folder: Path) -> list[indexing.Done]:
-    return list(indexing.index(path, library.sources_in(folder)))
+def done(path: Path, folder: Path) -> list[indexing.IndexedSource]:
+    return list(indexing.index(path, library.find_sources(folder)))
 
 
 def test_a_folder_is_indexed_once_and_says_what_it_could_not_read(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "library.db"
     first = done(path, folder)
     assert [each.sessions for each in first] == [1, 0, 1, 1]
-    assert [problem.what for problem in known.problems(path)] == ["notes.json is in no format that Turnscope knows"]
+    assert [problem.what for problem in index_queries.problems(path)] == ["notes.json is in no format that Turnscope knows"]
     assert not any(each.fresh for each in done(path, folder)), "what looks as it did is not read again"
-    lines = {line.name: line for line in known.lines(path)}
+    lines = {line.name: line for line in index_queries.lines(path)}
     for name, line in lines.items():
         session = turnscope.load(folder / name)
         view = turnscope.overview(session)
         assert line.usd == pytest.approx(float(view.total or 0)), "branches and subagents are in it"
-        cuts = sum(marker.kind in SHRINKS for marker in view.markers)
+        cuts = sum(marker.kind in CUT_KINDS for marker in view.markers)
         assert (line.requests, line.peak, line.cuts) == (len(view), view.prompts.max(), cuts)
         assert 0 < line.fill < 1
         assert line.messages >= line.requests
-    rows = known.spent(path)
-    assert known.total(rows) == pytest.approx(sum(line.usd or 0 for line in lines.values()))
-    assert {name for name, _, _ in known.by(rows, lambda row: row.project)} == {line.project for line in lines.values()}
-    told = known.metrics(lines.values())
+    rows = index_queries.spent(path)
+    assert index_queries.sum_spending(rows) == pytest.approx(sum(line.usd or 0 for line in lines.values()))
+    assert {name for name, _, _ in index_queries.group_spending(rows, lambda row: row.project)} == {
+        line.project for line in lines.values()
+    }
+    told = index_queries.compute_metrics(lines.values())
     assert told.sessions == 3
-    assert told.cuts == sum(line.cuts for line in lines.values()) == sum(number for _, number in known.cuts(path))
+    assert told.cuts == sum(line.cuts for line in lines.values()) == sum(number for _, number in index_queries.cuts(path))
 
 
 def test_a_request_that_two_files_hold_is_paid_once(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "library.db"
     done(path, folder)
-    before = known.total(known.spent(path))
+    before = index_queries.sum_spending(index_queries.spent(path))
     settled(Path(shutil.copy(folder / "cache-goes-cold.jsonl", folder / "resumed.jsonl")))
     done(path, folder)
-    assert len(known.lines(path)) == 4
-    assert known.total(known.spent(path)) == before
-    known.drop(path, [str(folder / "cache-goes-cold.jsonl")])
-    assert known.total(known.spent(path)) == before, "the other file still says that it was spent"
+    assert len(index_queries.lines(path)) == 4
+    assert index_queries.sum_spending(index_queries.spent(path)) == before
+    index_queries.drop(path, [str(folder / "cache-goes-cold.jsonl")])
+    assert index_queries.sum_spending(index_queries.spent(path)) == before, "the other file still says that it was spent"
 
 
 def test_a_file_that_changes_is_read_again_and_one_that_is_gone_is_left_out(tmp_path: Path) -> None:
@@ -91,12 +93,12 @@ def test_a_file_that_changes_is_read_again_and_one_that_is_gone_is_left_out(tmp_
     log.answer("m2", "a cormorant")
     file.write_text(log.text())
     assert done(path, file)[0].fresh, "even within the moment in which it was read"
-    assert known.search(path, "cormorant")[0] == 2
-    assert len(known.lines(path)) == 1
+    assert index_queries.search(path, "cormorant")[0] == 2
+    assert len(index_queries.lines(path)) == 1
     file.unlink()
     assert done(path, file)[0].problem
-    assert known.lines(path) == ()
-    assert known.search(path, "albatross")[0] == 0
+    assert index_queries.lines(path) == ()
+    assert index_queries.search(path, "albatross")[0] == 0
 
 
 def test_a_search_finds_words_beginnings_and_parts_of_identifiers_and_leads_to_block_and_request(tmp_path: Path) -> None:
@@ -109,7 +111,7 @@ def test_a_search_finds_words_beginnings_and_parts_of_identifiers_and_leads_to_b
     file.write_text(log.text())
     done(path, file)
     for query in ("profile", "user profile", "fetchuserprof", "config", '"parse config"', "FETCH"):
-        count, hits = known.search(path, query)
+        count, hits = index_queries.search(path, query)
         assert count == 1, query
         hit = hits[0]
         session = turnscope.load(file)
@@ -119,10 +121,10 @@ def test_a_search_finds_words_beginnings_and_parts_of_identifiers_and_leads_to_b
         assert hit.marks
         begin, stop = hit.marks[0]
         assert hit.excerpt[begin:stop].casefold() in "fetchuserprofile parse_config"
-    assert known.search(path, "nowhere") == (0, ())
+    assert index_queries.search(path, "nowhere") == (0, ())
     for query in ('"', "* ( )", "", "-"):
         with pytest.raises(QueryError):
-            known.search(path, query)
+            index_queries.search(path, query)
 
 
 def test_hits_in_branches_and_subagents_name_their_part(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_hits_in_branches_and_subagents_name_their_part(tmp_path: Path) -> None:
     done(path, file)
     agent = turnscope.load(file).subagents[0]
     words = agent.blocks[0].text.split()[:3]
-    _, hits = known.search(path, '"' + " ".join(words) + '"')
+    _, hits = index_queries.search(path, '"' + " ".join(words) + '"')
     found = next(hit for hit in hits if hit.part == 1)
     assert " ".join(words) in agent.blocks[found.at].text
 
@@ -144,36 +146,36 @@ def test_two_processes_that_index_at_once_lose_nothing_and_double_nothing(tmp_pa
         log.answer(f"m{n}", f"answer number{n}")
         (folder / f"{n}.jsonl").write_text(log.text())
     code = (
-        "import sys; from pathlib import Path; from turnscope.library import indexing, sources_in\n"
-        "list(indexing.index(Path(sys.argv[1]), sources_in(Path(sys.argv[2]))))"
+        "import sys; from pathlib import Path; from turnscope.library import find_sources, indexing\n"
+        "list(indexing.index(Path(sys.argv[1]), find_sources(Path(sys.argv[2]))))"
     )
     command = [sys.executable, "-c", code, str(path), str(folder)]
-    both = [subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}) for _ in range(2)]
+    both = [subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "engine")}) for _ in range(2)]
     assert [each.wait(120) for each in both] == [0, 0]
-    assert sorted(line.name for line in known.lines(path)) == sorted(f"{n}.jsonl" for n in range(12))
-    assert all(known.search(path, f"number{n}")[0] >= 2 for n in range(12))
-    assert known.search(path, "question")[0] == 12
+    assert sorted(line.name for line in index_queries.lines(path)) == sorted(f"{n}.jsonl" for n in range(12))
+    assert all(index_queries.search(path, f"number{n}")[0] >= 2 for n in range(12))
+    assert index_queries.search(path, "question")[0] == 12
 
 
 def test_a_job_reads_in_processes_of_its_own_and_sums_up_what_failed(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "library.db"
-    job = IndexingJob(path, library.sources_in(folder))
+    job = IndexJob(path, library.find_sources(folder))
     job.wait(120)
     assert (job.state, job.done, job.count, job.sessions) == ("done", 4, 4, 3)
-    assert library.summary(job.problems) == {"is in no format that Turnscope knows": 1}
-    again = IndexingJob(path, library.sources_in(folder))
+    assert library.count_reasons(job.problems) == {"is in no format that Turnscope knows": 1}
+    again = IndexJob(path, library.find_sources(folder))
     again.wait(120)
     assert (again.done, again.fresh) == (4, 0)
 
 
 def test_a_job_that_is_cancelled_leaves_whole_sessions_only(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "library.db"
-    job = IndexingJob(path, library.sources_in(folder))
+    job = IndexJob(path, library.find_sources(folder))
     job.cancel()
     job.wait(120)
     assert job.state == "cancelled"
     assert job.done < job.count or not job.listed
-    assert all(line.requests == len(turnscope.load(Path(line.path)).requests) for line in known.lines(path))
+    assert all(line.requests == len(turnscope.load(Path(line.path)).requests) for line in index_queries.lines(path))
 
 
 def test_an_index_of_another_format_is_made_anew(tmp_path: Path, folder: Path) -> None:
@@ -183,13 +185,17 @@ def test_an_index_of_another_format_is_made_anew(tmp_path: Path, folder: Path) -
     done(path, folder)
     with sqlite3.connect(path) as db:
         db.execute("pragma user_version = 99")
-    assert known.lines(path) == ()
+    assert index_queries.lines(path) == ()
     assert sum(each.sessions for each in done(path, folder)) == 3
 
 
 def test_weeks_have_no_gap() -> None:
-    assert known.weeks([("2026-01-07", 2), ("2026-01-21", 1)]) == [("2026-01-05", 2), ("2026-01-12", 0), ("2026-01-19", 1)]
-    assert known.weeks([]) == []
+    assert index_queries.group_by_week([("2026-01-07", 2), ("2026-01-21", 1)]) == [
+        ("2026-01-05", 2),
+        ("2026-01-12", 0),
+        ("2026-01-19", 1),
+    ]
+    assert index_queries.group_by_week([]) == []
 
 
 def test_a_kill_at_any_moment_leaves_whole_sessions_and_the_next_run_completes_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 import turnscope
 from conftest import ROOT, let_go
 from turnscope import library
-from turnscope.library import indexing, known
+from turnscope.library import index_queries, indexing
 from turnscope.live import branches
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.events import RequestDone
@@ -49,30 +49,30 @@ def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path
     thread = said(threads, threads.create(title="Herons"), client, "count the herons", "and the albatross")
     threads.create(title="nothing said")
     assert library.index_chats(path, threads) == 2
-    [line] = known.lines(path)
-    assert (line.path, line.title, line.tool, line.requests) == (library.source_of(thread), "Herons", "Live chat", 2)
-    assert library.thread_of(line.path) == thread
+    [line] = index_queries.lines(path)
+    assert (line.path, line.title, line.tool, line.requests) == (library.get_chat_source(thread), "Herons", "Live chat", 2)
+    assert library.get_chat_thread(line.path) == thread
     view = turnscope.overview(threads.load(thread))
     assert line.usd == pytest.approx(float(view.total or 0))
     assert line.usd
-    count, hits = known.search(path, "albatross")
+    count, hits = index_queries.search(path, "albatross")
     assert count >= 1
     assert "albatross" in threads.load(thread).blocks[hits[-1].at].text
-    rows = known.spent(path)
-    assert known.total(rows) == pytest.approx(line.usd)
+    rows = index_queries.spent(path)
+    assert index_queries.sum_spending(rows) == pytest.approx(line.usd)
     assert {(row.model, row.project) for row in rows} == {(PRICED, "live chat")}
     assert all(row.day for row in rows)
     assert library.index_chats(path, threads) == 0, "what did not change is not read again"
     threads.rename(thread, "Nine herons")
     said(threads, thread, client, "and the cormorant")
     assert library.index_chats(path, threads) == 1
-    assert [(line.title, line.requests) for line in known.lines(path)] == [("Nine herons", 3)]
-    assert known.search(path, "cormorant")[0]
+    assert [(line.title, line.requests) for line in index_queries.lines(path)] == [("Nine herons", 3)]
+    assert index_queries.search(path, "cormorant")[0]
     threads.delete(thread)
     library.index_chats(path, threads)
-    assert known.lines(path) == ()
-    assert known.spent(path) == ()
-    assert known.search(path, "herons")[0] == 0
+    assert index_queries.lines(path) == ()
+    assert index_queries.spent(path) == ()
+    assert index_queries.search(path, "herons")[0] == 0
     library.forget_chat(tmp_path / "none.db", thread)
     assert not (tmp_path / "none.db").exists()
 
@@ -83,28 +83,28 @@ def test_what_a_branch_shares_is_paid_once(tmp_path: Path, client: AnthropicProv
     shared = threads.load(thread).requests[0].stop
     branch = said(threads, threads.create(parent=thread, at=shared), client, "three")
     library.index_chats(path, threads)
-    lines = {line.path: line for line in known.lines(path)}
-    assert [lines[library.source_of(id)].requests for id in (thread, branch)] == [2, 2]
-    assert sum(row.requests for row in known.spent(path)) == 3
+    lines = {line.path: line for line in index_queries.lines(path)}
+    assert [lines[library.get_chat_source(id)].requests for id in (thread, branch)] == [2, 2]
+    assert sum(row.requests for row in index_queries.spent(path)) == 3
     once = sum(float(turnscope.overview(threads.load(id)).total or 0) for id in (thread, branch))
     once -= float(turnscope.overview(threads.load(thread)).totals[0] or 0)
-    assert known.total(known.spent(path)) == pytest.approx(once)
+    assert index_queries.sum_spending(index_queries.spent(path)) == pytest.approx(once)
 
 
 def test_a_chat_that_goes_on_from_a_log_does_not_pay_the_log_again(tmp_path: Path, client: AnthropicProvider) -> None:
     file, path = ROOT / "sample_sessions" / "thinking-grows.jsonl", tmp_path / "library.db"
     threads = Threads(tmp_path / "chats.db")
     [*indexing.index(path, [file])]
-    before = known.total(known.spent(path)) or 0.0
-    many = sum(row.requests for row in known.spent(path))
+    before = index_queries.sum_spending(index_queries.spent(path)) or 0.0
+    many = sum(row.requests for row in index_queries.spent(path))
     thread = branches.continue_thread(threads, turnscope.replay(turnscope.load(file)), 3, {})
     talk = branches.resume_chat(
         threads.load(thread), client, threads.sink(thread), Settings("offline-200k", load("keep-everything"))
     )[0]
     assert isinstance([*talk.send("and now?")][-1], RequestDone)
     library.index_chats(path, threads)
-    assert sum(row.requests for row in known.spent(path)) == many + 1
-    assert known.total(known.spent(path)) == pytest.approx(before), "the built-in model bills nothing"
+    assert sum(row.requests for row in index_queries.spent(path)) == many + 1
+    assert index_queries.sum_spending(index_queries.spent(path)) == pytest.approx(before), "the built-in model bills nothing"
 
 
 def test_only_the_users_own_chats_are_in_it(tmp_path: Path, client: AnthropicProvider) -> None:
@@ -113,8 +113,8 @@ def test_only_the_users_own_chats_are_in_it(tmp_path: Path, client: AnthropicPro
     said(mine, mine.create(), client, "my heron")
     said(hers, hers.create(), client, "her albatross")
     library.index_chats(path, mine)
-    assert known.search(path, "heron")[0]
-    assert known.search(path, "albatross")[0] == 0
+    assert index_queries.search(path, "heron")[0]
+    assert index_queries.search(path, "albatross")[0] == 0
     library.index_chats(path, hers)
-    assert known.search(path, "heron")[0] == 0, "an index holds one user's chats"
-    assert [line.title for line in known.lines(path)] != []
+    assert index_queries.search(path, "heron")[0] == 0, "an index holds one user's chats"
+    assert [line.title for line in index_queries.lines(path)] != []

@@ -13,10 +13,10 @@ import turnscope
 from conftest import ROOT
 from covering import covering
 from turnscope.envelope.plan import Plan
-from turnscope.library import Replaying, Replays, begun, replaying
+from turnscope.library import ReplayCache, ReplayJob, begin_replay, job, replay_job
 from turnscope.planning import policy
 from turnscope.planning.trace import Trace
-from turnscope.views.stepper import steps
+from turnscope.views.stepper import build_steps
 
 SAMPLE = ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"
 
@@ -35,7 +35,7 @@ class Gate:
     """Plans that come as far as a test lets them."""
 
     def __init__(self, recorded: Trace, name: str = "balanced") -> None:
-        self.whole, self._plans = begun(recorded, policy.load(name))
+        self.whole, self._plans = begin_replay(recorded, policy.load(name))
         self._open = threading.Semaphore(0)
         self.taken = 0
 
@@ -57,17 +57,18 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("name", covering(policy.names()))
+@pytest.mark.parametrize("name", covering(policy.list_policies()))
 def test_at_its_end_it_is_what_a_replay_gives(short: Trace, name: str) -> None:
-    run = Replaying("k", *begun(short, policy.load(name)))
-    run.look()
+    run = ReplayJob("k", *begin_replay(short, policy.load(name)))
+    run.poll()
     run.wait(60)
-    stage = run.look()
+    run.poll()
+    stage = run.stage
     whole = turnscope.replay(short.session, name, short.ledger)
     assert (run.state, run.done) == ("done", len(whole.plans))
     assert stage
     assert (stage.trace.plans, stage.trace.fits) == (whole.plans, whole.fits)
-    assert stage.steps == steps(whole)
+    assert stage.steps == build_steps(whole)
 
 
 def test_a_session_without_usage_is_fitted_the_same(recorded: Trace) -> None:
@@ -75,14 +76,14 @@ def test_a_session_without_usage_is_fitted_the_same(recorded: Trace) -> None:
 
     bare = tuple(structs.replace(request, usage=None) for request in recorded.session.requests)
     trace = turnscope.replay(structs.replace(recorded.session, requests=bare))
-    whole, _ = begun(trace, policy.load("balanced"))
+    whole, _ = begin_replay(trace, policy.load("balanced"))
     assert whole.fits == turnscope.replay(trace.session, "balanced").fits
 
 
 def test_a_replay_leaves_the_counts_of_its_session_as_they_are(recorded: Trace) -> None:
     before = len(recorded.ledger.memo)
-    run = Replaying("k", *begun(recorded, policy.load("one-line-calls")))
-    run.look()
+    run = ReplayJob("k", *begin_replay(recorded, policy.load("one-line-calls")))
+    run.poll()
     run.wait(60)
     assert run.stage
     assert any(plan.is_changed for plan in run.stage.trace.plans)
@@ -90,13 +91,15 @@ def test_a_replay_leaves_the_counts_of_its_session_as_they_are(recorded: Trace) 
 
 
 def test_what_is_there_is_the_beginning_of_the_whole(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "FIRST", 0.0)
+    monkeypatch.setattr(replay_job, "FIRST_STAGE", 0.0)
     gate = Gate(recorded)
-    run = Replaying("k", gate.whole, gate.plans())
-    assert run.look() is None
+    run = ReplayJob("k", gate.whole, gate.plans())
+    run.poll()
+    assert run.stage is None
     gate.let(150)
     until(lambda: gate.taken == 150 and run.stage)
-    stage = run.look()
+    run.poll()
+    stage = run.stage
     assert stage
     assert 0 < len(stage) <= 150 < run.count
     whole = turnscope.replay(recorded.session, "balanced", recorded.ledger)
@@ -111,19 +114,20 @@ def test_what_is_there_is_the_beginning_of_the_whole(recorded: Trace, monkeypatc
 
 def test_cancelled_it_keeps_what_is_there_and_can_go_on(recorded: Trace) -> None:
     gate = Gate(recorded)
-    run = Replaying("k", gate.whole, gate.plans())
-    run.look()
+    run = ReplayJob("k", gate.whole, gate.plans())
+    run.poll()
     gate.let(99)
     until(lambda: run.done == 99)
     run.cancel()
     gate.let(1)
     run.wait(20)
     assert (run.state, run.done) == ("cancelled", 100)
-    stage = run.look()
+    run.poll()
+    stage = run.stage
     assert stage
     assert len(stage) == 100
     assert run.state == "cancelled", "to look at it does not begin it again"
-    run.go_on()
+    run.resume()
     gate.let(run.count)
     run.wait(60)
     assert run.state == "done"
@@ -132,29 +136,29 @@ def test_cancelled_it_keeps_what_is_there_and_can_go_on(recorded: Trace) -> None
 
 
 def test_it_waits_while_nobody_looks(recorded: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replaying, "UNSEEN", 0.05)
+    monkeypatch.setattr(job, "IDLE_TIMEOUT", 0.05)
     gate = Gate(recorded)
-    run = Replaying("k", gate.whole, gate.plans())
-    run.look()
+    run = ReplayJob("k", gate.whole, gate.plans())
+    run.poll()
     time.sleep(0.1)
     gate.let(1)
     until(lambda: run.state == "waiting")
     assert run.done == 1
-    monkeypatch.setattr(replaying, "UNSEEN", 60.0)
-    run.look()
+    monkeypatch.setattr(job, "IDLE_TIMEOUT", 60.0)
+    run.poll()
     gate.let(run.count)
     run.wait(60)
     assert run.state == "done"
 
 
 def test_it_stops_where_it_would_fill_too_much(recorded: Trace) -> None:
-    run = Replaying("k", *begun(recorded, policy.load("balanced")), most=200_000)
-    run.look()
+    run = ReplayJob("k", *begin_replay(recorded, policy.load("balanced")), most=200_000)
+    run.poll()
     run.wait(60)
     assert run.state == "full"
     assert run.stage
     assert 0 < len(run.stage) == run.done < run.count
-    run.go_on()
+    run.resume()
     assert run.state == "full"
 
 
@@ -166,53 +170,53 @@ def test_what_goes_wrong_reaches_whoever_looks(recorded: Trace) -> None:
         go.wait(20)
         raise ZeroDivisionError("in a rule")
 
-    run = Replaying("k", begun(recorded, policy.load("balanced"))[0], broken())
-    run.look()
+    run = ReplayJob("k", begin_replay(recorded, policy.load("balanced"))[0], broken())
+    run.poll()
     go.set()
     run.wait(20)
     assert run.state == "failed"
     with pytest.raises(ZeroDivisionError, match="in a rule"):
-        run.look()
+        run.poll()
 
 
 def test_whoever_asks_for_the_same_gets_the_same(recorded: Trace) -> None:
-    shelf = Replays(10**9)
-    asked = [shelf.ask("a", lambda: Replaying("a", *begun(recorded, policy.load("balanced")))) for _ in range(2)]
+    shelf = ReplayCache(10**9)
+    asked = [shelf.get("a", lambda: ReplayJob("a", *begin_replay(recorded, policy.load("balanced")))) for _ in range(2)]
     assert asked[0] is asked[1]
     shelf.drop("a")
-    assert shelf.ask("a", lambda: Replaying("a", *begun(recorded, policy.load("balanced")))) is not asked[0]
+    assert shelf.get("a", lambda: ReplayJob("a", *begin_replay(recorded, policy.load("balanced")))) is not asked[0]
 
 
 def test_the_shelf_gives_up_what_nobody_asked_for_longest(recorded: Trace) -> None:
-    def make(key: str) -> Callable[[], Replaying]:
-        return lambda: Replaying(key, *begun(recorded, policy.load("balanced")))
+    def make(key: str) -> Callable[[], ReplayJob]:
+        return lambda: ReplayJob(key, *begin_replay(recorded, policy.load("balanced")))
 
-    def whole(shelf: Replays, key: str) -> Replaying:
-        run = shelf.ask(key, make(key))
-        run.look()
+    def whole(shelf: ReplayCache, key: str) -> ReplayJob:
+        run = shelf.get(key, make(key))
+        run.poll()
         run.wait(60)
         return run
 
-    shelf = Replays(10**12)
+    shelf = ReplayCache(10**12)
     one = whole(shelf, "1")
     whole(shelf, "2")
     whole(shelf, "1")
-    shelf.most = shelf.held
+    shelf.most = shelf.size
     three = whole(shelf, "3")
-    assert shelf.ask("3", make("3")) is three
-    assert shelf.ask("1", make("1")) is one
+    assert shelf.get("3", make("3")) is three
+    assert shelf.get("1", make("1")) is one
     assert len(shelf) == 2
-    assert shelf.held <= shelf.most
+    assert shelf.size <= shelf.most
 
 
 def test_one_that_is_given_up_ends(recorded: Trace) -> None:
     gate = Gate(recorded)
-    shelf = Replays(0)
-    run = shelf.ask("1", lambda: Replaying("1", gate.whole, gate.plans()))
-    run.look()
+    shelf = ReplayCache(0)
+    run = shelf.get("1", lambda: ReplayJob("1", gate.whole, gate.plans()))
+    run.poll()
     gate.let(3)
     until(lambda: run.done == 3)
-    shelf.ask("2", lambda: Replaying("2", *begun(recorded, policy.load("balanced"))))
+    shelf.get("2", lambda: ReplayJob("2", *begin_replay(recorded, policy.load("balanced"))))
     gate.let(1)
     run.wait(20)
     assert run.state == "cancelled"
@@ -220,14 +224,14 @@ def test_one_that_is_given_up_ends(recorded: Trace) -> None:
 
 @pytest.mark.parametrize("name", ["keep-everything", "balanced", "one-line-calls"])
 def test_what_it_says_it_holds_is_about_what_is_allocated(recorded: Trace, name: str) -> None:
-    list(begun(recorded, policy.load(name))[1])  # what is loaded for the first replay is no part of it
+    list(begin_replay(recorded, policy.load(name))[1])  # what is loaded for the first replay is no part of it
     gc.collect()
     tracemalloc.start()
     try:
-        whole, plans = begun(recorded, policy.load(name))
+        whole, plans = begin_replay(recorded, policy.load(name))
         memo = tracemalloc.get_traced_memory()[0]  # of the session's own counts
-        run = Replaying("k", whole, plans)
-        run.look()
+        run = ReplayJob("k", whole, plans)
+        run.poll()
         run.wait(60)
         gc.collect()
         held = tracemalloc.get_traced_memory()[0] - memo

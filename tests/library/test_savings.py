@@ -8,17 +8,17 @@ from decimal import Decimal
 import pytest
 import turnscope
 from conftest import ROOT
-from turnscope.library.comparing import saving, sized, under
-from turnscope.library.opening import named
+from turnscope.library.comparing import find_saving, replace_model, resize_budget
+from turnscope.library.opening import load_policy
 from turnscope.planning.assemble import AS_RECORDED
 from turnscope.pricing.prices import list_models
-from turnscope.views import side_by_side
-from turnscope.views.comparison import Row, Shared
-from turnscope.views.savings import CHANGES, best
+from turnscope.views import session_comparison
+from turnscope.views.comparison import Row, SharedFacts
+from turnscope.views.savings import CANDIDATES, find_best_saving
 
 SAMPLES = ROOT / "sample_sessions"
 COLD = turnscope.load(SAMPLES / "cache-goes-cold.jsonl")
-ROWS = turnscope.compare(COLD, (AS_RECORDED, *CHANGES)).rows
+ROWS = turnscope.compare(COLD, (AS_RECORDED, *CANDIDATES)).rows
 
 
 def cheaper(row: Row, by: str) -> Row:
@@ -29,18 +29,20 @@ def cheaper(row: Row, by: str) -> Row:
 
 
 def test_the_change_that_saves_most_is_named_with_what_it_loses() -> None:
-    found = best(ROWS)
+    found = find_best_saving(ROWS)
     assert found
-    assert found == saving(COLD)
+    assert found == find_saving(COLD)
     (row,) = (row for row in ROWS if row.policy == found.policy)
     (record,) = (row for row in ROWS if row.policy == AS_RECORDED)
     assert row.usd is not None
     assert record.usd is not None
-    assert (found.was, found.now) == (record.usd + record.fetching, row.usd + row.fetching)
+    assert (found.usd_before, found.usd_after) == (record.usd + record.refetch_usd, row.usd + row.refetch_usd)
     assert found.usd == max(
-        found.was - r.usd - r.fetching for r in ROWS if r.usd is not None and not (r.over_window or r.refusals or r.rejected)
+        found.usd_before - r.usd - r.refetch_usd
+        for r in ROWS
+        if r.usd is not None and not (r.over_window or r.refusals or r.rejected)
     )
-    assert (found.lost, found.fetching > 0) == (len(row.losses.hits), True)
+    assert (found.lost, found.refetch_usd > 0) == (len(row.losses.hits), True)
     assert row.title in found.sentence
     assert f"{found.lost} lost references" in found.sentence
 
@@ -48,27 +50,27 @@ def test_the_change_that_saves_most_is_named_with_what_it_loses() -> None:
 def test_what_saves_little_could_not_be_sent_or_has_no_price_is_no_change_to_make() -> None:
     record = next(row for row in ROWS if row.policy == AS_RECORDED)
     same = replace(record, policy="other")
-    assert best([record, same]) is None
-    assert best([record, cheaper(same, "0.04")]) is None
+    assert find_best_saving([record, same]) is None
+    assert find_best_saving([record, cheaper(same, "0.04")]) is None
     change = cheaper(same, "1")
-    assert best([change]) is None
-    found = best([record, change])
+    assert find_best_saving([change]) is None
+    found = find_best_saving([record, change])
     assert found
     assert found.usd == 1
-    assert best([record, replace(change, over_window=1)]) is None
-    assert best([record, replace(change, overflows=1)]) == found  # beyond its own limit, and sent all the same
-    assert best([record, replace(change, rejected=(3,))]) is None
-    assert best([record, replace(change, fetching=record.fetching + 1)]) is None
+    assert find_best_saving([record, replace(change, over_window=1)]) is None
+    assert find_best_saving([record, replace(change, overflows=1)]) == found  # beyond its own limit, and sent all the same
+    assert find_best_saving([record, replace(change, rejected=(3,))]) is None
+    assert find_best_saving([record, replace(change, refetch_usd=record.refetch_usd + 1)]) is None
 
 
 def test_what_answers_needed_and_had_not_is_priced_as_written_again() -> None:
     kept, cut = turnscope.compare(COLD, ["keep-everything", "last-5-pairs"]).rows
-    assert (kept.fetching, len(kept.losses.hits)) == (0, 0)
+    assert (kept.refetch_usd, len(kept.losses.hits)) == (0, 0)
     trace = turnscope.replay(COLD, "last-5-pairs")
     blocks = {(hit.request, hit.block) for hit in cut.losses.hits}
     tokens = sum(round(trace.ledger.count_tokens(at, at + 1) * trace.fit(n).scale) for n, at in blocks)
-    assert cut.fetching <= Decimal("6.25") * tokens / 1_000_000  # as Opus; later requests asked Sonnet, which is cheaper
-    assert cut.fetching >= Decimal("3.75") * tokens / 1_000_000 > 0
+    assert cut.refetch_usd <= Decimal("6.25") * tokens / 1_000_000  # as Opus; later requests asked Sonnet, which is cheaper
+    assert cut.refetch_usd >= Decimal("3.75") * tokens / 1_000_000 > 0
 
 
 def test_another_model_has_its_own_window_prices_and_cache_and_what_was_billed_says_nothing_of_it() -> None:
@@ -76,12 +78,12 @@ def test_another_model_has_its_own_window_prices_and_cache_and_what_was_billed_s
     asked, other = turnscope.compare(COLD, policies), turnscope.compare(COLD, policies, model="gemini-2.5-flash")
     assert asked.rows[0].billed is not None
     assert other.rows[0].billed is None
-    assert other.rows[0].checked == ""
+    assert other.rows[0].calibration == ""
     assert other.rows[0].sizes == asked.rows[0].sizes
     assert {*other.rows[0].windows} == {1_048_576}
     assert all(mine.usd < was.usd for mine, was in zip(other.rows, asked.rows, strict=True) if mine.usd and was.usd)
     assert turnscope.compare(COLD, policies).rows == asked.rows
-    assert under(asked.traces[0], "") is asked.traces[0]
+    assert replace_model(asked.traces[0], "") is asked.traces[0]
     assert all(row.usd is None for row in turnscope.compare(COLD, [AS_RECORDED, "keep-everything"], model="nobody").rows)
 
 
@@ -89,8 +91,8 @@ def test_a_limit_holds_for_every_policy_but_the_record() -> None:
     tight = turnscope.compare(COLD, [AS_RECORDED, "condense-oldest"], limit=30_000).rows
     assert {*tight[1].limits} == {30_000}
     assert tight[0] == turnscope.compare(COLD, [AS_RECORDED]).rows[0]
-    assert sized(named("condense-oldest"), 64_000, 30_000).budget.window == 64_000
-    assert sized(named("condense-oldest"), 0) == named("condense-oldest")
+    assert resize_budget(load_policy("condense-oldest"), 64_000, 30_000).budget.window == 64_000
+    assert resize_budget(load_policy("condense-oldest"), 0) == load_policy("condense-oldest")
 
 
 def test_models_to_choose_from_write_texts_and_have_a_price() -> None:
@@ -102,14 +104,14 @@ def test_models_to_choose_from_write_texts_and_have_a_price() -> None:
 def test_two_sessions_stand_side_by_side_measure_by_measure() -> None:
     sessions = [COLD, turnscope.load(SAMPLES / "thinking-grows.jsonl")]
     traces = [turnscope.replay(session) for session in sessions]
-    sides = [side_by_side.side(trace, Shared.of(trace)) for trace in traces]
-    told = dict(side_by_side.lines(sides))
+    sides = [session_comparison.build_side(trace, SharedFacts.from_trace(trace)) for trace in traces]
+    told = dict(session_comparison.list_measures(sides))
     assert told["Requests"] == tuple(f"{len(session.requests)}" for session in sessions)
     assert told["USD, as billed"] == tuple(f"{turnscope.overview(session).path_total:,.2f}" for session in sessions)
     assert sides[0].name == "High water an hour late since Sunday · claude-opus-4-5-20251101"
     assert sides[0].row.sizes == ROWS[0].sizes
     assert told["Models"][0].count("claude") == 2
-    lines = side_by_side.sides_csv(sides).splitlines()
+    lines = session_comparison.sides_to_csv(sides).splitlines()
     assert len(lines) == 1 + len(told)
     assert lines[0].startswith(",High water")
     ends = [request.answered_at or 0 for request in COLD.requests]

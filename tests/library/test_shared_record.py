@@ -20,13 +20,13 @@ FIVE = ("last-20-messages", "balanced", "claude-code", "codex", "cline-classic")
 def steps(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often a request was planned, by policy."""
     told: Counter[str] = Counter()
-    step = assemble.step
+    step = assemble.plan_step
 
     def counted(previous: Any, session: Any, request: Any, chosen: Any, *rest: Any) -> Any:
         told[chosen.name] += 1
         return step(previous, session, request, chosen, *rest)
 
-    monkeypatch.setattr(assemble, "step", counted)
+    monkeypatch.setattr(assemble, "plan_step", counted)
     return told
 
 
@@ -43,16 +43,16 @@ def test_five_replays_follow_the_record_once_and_count_the_session_once(
     assert steps == dict.fromkeys(("as-recorded", *FIVE), requests)
     assert counted == [session.id]
     for found in traces:
-        alone = turnscope.replay(session, found.policy, opening.ledger_of(session))  # a ledger of its own shares nothing
+        alone = turnscope.replay(session, found.policy, opening.count_session(session))  # a ledger of its own shares nothing
         assert (found.plans, found.fits) == (alone.plans, alone.fits)
-    assert record.plans == turnscope.replay(session, ledger=opening.ledger_of(session)).plans
+    assert record.plans == turnscope.replay(session, ledger=opening.count_session(session)).plans
 
 
 def test_a_replay_that_somebody_watches_takes_the_record_that_is_shown(steps: Counter[str]) -> None:
     session = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
     recorded = turnscope.replay(session)
     steps.clear()
-    whole, plans = library.begun(recorded, policy.load("balanced"))
+    whole, plans = library.begin_replay(recorded, policy.load("balanced"))
     made = [*plans]
     assert steps == {"balanced": len(session.requests)}
     assert (made, whole.fits) == ([*turnscope.replay(session, "balanced").plans], turnscope.replay(session, "balanced").fits)

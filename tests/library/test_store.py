@@ -19,8 +19,8 @@ import pytest
 import turnscope
 from claude_log import MODEL, Log, call
 from turnscope import library
-from turnscope.library import ExactCounts, Opened, Store, opinion, store
-from turnscope.library.opening import family_of
+from turnscope.library import ExactCounts, OpenedSession, Store, session_summary, store
+from turnscope.library.opening import find_family
 from turnscope.reading import contents
 from turnscope.reading.contents import read_entry
 from turnscope.reading.registry import find_importers
@@ -98,7 +98,7 @@ def test_the_second_opening_equals_the_first_and_reads_nothing(memory: Store, fi
     assert first.key == second.key
     assert same(first.overview, second.overview)
     assert second.session == first.session == turnscope.load(file)
-    assert second.counts() == first.counts()
+    assert second.load_counts() == first.load_counts()
     assert second.session.subagents[0].requests[0].usage == first.session.subagents[0].requests[0].usage
     assert len(second.session.branches) == 1
     assert same(turnscope.overview(second.session), turnscope.overview(first.session))
@@ -150,7 +150,7 @@ def test_what_another_importer_or_in_another_form_was_kept_is_read_anew(
     if what == "form":
         monkeypatch.setattr(packing, "FORM", packing.FORM + 1)
     else:
-        monkeypatch.setattr(store, "_versions", lambda: {"claude-code": 99})
+        monkeypatch.setattr(store, "_list_versions", lambda: {"claude-code": 99})
     assert len(memory.open(file).overview) == 2
     assert readings == ["s1.jsonl"] * 2
 
@@ -161,11 +161,11 @@ def test_another_opinion_is_formed_without_reading_the_file(
     first = memory.open(file)
     with sqlite3.connect(memory.path) as db:
         db.execute("update sessions set page = x'00'")  # nobody looks at what stands there
-    monkeypatch.setattr(opinion, "version", lambda: "other prices")
+    monkeypatch.setattr(session_summary, "get_version", lambda: "other prices")
     second = memory.open(file)
     assert same(second.overview, first.overview)
-    assert second.annotated[1] == first.annotated[1]
-    assert second.counts() == first.counts()
+    assert second.annotations[1] == first.annotations[1]
+    assert second.load_counts() == first.load_counts()
     assert same(memory.open(file).overview, first.overview)
     assert readings == ["s1.jsonl"]
 
@@ -174,27 +174,27 @@ def test_what_the_list_says_of_a_session_counts_only_as_it_would_be_read_now(
     memory: Store, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory.open(file)
-    assert library.current(memory.recent()[0])
+    assert library.is_current(memory.list_recent()[0])
     with monkeypatch.context() as other:
-        other.setattr(opinion, "version", lambda: "other prices")
-        assert not library.current(memory.recent()[0])
+        other.setattr(session_summary, "get_version", lambda: "other prices")
+        assert not library.is_current(memory.list_recent()[0])
         memory.open(file)
-        assert library.current(memory.recent()[0]), "opened again, it is as it is now"
-    [importer] = [each for each in find_importers() if each.name == memory.recent()[0].source]
+        assert library.is_current(memory.list_recent()[0]), "opened again, it is as it is now"
+    [importer] = [each for each in find_importers() if each.name == memory.list_recent()[0].source]
     memory.open(file)
-    monkeypatch.setattr("turnscope.library.store._versions", lambda: {importer.name: importer.version + 1})
-    assert not library.current(memory.recent()[0])
+    monkeypatch.setattr("turnscope.library.store._list_versions", lambda: {importer.name: importer.version + 1})
+    assert not library.is_current(memory.list_recent()[0])
 
 
 def test_delete_forgets_every_session_and_no_session_file(memory: Store, file: Path) -> None:
     memory.open(file)
     memory.add_exact_counts("claude-3", {"d": 1})
-    assert memory.size() > 1_000
+    assert memory.measure_size() > 1_000
     before = memory.path.stat().st_size
     assert memory.delete() == before - memory.path.stat().st_size > 0
-    assert memory.size() == 0
-    assert memory.recent() == ()
-    assert memory.exact_counts("claude-3") == {}
+    assert memory.measure_size() == 0
+    assert memory.list_recent() == ()
+    assert memory.load_exact_counts("claude-3") == {}
     assert file.exists()
     assert memory.delete() == 0
     assert len(memory.open(file).overview) == 2
@@ -207,15 +207,15 @@ def test_recent_sessions_come_newest_first(memory: Store, file: Path, tmp_path: 
     second = other.save(tmp_path / "s2.jsonl")
     memory.open(file)
     memory.open(second, name="a nicer name")
-    assert [r.name for r in memory.recent()] == ["a nicer name", "s1.jsonl"]
+    assert [r.name for r in memory.list_recent()] == ["a nicer name", "s1.jsonl"]
     memory.open(file)
-    rows = memory.recent()
+    rows = memory.list_recent()
     assert [r.name for r in rows] == ["s1.jsonl", "a nicer name"]
     assert rows[0].path == str(file)
     assert (rows[0].title, rows[0].requests, rows[0].peak, rows[0].cuts) == ("hello", 2, 565, 1)
     assert (rows[0].size, rows[0].source, rows[0].started) == (file.stat().st_size, "claude-code", 1767322801.0)
     assert rows[0].usd == str(memory.open(file).overview.total)
-    assert len(memory.recent(limit=1)) == 1
+    assert len(memory.list_recent(limit=1)) == 1
 
 
 def test_only_some_sessions_are_kept_whole(memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,7 +226,7 @@ def test_only_some_sessions_are_kept_whole(memory: Store, tmp_path: Path, monkey
         log.user(f"question {n}")
         keys.append(memory.open(log.save(tmp_path / f"s{n}.jsonl")).key)
     assert [memory.reopen(key) is not None for key in keys] == [False, False, True, True]
-    assert len(memory.recent()) == 4
+    assert len(memory.list_recent()) == 4
     with sqlite3.connect(memory.path) as db:
         assert db.execute("select cast(content as text) from blobs order by 1").fetchall() == [
             ('"question 2"',),
@@ -244,7 +244,7 @@ def test_many_threads_may_open_at_once(memory: Store, file: Path, tmp_path: Path
         files.append(log.save(tmp_path / f"t{n}.jsonl"))
     start = Barrier(8)
 
-    def work(n: int) -> list[Opened]:
+    def work(n: int) -> list[OpenedSession]:
         start.wait(10)
         return [memory.open(files[(n + i) % len(files)]) for i in range(len(files))]
 
@@ -253,7 +253,7 @@ def test_many_threads_may_open_at_once(memory: Store, file: Path, tmp_path: Path
     for n, opened in enumerate(results):
         for i, one in enumerate(opened):
             assert one.session == turnscope.load(files[(n + i) % len(files)])
-    assert len(memory.recent()) == len(files)
+    assert len(memory.list_recent()) == len(files)
 
 
 @pytest.mark.parametrize("text", ["hello \ud800 there", "\udfff", "hello \x00 there"])
@@ -266,7 +266,7 @@ def test_a_session_with_lone_surrogates_or_nul_opens_each_time(text: str, memory
         opened = memory.open(file)
         assert opened.session.blocks[0].text == text
         assert len(opened.overview) == 1
-    assert len(memory.recent()) == 1
+    assert len(memory.list_recent()) == 1
 
 
 @pytest.mark.parametrize("value", ["9" * 30, "[" * 400 + "]" * 400, "1e400"], ids=["a huge number", "deep nesting", "infinity"])
@@ -278,7 +278,7 @@ def test_a_session_that_cannot_be_kept_opens_each_time(value: str, memory: Store
     file.write_text(log.text().replace('"VALUE"', value))
     first, second = memory.open(file), memory.open(file)
     assert same(first.overview, second.overview)
-    assert len(memory.recent()) == 1
+    assert len(memory.list_recent()) == 1
 
 
 def test_a_broken_database_is_left_alone_and_costs_no_session(memory: Store, file: Path, readings: list[str]) -> None:
@@ -289,7 +289,7 @@ def test_a_broken_database_is_left_alone_and_costs_no_session(memory: Store, fil
     for _ in range(2):
         assert len(memory.open(file).overview) == 2
     assert readings == ["s1.jsonl"] * 2
-    for use in (memory.recent, memory.delete):
+    for use in (memory.list_recent, memory.delete):
         with pytest.raises(turnscope.TurnscopeError) as refused:
             use()
         assert "left as it is" in refused.value.hint
@@ -302,14 +302,14 @@ def test_an_empty_file_becomes_the_database(memory: Store, file: Path, readings:
     for _ in range(2):
         memory.open(file)
     assert readings == ["s1.jsonl"]
-    assert len(memory.recent()) == 1
+    assert len(memory.list_recent()) == 1
 
 
 def test_a_data_folder_that_cannot_be_made_costs_the_memory_and_not_the_session(file: Path, tmp_path: Path) -> None:
     (tmp_path / "blocked").write_text("a file where the folder should be")
     memory = Store(tmp_path / "blocked" / "chats.db")
     assert len(memory.open(file).overview) == 2
-    assert memory.recent() == ()
+    assert memory.list_recent() == ()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="such a name cannot be written there")
@@ -317,7 +317,7 @@ def test_a_file_name_that_is_no_text_opens(memory: Store, file: Path) -> None:
     odd = Path(os.fsdecode(os.fsencode(file.parent) + b"/caf\xe9.jsonl"))
     odd.write_bytes(file.read_bytes())
     assert len(memory.open(odd).overview) == 2
-    assert memory.recent()[0].name == "caf?.jsonl"
+    assert memory.list_recent()[0].name == "caf?.jsonl"
 
 
 def test_progress_is_told_from_start_to_end(memory: Store, file: Path) -> None:
@@ -332,14 +332,14 @@ def test_exact_counts_are_remembered_by_family(memory: Store) -> None:
     memory.add_exact_counts("claude-3", {"d1": 5, "d2": 7})
     memory.add_exact_counts("claude-4.7", {"d1": 6})
     memory.add_exact_counts("claude-3", {"d2": 8})
-    assert memory.exact_counts("claude-3") == {"d1": 5, "d2": 8}
-    assert memory.exact_counts("claude-4.7") == {"d1": 6}
+    assert memory.load_exact_counts("claude-3") == {"d1": 5, "d2": 8}
+    assert memory.load_exact_counts("claude-4.7") == {"d1": 6}
 
 
 def test_a_file_that_cannot_be_read_is_not_remembered(memory: Store, tmp_path: Path) -> None:
     with pytest.raises(turnscope.TurnscopeError):
         memory.open(tmp_path / "missing.jsonl")
-    assert memory.recent() == ()
+    assert memory.list_recent() == ()
 
 
 def test_what_was_counted_to_the_end_is_found_counted_the_next_time(
@@ -349,19 +349,19 @@ def test_what_was_counted_to_the_end_is_found_counted_the_next_time(
     monkeypatch.setattr(store, "is_available", lambda: True)
     worker = ExactCounts((sys.executable, "-c", ""))
     estimated = memory.open(file)
-    assert memory.exactly(estimated, worker) is estimated
-    family = family_of(estimated.session)
+    assert memory.recount(estimated, worker) is estimated
+    family = find_family(estimated.session)
     digests = {block.digest for block in estimated.session.blocks}
     first = next(iter(digests))
     memory.add_exact_counts(family, dict.fromkeys([first], 1_000))
-    half = memory.exactly(estimated, worker)
+    half = memory.recount(estimated, worker)
     assert (half.counted, "counted exactly" in half.overview.counter) == (False, True)
     assert memory.open(file).exact == 0
     memory.add_exact_counts(family, dict.fromkeys(digests, 1_000))
-    whole = memory.exactly(half, worker)
+    whole = memory.recount(half, worker)
     again = memory.open(file)
     assert whole.counted
-    assert memory.exactly(again, worker) is again
+    assert memory.recount(again, worker) is again
     assert same(again.overview, whole.overview)
     assert again.trace.ledger.total == whole.trace.ledger.total
     assert again.trace.ledger.label == whole.trace.ledger.label == again.overview.counter

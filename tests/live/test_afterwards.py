@@ -22,7 +22,7 @@ from turnscope.live.post_turn import run_post_turn_queries
 from turnscope.live.provider import connect
 from turnscope.live.sinks import Sinks
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import load, parse, sendable
+from turnscope.planning.policy import load, make_sendable, parse
 from turnscope.session.builder import Builder
 from turnscope.session.facts import add_facts
 from turnscope.session.model import Answer, AnswerFact, Session
@@ -51,7 +51,7 @@ def test_a_model_tells_the_facts_of_a_turn_after_its_answer_and_the_next_request
         before = [event for event in again if isinstance(event, QueryAnswered) and event.ask.kind == "extract"]
         assert [event.answer.source for event in before] == ["model"], "the recorded answer, read by the next request"
     session = chat.live_session.session
-    plans = [*replay(session, sendable(load("openwebui-middleware")), chat.live_session.ledger)]
+    plans = [*replay(session, make_sendable(load("openwebui-middleware")), chat.live_session.ledger)]
     assert chat.plan
     assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]
     assert [fact.text for fact in store.all()] == ["My name is Ada."], "said in other words it is known already"
@@ -94,7 +94,7 @@ def test_a_conversation_that_is_over_is_told_in_the_models_words_and_replays_the
     assert any(line in (told.body or ())[0].text for line in answer.splitlines() if line)
     stored = Threads(path).load(chat.live_session.session.id)
     for session in (chat.live_session.session, stored):
-        plans = [*replay(session, sendable(load("layered")), chat.live_session.ledger)]
+        plans = [*replay(session, make_sendable(load("layered")), chat.live_session.ledger)]
         assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]
         assert plans[-1].states == chat.plan.states
 
@@ -141,7 +141,7 @@ def test_whatever_ends_a_conversation_a_model_tells_of_it(split: str, tmp_path: 
     (summaries,) = [piece.body for piece in plan.after.pieces if piece.slot == "summaries"]
     assert told.startswith("Summary made")
     assert told in "\n".join(part.text for part in summaries or ()), "in the model's words"
-    plans = [*replay(session, sendable(policy), chat.live_session.ledger)]
+    plans = [*replay(session, make_sendable(policy), chat.live_session.ledger)]
     assert [*plans[-1].after.pieces] == [*plan.after.pieces]
     assert plans[-1].states == plan.states
 
@@ -162,12 +162,12 @@ def test_what_a_project_looks_up_again_is_ready_in_its_next_chat_and_recorded_th
             assert bool(state.learned) == (n == 1)
     assert dict(store.learned())["mailer.py"] == 2
     assert other.learned() == ()
-    plans = [*replay(chat.live_session.session, sendable(load("layered")), chat.live_session.ledger)]
+    plans = [*replay(chat.live_session.session, make_sendable(load("layered")), chat.live_session.ledger)]
     assert chat.plan
     assert plans[-1].states == chat.plan.states, "a replay asks nobody"
     store.unlearn()
     assert store.learned() == ()
-    assert [*replay(chat.live_session.session, sendable(load("layered")), chat.live_session.ledger)][
+    assert [*replay(chat.live_session.session, make_sendable(load("layered")), chat.live_session.ledger)][
         -1
     ].states == chat.plan.states
 
@@ -181,5 +181,5 @@ def test_forgetting_reaches_what_a_model_told_of_a_turn(tmp_path: Path) -> None:
     loaded = Threads(tmp_path / "db").load(chat.live_session.session.id)
     told = [answer.text for key, answer in loaded.recorded.answers.items() if key.startswith("extract:")]
     assert told == ["user: (forgotten)"]
-    plans = [*replay(loaded, sendable(load("openwebui-middleware")), chat.live_session.ledger)]
+    plans = [*replay(loaded, make_sendable(load("openwebui-middleware")), chat.live_session.ledger)]
     assert "(forgotten)" not in str([piece.body for piece in plans[-1].after.pieces if piece.slot == "memory"])

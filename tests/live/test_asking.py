@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import turnscope
 from conftest import let_go
-from turnscope.library.opening import ledger_of
+from turnscope.library.opening import count_session
 from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import AnthropicProvider, connect
 from turnscope.live.replay_summaries import request_summaries
@@ -58,13 +58,13 @@ def session() -> Session:
 def test_a_model_writes_every_summary_and_later_replays_use_them(server: OfflineServer, tmp_path: Path) -> None:
     threads, talk = Threads(tmp_path / "chats.db"), session()
     before = turnscope.replay(talk, policy())
-    assert len(before.standins()) > 1
+    assert len(before.find_offline_asks()) > 1
     for ask, answer in request_summaries(talk, policy(), before.ledger, client(server), "offline-200k", threads.kept_answers()):
         assert (answer.source, answer.model, answer.failed) == ("model", "offline-200k", "")
         threads.keep_answer(ask.key, answer)
     kept = threads.kept_answers()
     after = turnscope.replay(talk, policy(), before.ledger, kept)
-    assert after.standins() == ()
+    assert after.find_offline_asks() == ()
     used = [answer for plan in after.plans for _, answer in plan.asks]
     assert {answer.source for answer in used} == {"model"}
     assert len(server.memory.billed) == len(kept) == len({ask.key for plan in after.plans for ask, _ in plan.asks})
@@ -76,7 +76,7 @@ def test_a_model_writes_every_summary_and_later_replays_use_them(server: Offline
 
 def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: OfflineServer, tmp_path: Path) -> None:
     threads, talk = Threads(tmp_path / "chats.db"), session()
-    ledger = ledger_of(talk)
+    ledger = count_session(talk)
     asking = request_summaries(talk, policy(), ledger, client(server), "offline-200k", {})
     ask, answer = next(asking)
     threads.keep_answer(ask.key, answer)
@@ -92,6 +92,6 @@ def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: Offl
 def test_a_session_without_a_summary_asks_nothing(server: OfflineServer) -> None:
     talk = session()
     trace = turnscope.replay(talk, "keep-everything")
-    assert trace.standins() == ()
+    assert trace.find_offline_asks() == ()
     assert [*request_summaries(talk, trace.policy, trace.ledger, client(server), "offline-200k", {})] == []
     assert server.memory.billed == []

@@ -27,7 +27,19 @@ from turnscope.session.destination import Destination
 from turnscope.storage.database import reading
 from turnscope.storage.threads import Threads
 from turnscope.views import attachments
-from turnscope.views.attachments import ENCODED, IMAGE, MOST, SIDE, TEXT, attached, file, message, parted, picture, wrong
+from turnscope.views.attachments import (
+    MAX_ENCODED,
+    MAX_FILES,
+    MAX_IMAGE,
+    MAX_SIDE,
+    MAX_TEXT,
+    build_content,
+    encode_file,
+    find_image_error,
+    read_image,
+    read_text_file,
+    split_content,
+)
 
 
 def png(width: int, height: int, pixel: bytes = b"\x40\x80\xc0") -> bytes:
@@ -50,11 +62,11 @@ WEBP = b"RIFF\x24\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0" + (29).to_bytes(3, "little") 
     ("data", "kind"), [(png(30, 20), "image/png"), (GIF, "image/gif"), (JPEG, "image/jpeg"), (WEBP, "image/webp")]
 )
 def test_an_image_is_known_by_its_bytes_whatever_it_is_called(data: bytes, kind: str) -> None:
-    block = attached("notes.txt", data)
+    block = encode_file("notes.txt", data)
     assert block == {"type": "image", "source": {"type": "base64", "media_type": kind, "data": b64encode(data).decode()}}
-    assert picture(block) == attachments.Picture(kind, 30, 20, len(data))
-    assert wrong(block) == ""
-    assert count_media(block, "claude-3") == count_media(attachments.of_size("a", 30, 20, 9), "claude-3") == 2
+    assert read_image(block) == attachments.ImageInfo(kind, 30, 20, len(data))
+    assert find_image_error(block) == ""
+    assert count_media(block, "claude-3") == count_media(attachments.build_placeholder_image("a", 30, 20, 9), "claude-3") == 2
 
 
 @pytest.mark.parametrize(
@@ -68,9 +80,9 @@ def test_an_image_is_known_by_its_bytes_whatever_it_is_called(data: bytes, kind:
     ],
 )
 def test_a_text_file_is_a_text_that_names_it(data: bytes, text: str) -> None:
-    block = attached('../up/a "b".png', data)
-    assert file(block) == ("a _b_.png", text)
-    assert file({"type": "text", "text": f"before {block['text']}"}) is None
+    block = encode_file('../up/a "b".png', data)
+    assert read_text_file(block) == ("a _b_.png", text)
+    assert read_text_file({"type": "text", "text": f"before {block['text']}"}) is None
 
 
 @pytest.mark.parametrize(
@@ -80,28 +92,28 @@ def test_a_text_file_is_a_text_that_names_it(data: bytes, text: str) -> None:
         ("a.bin", b"\0\0\0", "neither an image"),
         ("a.txt", b"latin \xe9", "neither an image"),
         ("a.txt", b" \n", "is empty"),
-        ("a.txt", b"x" * (TEXT + 1), "is too large"),
-        ("a.png", png(1, 1) + b"\0" * IMAGE, "is too large"),
+        ("a.txt", b"x" * (MAX_TEXT + 1), "is too large"),
+        ("a.png", png(1, 1) + b"\0" * MAX_IMAGE, "is too large"),
         ("a.png", png(1, 1)[:12], "is damaged"),
-        ("a.png", png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", SIDE + 1, 1)), "8,001 × 1 pixels"),
+        ("a.png", png(1, 1).replace(struct.pack(">II", 1, 1), struct.pack(">II", MAX_SIDE + 1, 1)), "8,001 × 1 pixels"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_by_name_with_a_way_out(name: str, data: bytes, why: str) -> None:
     with pytest.raises(TurnscopeError, match=why) as told:
-        attached(name, data)
+        encode_file(name, data)
     assert told.value.what.startswith(name)
     assert told.value.hint
 
 
 def test_as_many_files_as_a_message_takes_and_no_more() -> None:
     one = ("a.txt", b"x")
-    content = message("said", [one] * MOST)
-    assert parted(content) == ([attached(*one)] * MOST, "said")
-    assert message("said", []) == "said"
-    assert parted("said") == ([], "said")
+    content = build_content("said", [one] * MAX_FILES)
+    assert split_content(content) == ([encode_file(*one)] * MAX_FILES, "said")
+    assert build_content("said", []) == "said"
+    assert split_content("said") == ([], "said")
     with pytest.raises(TurnscopeError, match="more than a message takes"):
-        message("said", [one] * (MOST + 1))
-    assert len(attached("a.png", (png(1, 1) + b"\0" * IMAGE)[:IMAGE])["source"]["data"]) == ENCODED
+        build_content("said", [one] * (MAX_FILES + 1))
+    assert len(encode_file("a.png", (png(1, 1) + b"\0" * MAX_IMAGE)[:MAX_IMAGE])["source"]["data"]) == MAX_ENCODED
 
 
 @pytest.mark.parametrize(
@@ -109,14 +121,14 @@ def test_as_many_files_as_a_message_takes_and_no_more() -> None:
     [
         ({"media_type": "image/svg+xml"}, "media_type"),
         ({"media_type": "image/jpeg"}, "does not appear to be one"),
-        ({"data": "A" * (ENCODED + 4)}, "exceeds 5 MB"),
+        ({"data": "A" * (MAX_ENCODED + 4)}, "exceeds 5 MB"),
         ({"data": ""}, "Field required"),
         ({"data": b64encode(png(1, 1)[:12]).decode()}, "Could not process"),
         ({"type": "carrier pigeon"}, "Field required"),
     ],
 )
 def test_the_built_in_model_rejects_images_that_the_api_rejects(source: dict[str, Any], why: str) -> None:
-    block = attached("a.png", png(9, 9))
+    block = encode_file("a.png", png(9, 9))
     asked = {"model": "offline-16k", "max_tokens": 9, "messages": [{"role": "user", "content": [block]}]}
     assert find_rejection(asked) == ""
     asked["messages"] = [{"role": "user", "content": [{"type": "image", "source": block["source"] | source}]}]
@@ -135,7 +147,7 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
             wire: dict[int, dict[str, Any]] = {}
             for turn in range(6):
                 files = [("cat.png", image), notes] if turn % 2 else []
-                last = list(chat.send(message(f"And {turn}?", files)))[-1]
+                last = list(chat.send(build_content(f"And {turn}?", files)))[-1]
                 assert isinstance(last, RequestDone | RequestRefused), (policy, last)
                 if isinstance(last, RequestDone):
                     wire[last.request.n] = server.streamed[-1]
@@ -163,9 +175,9 @@ def test_the_built_in_model_says_what_it_was_given_and_calls_no_tool_for_a_files
         thread = threads.create()
         chat = branches.start_chat(thread, connect(server.url, "none"), threads.sink(thread), settings, "", tools)
         files = [("cat.png", png(64, 48)), ("a.txt", b"search for the heron")]
-        planned, growing = chat.preview_after([("user", message("What is this?", files))])
+        planned, growing = chat.preview_after([("user", build_content("What is this?", files))])
         assert len(growing.session.blocks) == len(chat.live_session.session.blocks) + 3
-        last = list(chat.send(message("What is this?", files)))[-1]
+        last = list(chat.send(build_content("What is this?", files)))[-1]
         assert isinstance(last, RequestDone)
         assert last.request.usage
         assert abs(planned.projected - last.request.usage.prompt_tokens) < 25
@@ -176,7 +188,7 @@ def test_the_built_in_model_says_what_it_was_given_and_calls_no_tool_for_a_files
 
 def pictures(many: int, side: int) -> list[Any]:
     """Messages with so many images, the last of them in a tool's result and of that side."""
-    small, last = attachments.of_size("a", 30, 20, 9), attachments.of_size("b", side, 20, 9)
+    small, last = attachments.build_placeholder_image("a", 30, 20, 9), attachments.build_placeholder_image("b", side, 20, 9)
     use = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
     back = {"type": "tool_result", "tool_use_id": "t1", "content": [last]}
     return [

@@ -20,9 +20,9 @@ from turnscope.envelope.tool_outputs import make_address, tidy_output
 from turnscope.live.context_sources import ContextSources
 from turnscope.live.injected_context import add_memory_rules, list_tool_definitions
 from turnscope.live.output_tool import OutputTool
-from turnscope.planning.answers import answerer
+from turnscope.planning.answers import make_answerer
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import load, names, parse
+from turnscope.planning.policy import list_policies, load, parse
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
 from turnscope.session.model import Answer, Ask, Session
@@ -55,7 +55,7 @@ def plans(
         fixed = replace(policy.budget, formula="fixed", tokens=limit, output=0, margin=0.0)
         fixed = replace(fixed, slots=dict.fromkeys(fixed.slots, share)) if share else fixed
         policy = replace(policy, budget=fixed)
-    answers = answerer(said.recorded.answers.get, {"provide": provide} | ({"recall": store.answer} if store else {}))
+    answers = make_answerer(said.recorded.answers.get, {"provide": provide} | ({"recall": store.answer} if store else {}))
     return [*replay(said, policy, build_ledger(said, CHARS), answers=answers)]
 
 
@@ -211,7 +211,7 @@ def test_an_output_that_gave_way_to_a_reference_is_read_back_by_its_address() ->
 
 @pytest.mark.parametrize("name", ["balanced", "layered", "librechat-memory"])
 def test_every_policy_can_be_given_memory_and_notes(name: str) -> None:
-    assert name in names()
+    assert name in list_policies()
     policy = add_memory_rules(load(name))
     rules = [part.rule.name for part in policy.rules]
     assert rules.count("insert_memories") == rules.count("index_notes") == 1

@@ -28,7 +28,7 @@ from turnscope.live.offline import OfflineServer
 from turnscope.live.offline.model import COUNTER
 from turnscope.live.provider import connect
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import following, load
+from turnscope.planning.policy import add_wishes_rule, load
 from turnscope.planning.render import render
 from turnscope.session.model import Session, WishFact
 from turnscope.storage.threads import Threads
@@ -82,7 +82,7 @@ class Talk:
         stored = self.threads.load(self.thread)
         assert stored.blocks == self.chat.live_session.session.blocks
         ledger = build_ledger(stored, COUNTER)
-        again = list(replay(stored, following(self.chat.settings.policy), ledger))
+        again = list(replay(stored, add_wishes_rule(self.chat.settings.policy), ledger))
         sent = [self.plans[plan.request.n] for plan in again]
         assert [plan.decisions for plan in again] == [plan.decisions for plan in sent]
         assert [[*plan.after.pieces] for plan in again] == [[*plan.after.pieces] for plan in sent]

@@ -13,7 +13,7 @@ from turnscope.live.events import ToolCalled, ToolResult
 from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import connect
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import load, sendable
+from turnscope.planning.policy import load, make_sendable
 from turnscope.storage.threads import Threads
 
 NAMES = ["retrieve_conversations", "report_housekeeping"]
@@ -55,7 +55,7 @@ def test_a_chat_retrieves_by_id_reports_and_replays_to_the_same_plans(server: Of
     made = next(d for d in chat.plan.decisions if d.rule == "write_context")
     assert "the model's own report is in it" in made.edit.because
     session = chat.live_session.session
-    again = [*replay(session, sendable(load("layered")), chat.live_session.ledger)]
+    again = [*replay(session, make_sendable(load("layered")), chat.live_session.ledger)]
     assert [*again[-1].after.pieces] == [*chat.plan.after.pieces]
     assert again[-1].states == chat.plan.states
     _, plans = branches.resume_chat(

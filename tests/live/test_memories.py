@@ -24,9 +24,9 @@ from turnscope.live.offline import OfflineServer
 from turnscope.live.offline.model import COUNTER
 from turnscope.live.provider import connect
 from turnscope.live.sinks import Sinks
-from turnscope.planning.answers import answerer
+from turnscope.planning.answers import make_answerer
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import parse, sendable
+from turnscope.planning.policy import make_sendable, parse
 from turnscope.session.builder import Builder
 from turnscope.session.facts import add_facts
 from turnscope.session.model import AnswerFact, Ask, Session
@@ -54,7 +54,7 @@ def session(*prompts: str) -> Session:
 
 
 def plans(said: Session, store: Memories | None = None) -> list[Plan]:
-    answers = answerer(said.recorded.answers.get, {"recall": store.answer} if store else {})
+    answers = make_answerer(said.recorded.answers.get, {"recall": store.answer} if store else {})
     return [*replay(said, parse("t", POLICY), build_ledger(said, CHARS), answers=answers)]
 
 
@@ -219,5 +219,5 @@ def test_a_chat_remembers_for_the_next_one_and_replays_to_the_same_plans(tmp_pat
     assert chat.plan
     assert "I prefer short answers." in inserted(chat.plan)
     loaded = threads.load(thread)
-    again = [*replay(loaded, sendable(parse("t", POLICY)), build_ledger(loaded, COUNTER))][-1]
+    again = [*replay(loaded, make_sendable(parse("t", POLICY)), build_ledger(loaded, COUNTER))][-1]
     assert inserted(again) == inserted(chat.plan)

@@ -17,7 +17,7 @@ from turnscope.live.note_tools import NoteTools
 from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import connect
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import load, parse, sendable
+from turnscope.planning.policy import load, make_sendable, parse
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
@@ -121,5 +121,5 @@ def test_a_chat_writes_a_note_and_reads_it_back_when_the_message_is_gone(tmp_pat
     assert injected_context.NoteTools.from_session(stored).entries == [(name, title, text)], (
         "a restart reads them off the session"
     )
-    plans = [*replay(stored, sendable(policy), chat.live_session.ledger)]
+    plans = [*replay(stored, make_sendable(policy), chat.live_session.ledger)]
     assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]

@@ -31,7 +31,7 @@ from turnscope.live.offline.model import COUNTER
 from turnscope.live.provider import ProviderAnswer, StreamChunk, connect
 from turnscope.live.rule_queries import build_answers
 from turnscope.live.sinks import NullSink, Sink, Sinks
-from turnscope.planning.answers import answerer
+from turnscope.planning.answers import make_answerer
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import load
 from turnscope.pricing.prices import PRICES
@@ -222,29 +222,29 @@ def test_each_kind_of_ask_has_its_answerer_live_and_a_failure_that_says_so_elsew
     asks = {kind: Ask(kind, f"k-{kind}", "Sum up.", "user: hi. " * 30, 100) for kind in ("summary", "count", "recall")}
     with OfflineServer() as server:
         provider = connect(server.url, "none", retries=0)
-        live = answerer({}.get, build_answers(provider, "offline-16k", "offline-64k"))
+        live = make_answerer({}.get, build_answers(provider, "offline-16k", "offline-64k"))
         counted = provider.count_tokens({"model": "offline-16k", "messages": [{"role": "user", "content": "user: hi. " * 30}]})
         assert counted
         assert live(asks["count"]) == Answer(str(counted), model="offline-16k", source="model")
         summary = live(asks["summary"])
         assert (summary.source, summary.model, bool(summary.text and summary.usage)) == ("model", "offline-64k", True)
-        assert answerer({}.get, build_answers(provider, "m", ""))(asks["summary"]).failed
+        assert make_answerer({}.get, build_answers(provider, "m", ""))(asks["summary"]).failed
         named = structs.replace(asks["summary"], model="offline-200k")
-        unchosen = answerer({}.get, build_answers(provider, "offline-16k", "offline-16k", chosen_by_user=False))
+        unchosen = make_answerer({}.get, build_answers(provider, "offline-16k", "offline-16k", chosen_by_user=False))
         assert [answer(ask).model for answer in (unchosen, live) for ask in (named, asks["summary"])] == [
             "offline-200k", "offline-16k", "offline-64k", "offline-64k",
         ]  # fmt: skip
         picky = OneModel(provider, "offline-16k")
-        unchosen = answerer({}.get, build_answers(picky, "offline-16k", "offline-16k", chosen_by_user=False))  # type: ignore[arg-type]
+        unchosen = make_answerer({}.get, build_answers(picky, "offline-16k", "offline-16k", chosen_by_user=False))  # type: ignore[arg-type]
         assert (unchosen(named).failed, unchosen(named).model) == ("", "offline-16k")
-    nowhere = answerer({}.get, build_answers(connect("http://127.0.0.1:9", "none", retries=0), "m", "m"))
+    nowhere = make_answerer({}.get, build_answers(connect("http://127.0.0.1:9", "none", retries=0), "m", "m"))
     assert "no answer" in nowhere(asks["summary"]).failed
     assert "no answer" in nowhere(asks["count"]).failed
-    later = answerer({"k-recall": Answer("block 3")}.get, {"rank": lambda _: Answer(items=("a", "b"))})
+    later = make_answerer({"k-recall": Answer("block 3")}.get, {"rank": lambda _: Answer(items=("a", "b"))})
     assert later(Ask("rank", "k", "", "")).items == ("a", "b")
     assert later(asks["recall"]).text == "block 3"
     told: list[Ask] = []
-    replayed = answerer({}.get, told=lambda ask, _: told.append(ask))
+    replayed = make_answerer({}.get, on_answer=lambda ask, _: told.append(ask))
     assert replayed(asks["summary"]).source == "offline"
     assert "recall" in replayed(asks["recall"]).failed
     assert told == [asks["summary"], asks["recall"]]

@@ -18,7 +18,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.live.offline import OfflineServer
 from turnscope.live.offline.validation import find_rejection
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import load, names, sendable
+from turnscope.planning.policy import list_policies, load, make_sendable
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Part, Span
@@ -113,14 +113,14 @@ def test_thinking_is_taken_back_behind_its_own_prefix_and_its_own_model_alone(se
     assert server.handle_message({**good, "messages": edited})[0] == 400
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
+@pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 def test_what_mends_stands_behind_what_cuts(name: str) -> None:
-    rules = [part.rule.name for part in sendable(load(name)).rules]
+    rules = [part.rule.name for part in make_sendable(load(name)).rules]
     assert rules[0] == "follow_wishes"
     behind = rules[rules.index("strip_stale_thinking") + 1 :]
     assert set(behind) <= {"refuse_when_over", "warn_at"}
     assert rules.index("drop_blank_texts") < rules.index("strip_stale_thinking")
-    assert sendable(sendable(load(name))) == sendable(load(name))
+    assert make_sendable(make_sendable(load(name))) == make_sendable(load(name))
 
 
 def said(message: dict[str, Any]) -> list[Any]:
@@ -128,13 +128,13 @@ def said(message: dict[str, Any]) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
+@pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 @settings(max_examples=10)
 @given(session=sessions, limit=limits)
 def test_thinking_is_sent_behind_what_it_was_thought_behind_or_not_at_all(name: str, session: Any, limit: int) -> None:
     """The prefix of each thinking block that is sent is the prompt of the request that brought it."""
     prompts: dict[str, list[list[Any]]] = {}  # two may think the same
-    for plan in replay(session, sendable(tight(name, limit)), ledger_of(session)):
+    for plan in replay(session, make_sendable(tight(name, limit)), ledger_of(session)):
         sent: list[Any] = []
         for message in render(plan.after, session)["messages"]:
             for block in said(message):
@@ -156,13 +156,13 @@ def test_thinking_that_nobody_signed_is_not_sent(seal: dict[str, str], sent: int
             builder.add_message("assistant", [thought, {"type": "text", "text": "so"}]), model="claude-opus-5-5"
         )
     session = builder.build()
-    last = [*replay(session, sendable(load("keep-everything")), ledger_of(session))][-1]
+    last = [*replay(session, make_sendable(load("keep-everything")), ledger_of(session))][-1]
     kinds = [block["type"] for message in render(last.after, session)["messages"] for block in said(message)]
     assert kinds.count("thinking") == sent
 
 
 def test_the_record_is_not_mended() -> None:
-    assert sendable(load("as-recorded")) == load("as-recorded")
+    assert make_sendable(load("as-recorded")) == load("as-recorded")
 
 
 SLICE = matrix.Course(turns=20, condense=8, paste=11, kill=15, model="offline-64k")

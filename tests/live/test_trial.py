@@ -8,19 +8,19 @@ import pytest
 from trials import wrong
 from turnscope.live import trial
 from turnscope.live.trial import Trial, list_doubts, run_trial, summarize_doubts
-from turnscope.planning.policy import load, names
+from turnscope.planning.policy import list_policies, load
 from turnscope.session.destination import Destination
 
 HERE, SERVER = Destination("offline", model="offline-16k"), Destination("server", "http://127.0.0.1:1", "local", 8_000)
 
 
-@pytest.mark.parametrize("name", [name for name in names() if name != "as-recorded"])
+@pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 def test_what_is_kept_is_what_a_policy_comes_to(name: str) -> None:
     assert wrong([name]) == {key: held for key, held in trial.load_trials().items() if key == name}, "python -m tests.trials"
 
 
 def test_what_is_kept_names_policies_that_there_are() -> None:
-    assert set(trial.load_trials()) <= set(names())
+    assert set(trial.load_trials()) <= set(list_policies())
     assert not {"balanced", "last-5-pairs", "cline-classic"} & set(trial.load_trials())
 
 

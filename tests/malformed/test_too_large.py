@@ -18,7 +18,7 @@ from turnscope.live.events import Event, RequestDone, RequestRefused, TurnStoppe
 from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import connect
 from turnscope.planning.policy import load
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.storage.threads import Threads
 
 WORDS = "Whoever carries the message further remembers everything important about weather."
@@ -70,7 +70,7 @@ def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(
     talk.exclude_message(paste)
     for n in range(2):
         assert isinstance(last(talk, f"without it {n}"), RequestDone)
-    carried = talk.bodies.body(talk.plan, talk.live_session.session)["messages"]
+    carried = talk.bodies.build(talk.plan, talk.live_session.session)["messages"]
     assert "remembers everything" not in str([message for message in carried if message["role"] == "user"])
     kept = threads.load(talk.live_session.session.id)
     again, _ = branches.resume_chat(kept, talk.provider, talk.sink, talk.settings)
@@ -87,7 +87,7 @@ def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(se
     assert talk.plan.projected + sent <= 16_000
     stored = threads.load(talk.live_session.session.id)
     plan = turnscope.replay(stored, talk.settings.policy).plans[-1]
-    assert body(plan, stored) == talk.bodies.body(talk.plan, talk.live_session.session)
+    assert build_body(plan, stored) == talk.bodies.build(talk.plan, talk.live_session.session)
     full = structs.replace(talk.plan.request, stop_reason="max_tokens")
     told = stop_reasons.explain_stop(full, stored.blocks[-1:], 1_024)
     assert told is not None

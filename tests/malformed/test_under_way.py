@@ -36,7 +36,7 @@ from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
 from turnscope.live.provider import AnthropicProvider, connect
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import following, load
+from turnscope.planning.policy import add_wishes_rule, load
 from turnscope.session.builder import Builder
 from turnscope.session.destination import Destination
 from turnscope.session.model import Answer, AnswerFact, Session, Usage
@@ -321,7 +321,7 @@ def test_a_message_over_the_window_does_not_end_a_chat_that_leaves_it_out(rogue:
     assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
     stored = threads.load(talk.live_session.session.id)
     assert "paste" not in str(rogue.bodies[-1])
-    assert [*list(replay(stored, following(load("keep-everything")), talk.live_session.ledger))[-1].after.pieces] == [
+    assert [*list(replay(stored, add_wishes_rule(load("keep-everything")), talk.live_session.ledger))[-1].after.pieces] == [
         *talk.plan.after.pieces
     ]  # type: ignore[union-attr]
 

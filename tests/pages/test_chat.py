@@ -25,7 +25,7 @@ from turnscope.session.model import Block
 from turnscope.session.timeline import make_block
 from turnscope.storage.database import StorageError, reading
 from turnscope.views import exporting, next_request
-from turnscope.views.attachments import IMAGE
+from turnscope.views.attachments import MAX_IMAGE
 
 from pages.chat import attachments, gauge, markup, preview, rooms, typing_box
 from pages.parts import chat_chosen
@@ -420,7 +420,7 @@ def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
         say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
     ahead = rooms._rooms()[app.query_params["thread"]].foreseen
     assert ahead is not None
-    mark, turns = ahead[1].mark, ahead[1].turns
+    mark, turns = ahead[1].cut_at, ahead[1].turns
     assert mark is not None
     assert turns is not None
     assert f"cut from about {mark:,} on" in bodies(app)
@@ -542,7 +542,7 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
     session = store(data_folder).load(app.query_params["thread"])
     again = portable.loads(json.loads(turnscope.dumps(session)))
     assert again == session
-    text = exporting.markdown(session)
+    text = exporting.to_markdown(session)
     assert "## You <!-- turnscope user -->\n\nWhat is ``` here?" in text
     assert "## Model <!-- turnscope assistant -->\n\nI am the built-in offline model" in text
 
@@ -618,7 +618,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     session = store(data_folder).load(thread)
     assert [b.kind for b in session.blocks if b.role == "user"] == ["image", "text", "text"]
     assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
-    said = exporting.markdown(session)
+    said = exporting.to_markdown(session)
     assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
     assert f"n.txt\n\n```file turnscope n.txt\n{notes.decode()}\n```" in said
     (data_folder / "said.md").write_text(said)
@@ -671,7 +671,7 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
     chosen = [
         {"name": "cat.png", "size": 9_000, "width": 640, "height": 480},
         {"name": "n.txt", "size": 9, "said": "nine words"},
-        {"name": "big.png", "size": IMAGE + 1, "width": 9, "height": 9},
+        {"name": "big.png", "size": MAX_IMAGE + 1, "width": 9, "height": 9},
         {"name": "a.zip", "size": 9, "said": None},
     ]
     typed = typing_box.read({"said": "hello", "length": 5, "files": chosen})
@@ -694,7 +694,7 @@ def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent
         chat = branches.start_chat("draft", spare, NullSink(), settings, "word " * system, [])
         said = [("user", "word " * task), ("assistant", "word " * rest), ("user", "and then?")]
         plan, growing = chat.preview_after(said)
-        amid = next_request.amid(plan, growing.session, growing.ledger)
+        amid = next_request.find_mid_prompt(plan, growing.session, growing.ledger)
         return gauge._amid(preview.Weighed(plan, growing.session, amid=amid))
 
     assert re.search(r"The task stands behind 5\d % of this prompt \(7\d\.\dk tokens\)", told(32_000, 100, 30_000))

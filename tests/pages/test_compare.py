@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def test_policies_are_put_side_by_side_parted_and_searched(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(savings, "CHANGES", ("condense-oldest",))
+    monkeypatch.setattr(savings, "CANDIDATES", ("condense-oldest",))
     app.query_params["session"] = "cache-goes-cold"
     app.query_params["policies"] = "as-recorded,last-5-pairs,no-such"
     app.switch_page("pages/compare.py").run()

@@ -14,7 +14,7 @@ from covering import covering
 from debugger_links import linked
 from turnscope.planning import policy
 from turnscope.storage.threads import Threads
-from turnscope.views import knobs
+from turnscope.views import parameters
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -47,7 +47,7 @@ def codes(app: AppTest) -> list[str]:
 def test_what_every_rule_did_is_shown_over_a_sample(app: AppTest, sample: str) -> None:
     """Every rule, in one of its policies, over one of them; that every policy replays is a law of the engine's."""
     opened(app, session=sample)
-    for name in covering(policy.names())[list(SAMPLES).index(sample) :: len(SAMPLES)]:
+    for name in covering(policy.list_policies())[list(SAMPLES).index(sample) :: len(SAMPLES)]:
         app.query_params["policy"] = name
         app.run()
         assert not app.exception, name
@@ -103,7 +103,13 @@ def test_a_model_that_cannot_be_asked_is_told_and_changes_nothing(app: AppTest, 
 
 def test_a_deep_link_to_request_17_step_3_shows_that_decision(app: AppTest) -> None:
     changed, decision = linked()
-    link = {"session": FIRST, "policy": "clear-tool-results", "set": knobs.written(changed), "request": "17", "step": "3"}
+    link = {
+        "session": FIRST,
+        "policy": "clear-tool-results",
+        "set": parameters.encode_changes(changed),
+        "request": "17",
+        "step": "3",
+    }
     opened(app, **link)
     assert query(app) == link
     assert decision.edit.span is not None

@@ -60,7 +60,7 @@ def wait(app: AppTest) -> AppTest:
     job = page._room().job
     assert job
     job.wait(120)
-    assert job.state == "done", job.failed
+    assert job.state == "done", job.error
     return app.run()
 
 
@@ -144,7 +144,7 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
     app: AppTest, claude: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import streamlit as st
-    from turnscope.library import opinion
+    from turnscope.library import session_summary
 
     from pages.parts import state
 
@@ -152,7 +152,7 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
     library_page(app)
     before = listed(app).set_index("File").loc["cold.jsonl"]
     assert before["Cost"] > 1
-    monkeypatch.setattr(opinion, "version", lambda: "other prices")
+    monkeypatch.setattr(session_summary, "get_version", lambda: "other prices")
     st.cache_resource.clear()  # as in another process
     app.run()
     after = listed(app).set_index("File").loc["cold.jsonl"]
@@ -195,7 +195,7 @@ def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
     file.write_text(log.text())
     from turnscope.reading.holders import open_source
 
-    one = next(indexing.read_all(open_source(file), str(file)))
+    one = next(indexing.read_sessions(open_source(file), str(file)))
     import msgspec
 
     with index._begin_write(path) as db:

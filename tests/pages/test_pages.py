@@ -59,7 +59,7 @@ def test_what_a_page_opened_is_kept_once_it_is_drawn(app: AppTest) -> None:
     log = SAMPLES / f"{FIRST}.jsonl"
     memory = Store(settings.find_database())
     opened(app)
-    key = memory.recent()[0].key
+    key = memory.list_recent()[0].key
     until = time.monotonic() + 20
     while (kept := memory.reopen(key)) is None and time.monotonic() < until:
         time.sleep(0.05)
@@ -148,11 +148,11 @@ def test_search_says_when_a_text_left_the_window_and_why(app: AppTest) -> None:
     assert not app.exception
     assert "blocks hold “public API”" in bodies(app)
     from turnscope import load, replay
-    from turnscope.views.find_text import search
+    from turnscope.views.text_search import search
 
     hits = search(replay(load(SAMPLES / f"{FIRST}.jsonl")), "public API").hits
     assert hits[0].spans == ((0, 112),)
-    assert hits[0].why.startswith("left at request 112: compacted into a summary")
+    assert hits[0].reason.startswith("left at request 112: compacted into a summary")
 
 
 @pytest.mark.parametrize("by", ["requests", "turns"])
@@ -370,10 +370,10 @@ def blocks_found(app: AppTest) -> int:
 
 def test_the_transcript_holds_every_block_and_the_difference_agrees_with_the_envelope(app: AppTest) -> None:
     from turnscope import load, replay
-    from turnscope.views.overview import overview
+    from turnscope.views.overview import build_overview
 
     trace = replay(load(SAMPLES / f"{FIRST}.jsonl"))
-    view = overview(trace)
+    view = build_overview(trace)
     opened(app, session=FIRST, request="112")
     app.session_state["detail.pane"] = "transcript"
     app.run()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import turnscope
 from turnscope.library.calculating import Shape
 from turnscope.planning import policy as policies
-from turnscope.views import knobs
+from turnscope.views import parameters
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -56,13 +56,13 @@ def test_advice_is_searched_shown_and_saved(app: AppTest, data_folder: Path) -> 
     app.run()
     assert not app.exception
     found = job.advice
-    assert found is not None, job.failed
+    assert found is not None, job.error
     assert found.chosen
     assert found.because in bodies(app)
     assert "No session was held out" in bodies(app)
     assert "advise.go" not in [button.key for button in app.button]
-    assert found.toml(found.chosen).rstrip() in [code.value for code in app.code]
+    assert found.to_toml(found.chosen).rstrip() in [code.value for code in app.code]
     app.text_input(key=f"advise.name.{name}").set_value("mine").run()
     app.button(key="advise.save").click().run()
-    assert knobs.as_text(policies.load("mine", data_folder / "policies")) == found.toml(found.chosen)
+    assert parameters.to_toml(policies.load("mine", data_folder / "policies")) == found.to_toml(found.chosen)
     assert f"/compare?policies={name}%2Cmine&amp;session=cache-goes-cold" in bodies(app)

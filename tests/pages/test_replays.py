@@ -12,7 +12,7 @@ import streamlit as st
 from turnscope import library
 from turnscope.envelope.plan import Plan
 from turnscope.errors import RuleError
-from turnscope.library import replaying
+from turnscope.library import replay_job
 
 from pages.parts import replays
 
@@ -45,14 +45,14 @@ class Gate:
 @pytest.fixture
 def gate(app: AppTest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     made = Gate()
-    begun = library.begun
+    begun = library.begin_replay
 
     def slowly(*given: Any) -> Any:
         whole, plans = begun(*given)
         return whole, made.through(plans)
 
-    monkeypatch.setattr(library, "begun", slowly)
-    monkeypatch.setattr(replaying, "FIRST", 0.0)
+    monkeypatch.setattr(library, "begin_replay", slowly)
+    monkeypatch.setattr(replay_job, "FIRST_STAGE", 0.0)
     monkeypatch.setattr(replays, "PATIENCE", 0.05)
     st.cache_resource.clear()
     yield made

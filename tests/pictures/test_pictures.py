@@ -52,7 +52,7 @@ from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, Step, parse, rules
+from turnscope.planning.policy import Policy, Step, load_rules, parse
 from turnscope.session.builder import Builder, Draft
 from turnscope.session.model import Action, Answer, Edit, ObservedEdit, Part, Session, Span, Usage
 
@@ -264,7 +264,7 @@ def answers_of(case: Case) -> Answers | None:
 
 def _step(text: str) -> Step:
     name, _, given = text.partition(" ")
-    assert name in rules(), f"there is no rule {name!r}"
+    assert name in load_rules(), f"there is no rule {name!r}"
     toml = "\n".join(["[[rules]]", f'rule = "{name}"', *(f"{key} = {_toml(value)}" for key, value in _table(given).items())])
     return parse("picture", toml).rules[0]
 
@@ -356,7 +356,7 @@ def assert_consistent(plan: Plan, ledger: Ledger) -> None:
 
 def test_every_rule_has_its_picture() -> None:
     """Those that only ports use as well: cases of the originals hold them to the letter, a picture shows what they do."""
-    assert not set(rules()) - {case.rule for case in ALL}
+    assert not set(load_rules()) - {case.rule for case in ALL}
 
 
 def test_a_picture_holds_the_sizes_that_it_draws() -> None:

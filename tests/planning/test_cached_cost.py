@@ -14,26 +14,26 @@ from hand_made import NOON, OPUS, SONNET, Row, call, result, session, traced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import sessions
-from turnscope.library.comparing import compare, sized
+from turnscope.library.comparing import compare, resize_budget
 from turnscope.library.opening import load, load_all, overview, replay
+from turnscope.planning.policy import list_policies
 from turnscope.planning.policy import load as policy
-from turnscope.planning.policy import names
-from turnscope.planning.prompt_cache import uncached, walked
+from turnscope.planning.prompt_cache import is_uncached, simulate_prompt_cache
 from turnscope.pricing.caches import find_rules, load_rules
 from turnscope.pricing.prices import PRICES
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Usage
-from turnscope.views.cache_breaks import IDLE
-from turnscope.views.cached_cost import answers_of, cache_prices, spent
-from turnscope.views.decision_log import rows
-from turnscope.views.stepper import steps
-from turnscope.views.stretch import stretch
+from turnscope.views.cache_breaks import TTL_BY_PROVIDER
+from turnscope.views.cached_cost import count_answer_tokens, price_decisions, simulate_cost
+from turnscope.views.decision_log import iter_rows
+from turnscope.views.replay_range import summarize_replay_range
+from turnscope.views.stepper import build_steps
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200
 
 
 def told(rows: list[Row]) -> list[tuple[int, int, int]]:
-    return [(kept.read, kept.written, kept.plain) for kept in walked(traced(rows))]
+    return [(kept.read, kept.written, kept.plain) for kept in simulate_prompt_cache(traced(rows))]
 
 
 def test_a_prompt_is_read_as_far_as_it_was_written_and_the_rest_is_written() -> None:
@@ -43,9 +43,9 @@ def test_a_prompt_is_read_as_far_as_it_was_written_and_the_rest_is_written() -> 
 
 def test_an_entry_lives_five_minutes_after_its_last_use_and_an_hour_where_that_was_bought() -> None:
     rows = [Row(0, written=20_000, plain=0), Row(304, read=1, written=20_999, plain=0), Row(620, written=21_100, plain=0)]
-    assert [kept.read for kept in walked(traced(rows))] == [0, 20_000, 0]  # 300 s after the answer, then 312 s
+    assert [kept.read for kept in simulate_prompt_cache(traced(rows))] == [0, 20_000, 0]  # 300 s after the answer, then 312 s
     hours = [Row(0, written=20_000, hour=20_000, plain=0), Row(1_200, read=1, written=20_999, hour=20_999, plain=0)]
-    kept = walked(traced(hours))
+    kept = simulate_prompt_cache(traced(hours))
     assert ([k.read for k in kept], [k.hour for k in kept]) == ([0, 20_000], [True, True])
 
 
@@ -62,12 +62,12 @@ def test_another_model_has_a_cache_of_its_own() -> None:
         Row(20, written=20_500, plain=0, model=SONNET),
         Row(40, read=20_000, written=900, plain=0),
     ]
-    assert [kept.read for kept in walked(traced(rows))] == [0, 0, 20_000]
+    assert [kept.read for kept in simulate_prompt_cache(traced(rows))] == [0, 0, 20_000]
 
 
 def test_a_session_that_asked_for_no_caching_is_given_none() -> None:
     rows = [Row(0, plain=20_000), Row(20, plain=21_000)]
-    assert uncached(session(rows))
+    assert is_uncached(session(rows))
     assert told(rows) == [(0, 0, 20_000), (0, 0, 21_000)]
 
 
@@ -90,7 +90,7 @@ def test_rules_are_data_and_each_says_where_it_is_from() -> None:
     assert [made[name].find_shortest_prefix(PRICES.find_facts(name)) for name in made] == [4_096, 1_024, 2_048, 4_096, 1_024]
     assert find_rules(PRICES.find_facts("gemini-1.5-pro")).how == "none"
     usual = {name: next(iter(made[model].lives.values())) for name, model in (("anthropic", OPUS), ("openai", "gpt-5.1"))}
-    assert usual == IDLE  # one number for how long an entry lives
+    assert usual == TTL_BY_PROVIDER  # one number for how long an entry lives
 
 
 def agent(turns: int = 12, *, billed: bool = True) -> Session:
@@ -110,86 +110,88 @@ def agent(turns: int = 12, *, billed: bool = True) -> Session:
 
 def test_a_decision_pays_with_what_stands_behind_it_and_saves_what_it_took_out_at_every_request() -> None:
     trace = replay(agent(40), "last-20-messages")
-    kept = walked(trace)
+    kept = simulate_prompt_cache(trace)
     n = next(plan.request.n for plan in trace.plans if any(d.splice and d.after < d.before for d in plan.decisions))
-    (price,) = (p for p in cache_prices(trace, kept, n).values() if p.saved > 0)
+    (price,) = (p for p in price_decisions(trace, kept, n).values() if p.saved > 0)
     scale = trace.fit(n).scale
     (decision,) = (d for d in trace.plans[n].decisions if d.seq == price.seq)
     assert price.saved == round((decision.before - decision.after) * scale)
     assert kept[n].read < kept[n].held
-    assert 0 < price.again <= kept[n].held - kept[n].read - price.saved + 50
+    assert 0 < price.rewritten <= kept[n].held - kept[n].read - price.saved + 50
     rate = trace.prices.find_rates(OPUS, kept[n].prompt, NOON)
     assert rate
-    assert price.usd == (rate.cache_write_5m - rate.cache_read) * price.again / 1_000_000
-    assert price.each == rate.cache_read * price.saved / 1_000_000
-    assert price.pays_off
-    assert price.each * price.pays_off >= price.usd > price.each * (price.pays_off - 1)
+    assert price.usd == (rate.cache_write_5m - rate.cache_read) * price.rewritten / 1_000_000
+    assert price.usd_per_request == rate.cache_read * price.saved / 1_000_000
+    assert price.break_even
+    assert price.usd_per_request * price.break_even >= price.usd > price.usd_per_request * (price.break_even - 1)
 
 
 def test_a_replay_that_changes_nothing_reads_all_of_the_prompt_before() -> None:
-    kept = walked(replay(agent(), "keep-everything"))
-    assert [k.again for k in kept] == [0] * len(kept)
+    kept = simulate_prompt_cache(replay(agent(), "keep-everything"))
+    assert [k.missed for k in kept] == [0] * len(kept)
     assert [k.read for k in kept[1:]] == [k.prompt for k in kept[:-1]]
 
 
 def test_summaries_are_part_of_the_cost_and_are_asked_for_once() -> None:
     trace = replay(load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl"), "multi-turn-summary")
-    made = spent(trace, walked(trace))
+    made = simulate_cost(trace, simulate_prompt_cache(trace))
     asked = {ask.key for plan in trace.plans for ask, _ in plan.asks if ask.kind == "summary"}
     assert asked
-    assert 0 < sum(usd > 0 for usd in made.condensing) <= len(asked)
+    assert 0 < sum(usd > 0 for usd in made.summary_usd) <= len(asked)
     assert made.total is not None
-    assert made.total > sum(made.condensing)
+    assert made.total > sum(made.summary_usd)
 
 
 def test_a_refused_request_costs_nothing_and_leaves_the_cache_as_it_was() -> None:
     trace = replay(load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"), "openwebui")
-    kept = walked(trace)
+    kept = simulate_prompt_cache(trace)
     refused = [n for n, plan in enumerate(trace.plans) if plan.verdict == "refuse"]
     assert all(kept[n].prompt == 0 and not kept[n].sent for n in refused)
-    assert all(spent(trace, kept).usd[n] == 0 for n in refused)
+    assert all(simulate_cost(trace, kept).usd[n] == 0 for n in refused)
 
 
 @settings(max_examples=examples(40))
-@given(sessions, st.sampled_from([name for name in names() if "librechat" not in name]))
+@given(sessions, st.sampled_from([name for name in list_policies() if "librechat" not in name]))
 def test_no_cost_is_negative_and_no_more_is_read_than_sent(made: Session, name: str) -> None:
     trace = replay(made, policy(name))
-    kept = walked(trace)
+    kept = simulate_prompt_cache(trace)
     assert [k.prompt for k in kept if k.sent] == [trace.tokens(n) for n, k in enumerate(kept) if k.sent]
-    assert all(k.read >= 0 and k.written >= 0 and k.plain >= 0 and 0 <= k.again <= k.held for k in kept)
-    cost = spent(trace, kept, answers_of(trace))
+    assert all(k.read >= 0 and k.written >= 0 and k.plain >= 0 and 0 <= k.missed <= k.held for k in kept)
+    cost = simulate_cost(trace, kept, count_answer_tokens(trace))
     assert all(usd is None or usd >= 0 for usd in cost.usd)
-    assert 0 <= cost.share <= 1
+    assert 0 <= cost.cache_share <= 1
     for n in range(len(kept)):
-        prices = cache_prices(trace, kept, n).values()
-        assert sum(price.again for price in prices) <= kept[n].again + len(prices)
+        prices = price_decisions(trace, kept, n).values()
+        assert sum(price.rewritten for price in prices) <= kept[n].missed + len(prices)
 
 
 @pytest.mark.parametrize("name", ["balanced", "cline-classic", "reactive-75"])
 def test_costs_and_shares_stay_in_bounds_over_twenty_compactions(name: str) -> None:
-    trace = replay(agent(160), sized(policy(name), 16_000))
+    trace = replay(agent(160), resize_budget(policy(name), 16_000))
     cuts = sum(any(d.splice and d.after < d.before for d in plan.decisions) for plan in trace.plans)
     assert cuts >= 20
-    kept = walked(trace)
-    made = spent(trace, kept)
-    assert all(usd is not None and usd >= call >= 0 for usd, call in zip(made.usd, made.condensing, strict=True))
-    assert 0 < made.share <= 1
-    assert all(0 <= k.read <= k.prompt == k.read + k.written + k.plain and k.again <= k.held for k in kept)
+    kept = simulate_prompt_cache(trace)
+    made = simulate_cost(trace, kept)
+    assert all(usd is not None and usd >= call >= 0 for usd, call in zip(made.usd, made.summary_usd, strict=True))
+    assert 0 < made.cache_share <= 1
+    assert all(0 <= k.read <= k.prompt == k.read + k.written + k.plain and k.missed <= k.held for k in kept)
 
 
 def test_a_replay_has_one_price_wherever_it_is_shown() -> None:
     session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
     trace = replay(session, "last-5-pairs")
-    made, (row,) = steps(trace), compare(session, ["last-5-pairs"]).rows
-    assert made.costs.spent == row.cost
-    assert stretch(trace, made, 0, len(trace.plans)).usd == row.usd
+    made, (row,) = build_steps(trace), compare(session, ["last-5-pairs"]).rows
+    assert made.costs.simulated == row.cost
+    assert summarize_replay_range(trace, made, 0, len(trace.plans)).usd == row.usd
     columns = json.loads(made.data)
     assert sum(Decimal(str(usd)) for usd in columns["requests"]["usd"]) == pytest.approx(row.usd, abs=Decimal("0.001"))
-    prices = [price for n in range(len(trace.plans)) for price in cache_prices(trace, row.cache, n).values()]
-    assert sum(columns["decisions"]["again"]) == sum(price.again for price in prices) > 0
-    logged = [each for each in rows(trace) if each["cache_again"]]
-    assert [each["cache_pays_off"] for each in logged] == [price.pays_off for price in prices if price.again]
-    assert [columns["decisions"]["pays"][each["decision"]] for each in logged] == [p.pays_off or 0 for p in prices if p.again]
+    prices = [price for n in range(len(trace.plans)) for price in price_decisions(trace, row.cache, n).values()]
+    assert sum(columns["decisions"]["again"]) == sum(price.rewritten for price in prices) > 0
+    logged = [each for each in iter_rows(trace) if each["cache_again"]]
+    assert [each["cache_pays_off"] for each in logged] == [price.break_even for price in prices if price.rewritten]
+    assert [columns["decisions"]["pays"][each["decision"]] for each in logged] == [
+        p.break_even or 0 for p in prices if p.rewritten
+    ]
 
 
 @pytest.mark.parametrize("name", ["entire-cd95-3compactions", "entire-d599-microcompact", "obra-long-conversation"])
@@ -197,12 +199,12 @@ def test_recorded_cache_reads_are_met_within_two_percent_of_the_prompt_at_the_me
     trace = replay(load_all(shared("data", "open", "claude-code", f"{name}.jsonl"))[0])
     off = [
         abs(kept.read - plan.request.usage.cache_read_input_tokens) / plan.request.usage.prompt_tokens
-        for plan, kept in zip(trace.plans, walked(trace), strict=True)
+        for plan, kept in zip(trace.plans, simulate_prompt_cache(trace), strict=True)
         if plan.request.usage and plan.request.usage.prompt_tokens
     ]
     assert median(off) <= 0.02
     assert sum(error <= 0.02 for error in off) / len(off) > 0.9
-    usd = spent(trace, walked(trace)).total
+    usd = simulate_cost(trace, simulate_prompt_cache(trace)).total
     billed = overview(trace.session).path_total
     assert usd is not None
     assert billed is not None
@@ -228,5 +230,5 @@ def test_a_summary_is_priced_as_the_model_s_that_the_policy_names() -> None:
                 for part in found.rules
             ]
             trace = replay(said, replace(found, rules=tuple(changed)))
-            totals[name, model] = sum(spent(trace, walked(trace)).condensing)
+            totals[name, model] = sum(simulate_cost(trace, simulate_prompt_cache(trace)).summary_usd)
         assert 0 < totals[name, "claude-haiku-4-5"] < totals[name, OPUS] == totals[name, ""], name

@@ -9,11 +9,11 @@ import pytest
 import turnscope
 from claude_log import Log, call
 from turnscope.planning import policy as policies
-from turnscope.planning.foreign_summaries import LEFT_OUT, summary_at
+from turnscope.planning.foreign_summaries import LEFT_OUT, get_summary_block
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import Session
 from turnscope.views import decision_log, stepper
-from turnscope.views.stretch import stretch
+from turnscope.views.replay_range import summarize_replay_range
 
 SUMMARY = "Alpha. " * 400  # longer than anything it stands for
 
@@ -49,10 +49,10 @@ def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) ->
     assert texts(trace, 4)[0] == "first question"
     left = [d for plan in trace.plans for d in plan.decisions]
     assert [(d.rule, d.action, d.request) for d in left] == [(LEFT_OUT, "drop", 3), (LEFT_OUT, "drop", 4)]
-    assert stepper.steps(trace).changes == (), "it is no change by the policy"
+    assert stepper.build_steps(trace).changes == (), "it is no change by the policy"
 
 
-@pytest.mark.parametrize("name", [name for name in policies.names() if name != "as-recorded"])
+@pytest.mark.parametrize("name", [name for name in policies.list_policies() if name != "as-recorded"])
 def test_no_other_policy_sends_it_either(name: str, tmp_path: Path) -> None:
     trace = turnscope.replay(compacted(tmp_path), name)
     for plan in trace.plans:
@@ -75,49 +75,49 @@ def test_the_first_requests_alone_are_planned_the_same(tmp_path: Path) -> None:
 
 def test_a_recorded_condensation_says_what_the_log_says(tmp_path: Path) -> None:
     trace = turnscope.replay(compacted(tmp_path))
-    data = json.loads(stepper.steps(trace).data)
+    data = json.loads(stepper.build_steps(trace).data)
     requests, decisions = data["requests"], data["decisions"]
     assert requests["size"] == [9010, 9110, 9310, 910, 710], "each request as it was billed"
     assert requests["sure"] == [1] * 5
-    start, _, later = stepper.beginning(trace, 3)
+    start, _, later = stepper.measure_start(trace, 3)
     summary = next(block.at for block in trace.session.blocks if block.kind == "summary")
     assert later == summary == requests["later"][3]
     assert 9310 <= start < 9310 + 60, "the request before, and its answer: no summary, no new question"
     assert [stepper.STATES[state] for state in decisions["state"]] == ["summed", "summed"]
     assert decisions["summary"] == [observed.edit.facts["summary"] for observed in trace.session.observed]
     assert all(decisions["size"]), "the summary stands for what is gone"
-    rows = [row for row in decision_log.rows(trace) if row["by"] == "policy"]
+    rows = [row for row in decision_log.iter_rows(trace) if row["by"] == "policy"]
     assert [(row["tokens_before"], row["tokens_after"]) for row in rows] == [
         (start, 910),
-        (stepper.beginning(trace, 4)[0], 710),
+        (stepper.measure_start(trace, 4)[0], 710),
     ]
 
 
 def test_the_summary_of_a_block_is_found_from_the_block(tmp_path: Path) -> None:
     trace = turnscope.replay(compacted(tmp_path))
-    first, second = (summary_at(observed.edit) for observed in trace.session.observed)
-    assert stepper.summary_of(trace, Cursor(3, 1), 0) == first
-    assert stepper.summary_of(trace, Cursor(4, 1), 0) == second
-    assert stepper.summary_of(trace, Cursor(2, 0), 0) is None
-    assert stepper.summary_of(trace, Cursor(3, 1), first) is None
+    first, second = (get_summary_block(observed.edit) for observed in trace.session.observed)
+    assert stepper.find_summary_block(trace, Cursor(3, 1), 0) == first
+    assert stepper.find_summary_block(trace, Cursor(4, 1), 0) == second
+    assert stepper.find_summary_block(trace, Cursor(2, 0), 0) is None
+    assert stepper.find_summary_block(trace, Cursor(3, 1), first) is None
 
 
 def test_a_replay_is_estimated_and_its_dollars_are_those_of_the_comparison(tmp_path: Path) -> None:
     session = compacted(tmp_path)
     record, kept = turnscope.replay(session), turnscope.replay(session, "keep-everything")
-    assert not any(stepper.size(kept, n)[1] for n in range(5))
-    steps = stepper.steps(record)
-    whole = stretch(record, steps, 0, 99)
+    assert not any(stepper.measure_size(kept, n)[1] for n in range(5))
+    steps = stepper.build_steps(record)
+    whole = summarize_replay_range(record, steps, 0, 99)
     assert (whole.start, whole.stop, whole.tokens, whole.peak) == (0, 5, 29050, 9310)
     assert whole.usd == turnscope.overview(session).path_total
-    assert (whole.grew, whole.change) == (0, 9010)
-    part = stretch(record, steps, 3, 4)
-    assert (part.grew, part.change, part.resent) == (3, 910 - 9310, 1.0)
+    assert (whole.change_request, whole.change) == (0, 9010)
+    part = summarize_replay_range(record, steps, 3, 4)
+    assert (part.change_request, part.change, part.repeated_share) == (3, 910 - 9310, 1.0)
     assert part.rules == (("follow_the_record", "condense", 1),)
-    other = stretch(kept, stepper.steps(kept), 0, 5)
+    other = summarize_replay_range(kept, stepper.build_steps(kept), 0, 5)
     assert (other.usd, other.unpriced) == (turnscope.compare(session, ["keep-everything"]).rows[0].usd, 0)
     assert other.usd != whole.usd
-    assert stretch(record, steps, 4, 2).tokens == 0
+    assert summarize_replay_range(record, steps, 4, 2).tokens == 0
 
 
 @pytest.mark.parametrize("name", ["server-compaction", "server-clear-tool-uses"])

@@ -13,7 +13,7 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.library.opening import load, load_all
 from turnscope.planning.assemble import replay
-from turnscope.planning.lint import Problem, lint, stale_thinking
+from turnscope.planning.lint import Problem, find_stale_thinking, lint
 from turnscope.planning.policy import parse
 from turnscope.planning.render import render
 from turnscope.pricing.abilities import binds_thinking, takes_prefill
@@ -184,16 +184,16 @@ def test_an_edit_makes_thinking_stale_that_was_said_before_it_and_no_other() -> 
     policy = parse("t", '[budget]\nformula = "fixed"\ntokens = 1000\n[[rules]]\nrule = "condense"\ncap = 50\nfraction = 0.3')
     plans = [*replay(session, policy, build_ledger(session, CHARS))]
     edited = next(n for n, plan in enumerate(plans) if plan.is_changed)
-    assert stale_thinking(plans[:edited], session) == ()
+    assert find_stale_thinking(plans[:edited], session) == ()
     sent = render(plans[edited].after, session)
-    stale = stale_thinking(plans[: edited + 1], session)
+    stale = find_stale_thinking(plans[: edited + 1], session)
     thoughts = [block for message in sent["messages"] if isinstance(message["content"], list) for block in message["content"]]
     thoughts = [block for block in thoughts if block["type"] == "thinking"]
     assert stale == tuple(range(len(thoughts))), "all that still stands was said before this edit"
     assert [p for p in lint(sent, NEW, stale) if "edited" in p.what]
     nxt = render(plans[edited + 1].after, session) if not plans[edited + 1].is_changed else None
     if nxt:
-        after = stale_thinking(plans[: edited + 2], session)
+        after = find_stale_thinking(plans[: edited + 2], session)
         assert after == stale, "the newest answer was said behind the edit"
 
 
@@ -203,9 +203,9 @@ def test_real_sessions_as_recorded_have_nothing_to_find(folder: str, shared: Any
     looked = 0
     for path in sorted(shared("data", "open", folder).glob("*.*")):
         session = load_all(path)[0]
-        from turnscope.library.opening import ledger_of
+        from turnscope.library.opening import count_session
 
-        plans = [*replay(session, parse("as-recorded", '[[rules]]\nrule = "follow_the_record"'), ledger_of(session))]
+        plans = [*replay(session, parse("as-recorded", '[[rules]]\nrule = "follow_the_record"'), count_session(session))]
         for plan in plans[:: max(1, len(plans) // 10)]:
             assert lint(render(plan.after, session, plan.request.settings), plan.request.model) == (), (path.name, plan)
             looked += 1

@@ -8,10 +8,10 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, in_force, load, parse, sendable, wishes_alone, write
+from turnscope.planning.policy import Policy, apply_model_table, keep_wishes_only, load, make_sendable, parse, write
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
-from turnscope.views.knobs import changes, save, tuned
+from turnscope.views.parameters import apply_changes, find_changes, save_policy
 
 TEXT = """
 [budget]
@@ -71,9 +71,9 @@ def test_the_first_table_that_fits_a_model_holds_and_the_plan_names_it() -> None
 
 
 def test_what_a_table_leaves_out_is_the_policy_s_own() -> None:
-    policy, pattern = in_force(parse("p", TEXT), "claude-opus-5")
+    policy, pattern = apply_model_table(parse("p", TEXT), "claude-opus-5")
     assert (pattern, policy.budget.formula, policy.rules[0].params.whole_pairs) == ("claude-*", "fixed", False)
-    assert in_force(parse("p", TEXT), "mistral") == (parse("p", TEXT), "")
+    assert apply_model_table(parse("p", TEXT), "mistral") == (parse("p", TEXT), "")
 
 
 def test_a_model_that_is_fallen_back_to_has_its_own_table() -> None:
@@ -87,10 +87,10 @@ def test_a_model_that_is_fallen_back_to_has_its_own_table() -> None:
 def test_tables_survive_writing_turning_saving_and_what_a_chat_adds(tmp_path: Path) -> None:
     policy = parse("p", TEXT)
     assert parse("p", write(policy)) == policy
-    turned = tuned(policy, {"budget.tokens": 2_000, "1.keep": 9})
-    assert changes(turned, policy) == {"budget.tokens": 2_000, "1.keep": 9}
+    turned = apply_changes(policy, {"budget.tokens": 2_000, "1.keep": 9})
+    assert find_changes(turned, policy) == {"budget.tokens": 2_000, "1.keep": 9}
     assert turned.models == policy.models
-    assert in_force(turned, "claude-haiku-4-5")[0].budget.tokens == 500
-    assert save("mine", write(turned), tmp_path).models == load("mine", tmp_path).models == policy.models
-    for made in (sendable(policy), wishes_alone(policy)):
+    assert apply_model_table(turned, "claude-haiku-4-5")[0].budget.tokens == 500
+    assert save_policy("mine", write(turned), tmp_path).models == load("mine", tmp_path).models == policy.models
+    for made in (make_sendable(policy), keep_wishes_only(policy)):
         assert [plan.budget.limit for plan in plans(made, "claude-haiku-4-5")] == [500]

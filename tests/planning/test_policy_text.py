@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from turnscope.errors import PolicyError
-from turnscope.planning.policy import Policy, Step, find, load, names, parse, rules, write
+from turnscope.planning.policy import Policy, Step, find_rule, list_policies, load, load_rules, parse, write
 from turnscope.storage.loading import about_of, name_of
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
@@ -48,8 +48,8 @@ placeholder = "one\ntwo"
 
 def made(text: str, prompt: str = "") -> Policy:
     """A policy with `text` in every place where text may stand."""
-    clear, condense = find("clear_old_results"), find("condense")
-    larger = find("fall_back_to_larger_window")
+    clear, condense = find_rule("clear_old_results"), find_rule("condense")
+    larger = find_rule("fall_back_to_larger_window")
     steps = (
         Step(clear, clear.params(exclude_tools=(text, "b"), placeholder=text)),
         Step(condense, condense.params(prompt=prompt or text)),
@@ -60,13 +60,13 @@ def made(text: str, prompt: str = "") -> Policy:
     return Policy("p", text, text, text, text, text, "words", constants=constants, models=tables, rules=steps)
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_policies())
 def test_every_policy_reads_back(name: str) -> None:
     assert parse(name, write(load(name))) == load(name)
 
 
 def test_every_rule_reads_back_with_its_defaults() -> None:
-    policy = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in rules().values()))
+    policy = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in load_rules().values()))
     assert parse("all", write(policy)) == policy
 
 
@@ -102,7 +102,7 @@ def test_writing_what_was_read_changes_nothing_more() -> None:
     assert write(replace(parse("balanced", once), name="other")) == once
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", list_policies())
 def test_every_policy_says_what_whoever_chooses_it_must_know(name: str) -> None:
     policy = load(name)
     assert all((policy.title, policy.doc, policy.source, policy.fidelity, policy.when, policy.build_cost, policy.loss))
@@ -140,7 +140,7 @@ def test_a_mistake_in_a_file_is_named_and_never_passed_over(text: str, what: str
 
 def test_a_policy_by_its_earlier_name_is_the_same(tmp_path: Path) -> None:
     assert load("staged") == load("chainreview-staged")
-    assert "staged" not in names()
+    assert "staged" not in list_policies()
     (tmp_path / "staged.toml").write_text('title = "my own"', encoding="utf-8")
     assert load("staged", tmp_path).title == "my own", "a file of one's own keeps its name"
     assert name_of(f'name = "staged"\n{write(load("staged"))}') == "chainreview-staged"

@@ -14,13 +14,13 @@ from turnscope.envelope.condensing import get_summary
 from turnscope.envelope.plan import Plan
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import MENDING, Policy, load, with_pairs
+from turnscope.planning.policy import REPAIRS, Policy, load, set_pairs
 from turnscope.planning.render import render
-from turnscope.planning.trace import own_counts
+from turnscope.planning.trace import build_own_ledger
 from turnscope.ports.roo import folding
 from turnscope.session.builder import Builder
 from turnscope.session.model import Answer, Ask, Session, Usage
-from turnscope.views.knobs import tuned
+from turnscope.views.parameters import apply_changes
 
 
 def chat(turns: int, characters: int, tokens: int = 0, models: tuple[str, ...] = ("gpt-4o",), window: int = 100_000) -> Session:
@@ -59,7 +59,7 @@ def work(
 
 def plans(policy: str | Policy, session: Session, answers: Answers | None = None) -> list[Plan]:
     policy = load(policy) if isinstance(policy, str) else policy
-    return list(replay(session, policy, build_ledger(session, CHARS), own_counts(session, policy), answers=answers))
+    return list(replay(session, policy, build_ledger(session, CHARS), build_own_ledger(session, policy), answers=answers))
 
 
 def said(ask: Ask) -> Answer:
@@ -141,7 +141,7 @@ def test_reading_on_from_an_offset_is_told_in_the_files_own_lines() -> None:
 
 def test_a_summary_stands_for_what_is_cut_when_auto_condense_is_on() -> None:
     session = chat(10, 100, tokens=9_000)
-    on = tuned(load("cline-as-described"), {"3.summarise": True})
+    on = apply_changes(load("cline-as-described"), {"3.summarise": True})
     last = plans(on, session, said)[9]
     assert stands(session, last)[:2] == ["q0", "a4"]
     assert summaries(last)
@@ -354,9 +354,9 @@ def test_a_summary_is_made_before_the_budget_leaves_fewer_than_two_pairs() -> No
 
 
 def test_the_number_of_pairs_can_be_set_for_what_is_kept_and_what_is_summed_up() -> None:
-    policy = with_pairs(load("context-aware-chat"), 3)
+    policy = set_pairs(load("context-aware-chat"), 3)
     assert [policy.rules[0].params.keep_turns, policy.rules[1].params.pairs] == [4, 3]
-    assert with_pairs(load("condense-oldest"), 3) == load("condense-oldest")
+    assert set_pairs(load("condense-oldest"), 3) == load("condense-oldest")
 
 
 # Open WebUI, whose maximum turns and tokens are parameters
@@ -380,12 +380,12 @@ def test_open_webuis_maximum_counts_no_system_message(knobs: dict[str, int], fir
         builder.add_message("user", f"{turn:04}" + "q" * 396, id=f"q{turn}", origin="prompt")
         builder.set_request(builder.add_message("assistant", f"{turn:04}" + "a" * 396, id=f"a{turn}"), model="gpt-4o")
     session = builder.build()
-    kept = stands(session, plans(tuned(load("openwebui"), knobs), session)[-1])
+    kept = stands(session, plans(apply_changes(load("openwebui"), knobs), session)[-1])
     assert kept[:2] == ["s", first]
 
 
 def test_the_variable_for_pairs_sets_no_maximum_of_open_webui() -> None:
-    assert with_pairs(load("openwebui"), 3) == load("openwebui")
+    assert set_pairs(load("openwebui"), 3) == load("openwebui")
 
 
 # Five buckets and their ladder
@@ -394,7 +394,7 @@ def test_the_variable_for_pairs_sets_no_maximum_of_open_webui() -> None:
 def test_each_bucket_has_its_own_rule_and_the_ladder_follows() -> None:
     names = [part.rule.name for part in load("five-buckets").rules]
     ladder = ["compact_when_over", "fall_back_to_larger_window", "refuse_when_over", "warn_at"]
-    assert [name for name in names if name not in MENDING] == [
+    assert [name for name in names if name not in REPAIRS] == [
         "supersede_static",
         "strip_old_thinking",
         "clear_old_results",
@@ -433,19 +433,19 @@ CODE = f"import os\n\n\n{READER}\n\ndef small():\n    pass\n"
 
 
 def test_an_outline_names_definitions_of_at_least_four_lines() -> None:
-    assert [*folding.definitions(CODE)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
+    assert [*folding.find_definitions(CODE)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
     numbered = "\n".join(f"{n} | {line}" for n, line in enumerate(CODE.split("\n"), 1))
-    assert [*folding.definitions(numbered)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
+    assert [*folding.find_definitions(numbered)] == ["4--8 | class Reader:", "5--8 |     def read(self):"]
     script = "export async function load(a) {\n  const b = 1\n  return a\n}\nconst go = (x) => {\n  x()\n  x()\n}\n"
-    assert [*folding.definitions(script)] == ["1--4 | export async function load(a) {", "5--8 | const go = (x) => {"]
+    assert [*folding.find_definitions(script)] == ["1--4 | export async function load(a) {", "5--8 | const go = (x) => {"]
 
 
 def test_outlines_of_all_files_stay_within_fifty_thousand_characters() -> None:
     big = "\n".join(f"def function_{n}():\n    a = 1\n    b = 2\n    return a" for n in range(700))
-    found = folding.sections([(f"{n}.py", big) for n in range(4)])
+    found = folding.build_outlines([(f"{n}.py", big) for n in range(4)])
     assert 49_000 < sum(map(len, found)) <= 50_000
     assert found[-1].endswith("... (truncated)\n</system-reminder>")
-    assert folding.sections([("notes.txt", "no code")]) == []
+    assert folding.build_outlines([("notes.txt", "no code")]) == []
 
 
 def test_a_summary_of_roo_holds_outlines_of_what_the_session_read() -> None:

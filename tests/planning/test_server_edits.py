@@ -29,16 +29,16 @@ from turnscope.live.stream_assembler import StreamAssembler, assemble_message
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
 from turnscope.planning.policy import Policy, load, parse, write
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.pricing.prices import PRICES
 from turnscope.reading.contents import read_path as read_file
 from turnscope.session.builder import Builder, parse_applied_edits, parse_usage
 from turnscope.session.model import AppliedEdit, Session, Usage
 from turnscope.session.portable import dumps, loads
 from turnscope.storage.threads import Threads
-from turnscope.views.decision_log import made, rows
-from turnscope.views.knobs import tuned
-from turnscope.views.overview import overview
+from turnscope.views.decision_log import iter_decisions, iter_rows
+from turnscope.views.overview import build_overview
+from turnscope.views.parameters import apply_changes
 
 from tests.matrix import Watched, _billed, _ledger, files
 
@@ -207,7 +207,7 @@ def test_on_demand_the_signed_block_stands_first_and_alone_in_place_of_what_it_s
 def test_replaying_the_stored_chat_gives_what_was_sent_and_so_does_the_record(any_of: Talked) -> None:
     for policy in (any_of.policy, "as-recorded"):
         plans = turnscope.replay(any_of.stored, policy).plans
-        assert [body(plan, any_of.stored) for plan in plans] == any_of.wire
+        assert [build_body(plan, any_of.stored) for plan in plans] == any_of.wire
 
 
 # --- what was done is what is shown -----------------------------------------------------------------------------------------
@@ -261,18 +261,18 @@ def test_a_compaction_is_a_pass_of_its_own_which_is_priced_and_shown_as_the_serv
     assert record.plans[n].seen.tokens < 2_000
     assert record.plans[n].after.tokens > 50_000
     assert [d.action for d in record.plans[n].server] == ["condense"]
-    told = overview(record)
+    told = build_overview(record)
     assert [(m.request, m.kind) for m in told.markers] == [(n, "compact")]
-    assert [(row["by"], row["action"]) for row in rows(record) if row["request"] == n] == [("server", "condense")]
+    assert [(row["by"], row["action"]) for row in iter_rows(record) if row["request"] == n] == [("server", "condense")]
     first = next(m.start for m in compacted.stored.messages if m.origin == "prompt")
     assert all(later.seen.at(first).body == () for later in record.plans[n + 1 :])
 
 
 def test_markers_and_the_log_of_decisions_name_the_server(cleared: Talked) -> None:
     record = turnscope.replay(cleared.stored, "as-recorded")
-    kinds = {marker.kind for marker in overview(record).markers}
+    kinds = {marker.kind for marker in build_overview(record).markers}
     assert "clear" in kinds
-    assert {by for plan in record.plans for by, _ in made(plan)} == {"server"}
+    assert {by for plan in record.plans for by, _ in iter_decisions(plan)} == {"server"}
 
 
 def test_another_policy_neither_asks_for_edits_nor_carries_what_they_did(any_of: Talked) -> None:
@@ -281,7 +281,7 @@ def test_another_policy_neither_asks_for_edits_nor_carries_what_they_did(any_of:
         assert plan.seen == plan.after
         assert not plan.server
         assert plan.request.applied == ()
-        sent = body(plan, any_of.stored)
+        sent = build_body(plan, any_of.stored)
         assert "context_management" not in sent
         assert "compaction" not in json.dumps([m for m in sent["messages"] if m["role"] == "assistant"])
         assert not list_betas(sent)
@@ -304,7 +304,7 @@ def test_what_the_server_did_once_may_be_undone_at_the_next_request(tmp_path: Pa
     record = turnscope.replay(session, "as-recorded")
     at = next(b.at for b in session.blocks if b.kind == "tool_result" and b.raw["tool_use_id"] == "b")
     assert [record.why(at, n).state for n in (0, 1)] == ["unseen", "here"]
-    assert next(record.carried([at])) == ((1, 2),)
+    assert next(record.iter_shown_spans([at])) == ((1, 2),)
     assert not record.plans[1].server
 
 
@@ -456,7 +456,7 @@ def test_a_log_of_the_api_shows_what_the_server_did_at_the_request_where_it_did(
     assert "answered from its summary" in second.server[-1].edit.because
     assert third.seen.tokens < 60
     assert [record.tokens(n) for n in range(3)] == [500, 30, 60]
-    assert [body(plan, session) for plan in record.plans] == [call["request"] for call in _log()]
+    assert [build_body(plan, session) for plan in record.plans] == [call["request"] for call in _log()]
     assert session.requests[1].usage is not None
     assert sum(u.prompt_tokens for u in session.requests[1].usage.passes) == 180_030
 
@@ -644,7 +644,7 @@ def test_a_pause_after_compaction_goes_on_by_itself(tmp_path: Path) -> None:
     assert reasons == ["end_turn", "compaction", "end_turn", "end_turn"]
     assert paused.usages[1].prompt_tokens == 0
     assert paused.ledgers[0] == paused.ledgers[1]
-    assert [body(plan, paused.stored) for plan in turnscope.replay(paused.stored, policy).plans] == paused.wire
+    assert [build_body(plan, paused.stored) for plan in turnscope.replay(paused.stored, policy).plans] == paused.wire
 
 
 def test_a_failed_compaction_changes_nothing(tmp_path: Path) -> None:
@@ -659,7 +659,7 @@ def test_a_failed_compaction_changes_nothing(tmp_path: Path) -> None:
     (session,) = read_file(path)
     plan = turnscope.replay(session, "as-recorded").plans[-1]
     assert plan.seen == plan.after
-    assert body(plan, session)["messages"] == said
+    assert build_body(plan, session)["messages"] == said
 
 
 @pytest.mark.parametrize(
@@ -673,7 +673,7 @@ def test_a_policy_that_asks_for_what_the_api_never_takes_is_refused(name: str, o
         parse(name, text.replace(old, new))
     key, _, value = new.partition(" = ")
     with pytest.raises(PolicyError, match="at least"):
-        tuned(load(name), {f"1.{key}": int(value)})
+        apply_changes(load(name), {f"1.{key}": int(value)})
 
 
 def test_lint_lets_a_servers_summary_stand_first_or_last() -> None:

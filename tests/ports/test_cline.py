@@ -19,13 +19,13 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
-from turnscope.planning.assemble import Basis, replay, settle, step
+from turnscope.planning.assemble import Basis, plan_step, reconcile_plan, replay
 from turnscope.planning.policy import load
 from turnscope.planning.render import render
 from turnscope.ports.cline import ranges
 from turnscope.ports.cline.ranges import History, State
-from turnscope.ports.cline.reads import js_replace
-from turnscope.ports.cline.sending import Place, places, sent
+from turnscope.ports.cline.reads import replace_as_javascript
+from turnscope.ports.cline.sending import Place, build_content, find_places
 from turnscope.session.builder import Builder
 from turnscope.session.index import Index
 from turnscope.session.model import Session, Usage
@@ -48,31 +48,31 @@ def alternating(number: int) -> str:
 
 @pytest.mark.parametrize("count", ENDS)
 def test_the_published_ranges_come_out(count: int) -> None:
-    there = [ranges.next_range(lambda i: alternating(i) if 0 <= i < count else "", count, None, keep) for keep in KEEPS]
+    there = [ranges.compute_next_range(lambda i: alternating(i) if 0 <= i < count else "", count, None, keep) for keep in KEEPS]
     assert there == [(2, end) for end in ENDS[count]]
 
 
 def test_successive_truncations_extend_the_range() -> None:
     current, ends = None, []
     for keep in ("half", "half", "quarter", "lastTwo", "none"):
-        current = ranges.next_range(lambda i: alternating(i) if i < 41 else "", 41, current, keep)  # type: ignore[arg-type]
+        current = ranges.compute_next_range(lambda i: alternating(i) if i < 41 else "", 41, current, keep)  # type: ignore[arg-type]
         ends.append(current[1])
     assert ends == [19, 29, 37, 37, 39]
 
 
 def test_with_two_users_in_a_row_the_end_steps_back_once() -> None:
     roles = ["assistant" if r == "a" else "user" for r in "uauuauauauau"]
-    there = [ranges.next_range(roles.__getitem__, 12, None, keep)[1] for keep in ("half", "quarter")]  # type: ignore[arg-type]
+    there = [ranges.compute_next_range(roles.__getitem__, 12, None, keep)[1] for keep in ("half", "quarter")]  # type: ignore[arg-type]
     assert there == [4, 6]
 
 
 def test_our_notices_are_as_long_as_the_originals() -> None:
-    assert [ranges.units(text) for text in (ranges.TRUNCATED, ranges.FIRST_USER, ranges.READ_AGAIN)] == [336, 30, 153]
+    assert [ranges.count_units(text) for text in (ranges.TRUNCATED, ranges.FIRST_USER, ranges.READ_AGAIN)] == [336, 30, 153]
     assert not any("$" in text for text in goldens.NOTICES.values()), "JavaScript would read a pattern into it"
 
 
 def test_lengths_are_counted_as_javascript_does() -> None:
-    assert [ranges.units(text) for text in ("abc", "é", "💻", "\ud83d")] == [3, 1, 2, 1]
+    assert [ranges.count_units(text) for text in ("abc", "é", "💻", "\ud83d")] == [3, 1, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_lengths_are_counted_as_javascript_does() -> None:
     [("$$x", "a $x z"), ("[$&]", "a [mid] z"), ("$`|", "a a | z"), ("$'|", "a  z| z"), ("$1 $<n>", "a $1 $<n> z")],
 )
 def test_dollar_patterns_mean_what_they_mean_to_javascript(instead: str, gives: str) -> None:
-    assert js_replace("a mid z", "mid", instead) == gives
+    assert replace_as_javascript("a mid z", "mid", instead) == gives
 
 
 # --- planning step by step equals planning at once --------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def users_alone() -> tuple[Session, list[int]]:
 @settings(max_examples=examples(150), deadline=None)
 def test_each_request_is_what_the_whole_state_gives_at_once(task: tuple[Session, list[int]]) -> None:
     session, windows = task
-    starts = ranges.starts(session, Index.build(session))
+    starts = ranges.find_starts(session, Index.build(session))
     for plan in plans(session, windows):
         state = plan.get_state("hide_oldest_pairs")
         history = History(session, starts, plan.request.cut, state.lost)
@@ -179,18 +179,18 @@ def plans(session: Session, windows: list[int]) -> Iterator[Plan]:
     policy, previous = load("cline-classic"), None
     basis = Basis.of(session, build_ledger(session, CHARS))
     for request, window in zip(session.requests, windows, strict=True):
-        plan = step(previous, session, request, replace(policy, budget=replace(policy.budget, window=window)), basis)
-        previous = settle(plan)
+        plan = plan_step(previous, session, request, replace(policy, budget=replace(policy.budget, window=window)), basis)
+        previous = reconcile_plan(plan)
         yield plan
 
 
 def at_once(history: History, state: State) -> Iterator[tuple[int, Any]]:
     """Every message as the original sends it, made anew from the stored history, the range and the edits."""
-    found = places(history, state, range(len(history)))
+    found = find_places(history, state, range(len(history)))
     first = [place for place in found if not place.again and place.message < 2]
     rest = sorted((place for place in found if place not in first), key=lambda place: place.message)
     for place in (*first, *rest):
-        content = sent(history, state, place)
+        content = build_content(history, state, place)
         yield place.message, content if isinstance(content, str) else [item.raw for item in content]
 
 
@@ -272,13 +272,13 @@ def test_neighbours_of_one_role_are_one_message_unless_a_fence_parts_them() -> N
     ):
         builder.add_message(role, "text", fence=fence)
     session = builder.build()
-    assert ranges.starts(session, Index.build(session)) == (0, 2, 3, 4, 5)
+    assert ranges.find_starts(session, Index.build(session)) == (0, 2, 3, 4, 5)
 
 
 def test_a_place_behind_the_range_follows_the_first_pair() -> None:
     session = task(1, 1, 1)
-    history = History(session, ranges.starts(session, Index.build(session)), len(session.blocks))
-    assert places(history, State((2, 3)), [3, 4]) == [Place(4, 1)]
+    history = History(session, ranges.find_starts(session, Index.build(session)), len(session.blocks))
+    assert find_places(history, State((2, 3)), [3, 4]) == [Place(4, 1)]
 
 
 # --- renaming ---------------------------------------------------------------------------------------------------------------

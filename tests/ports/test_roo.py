@@ -73,7 +73,7 @@ def test_our_notices_are_as_long_as_the_originals() -> None:
     [(200_000, None, 171_808), (128_000, 0, 107_008), (64_000, 8_192, 49_408), (1_000, 100, 800)],
 )
 def test_a_tenth_of_the_window_and_the_reserve_are_kept_free(window: int, reserve: int | None, gives: float) -> None:
-    limit = management.allowed(window, reserve)
+    limit = management.compute_allowed(window, reserve)
     assert limit == pytest.approx(gives)
     assert management.will_manage(math.floor(limit) + 1, 0, window, reserve, auto=False)
     assert not management.will_manage(math.floor(limit), 0, window, reserve, auto=False)
@@ -91,9 +91,9 @@ def test_commands_of_the_task_and_the_environment_stand_behind_a_summary() -> No
             {"type": "text", "text": "<command>y</command>"},
         ]
     }
-    texts = [block["text"] for block in management.summary_content("H", "S", first, "  \n")]
+    texts = [block["text"] for block in management.build_summary_content("H", "S", first, "  \n")]
     assert texts == ["HS", "<command name='a'>\nx</command>\n<command>y</command>".join(management.WORKFLOWS)]
-    assert [block["text"] for block in management.summary_content("H", "S", {"content": "no commands"}, " env ")] == [
+    assert [block["text"] for block in management.build_summary_content("H", "S", {"content": "no commands"}, " env ")] == [
         "HS",
         " env ",
     ]
@@ -117,8 +117,11 @@ class Stored:
         did: dict[str, Any] = {"action": "skipped", "condense_error": None, "removed": None, "new_tokens": None}
         if used:
             did |= {"action": "none"} | self._manage(used, fake)
-        sent = management.effective(self.messages)
-        return did | {"sent": goldens._runs([m["id"] for m in sent]), "messages_after_merge": len(management.merge(sent))}
+        sent = management.select_effective(self.messages)
+        return did | {
+            "sent": goldens._runs([m["id"] for m in sent]),
+            "messages_after_merge": len(management.merge_neighbours(sent)),
+        }
 
     def _manage(self, used: int, fake: str | None) -> dict[str, Any]:
         given = self.settings
@@ -127,7 +130,7 @@ class Stored:
         did: dict[str, Any] = {"previous_tokens": used + last}
         system = goldens.text_tokens(given["system_prompt"])
         if given["auto_condense"] and management.will_manage(*numbers, True, given["threshold_percent"]):
-            error = management.refusal(self.messages)
+            error = management.explain_refusal(self.messages)
             error = error or ("condense_api_failed" if fake is None else "" if fake.strip() else "condense_failed")
             if not error and fake is not None:
                 return did | {"action": "condense", "new_tokens": system + self._condense(fake)}
@@ -144,7 +147,7 @@ class Stored:
     def _condense(self, fake: str) -> int:
         self.made["C"] += 1
         name = f"C{self.made['C']}"
-        content = management.summary_content(management.HEADING, fake.strip(), self.messages[0], "")
+        content = management.build_summary_content(management.HEADING, fake.strip(), self.messages[0], "")
         self.messages = [{"condenseParent": name, **m} for m in self.messages]
         self.messages.append(
             {"id": f"summary:{name}", "role": "user", "content": content, "isSummary": True, "condenseId": name}
@@ -261,7 +264,7 @@ def test_wrong_second_and_missing_results_are_mended_when_they_come() -> None:
 
 def test_a_result_without_an_answer_before_it_is_sent_as_text() -> None:
     session = conversation(("user", [result("a", "seen")]), ("assistant", "ok"), ("user", "on"))
-    assert bodies(session)[0][0]["content"] == [results.as_text(result("a", "seen"))]
+    assert bodies(session)[0][0]["content"] == [results.convert_to_text(result("a", "seen"))]
 
 
 def test_answers_in_a_row_stay_apart_and_a_users_messages_are_joined() -> None:
@@ -359,13 +362,13 @@ def test_system_and_tools_in_the_middle_stay_and_hidden_markers_go_with_a_conden
 
 
 def stepped(session: Session, answers: Any) -> list[Plan]:
-    from turnscope.planning.assemble import Basis, settle, step
+    from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 
     ledger = build_ledger(session, CHARS)
     basis, previous, plans = Basis.of(session, ledger), None, []
     for request in session.requests:
-        plans.append(step(previous, session, request, load("roo"), basis, answers))
-        previous = settle(plans[-1])
+        plans.append(plan_step(previous, session, request, load("roo"), basis, answers))
+        previous = reconcile_plan(plans[-1])
     return plans
 
 
@@ -428,7 +431,7 @@ def renamed(value: Any, salt: str, key: str = "", owner: Any = None) -> Any:
     if isinstance(value, dict):
         return {k: renamed(v, salt, k, value) for k, v in value.items()}
     if isinstance(value, list):
-        if key == "tags":  # of `cleanup`: a message's id, and its tags
+        if key == "tags":  # of `clean_up`: a message's id, and its tags
             return [[row[0], *(renamed(tag, salt, "condenseParent") for tag in row[1:])] for row in value]
         return [renamed(item, salt, key) for item in value]
     call_id = key == "id" and isinstance(owner, dict) and owner.get("type") == "tool_use"

@@ -28,22 +28,22 @@ from turnscope.session.model import Usage
 def test_claude_code_compacts_13_000_below_the_window_without_the_answer(
     window: int, output: int, effective: int, trigger: int, blocking: int
 ) -> None:
-    left = claude.effective(window, output)
-    assert (left, claude.trigger(left), left - claude.BLOCKING) == (effective, trigger, blocking)
+    left = claude.compute_effective_window(window, output)
+    assert (left, claude.compute_trigger(left), left - claude.BLOCKING) == (effective, trigger, blocking)
 
 
 @pytest.mark.parametrize(
     ("name", "trigger"), [("claude-code", 167_000), ("claude-code-32k", 155_000), ("claude-code-microcompact", 155_000)]
 )
 def test_the_policies_of_claude_code_have_its_triggers(name: str, trigger: int) -> None:
-    assert claude.trigger(compute_budget(load(name).budget, 200_000).limit) == trigger
+    assert claude.compute_trigger(compute_budget(load(name).budget, 200_000).limit) == trigger
 
 
 @pytest.mark.parametrize(
     ("percent", "trigger"), [(0, 167_000), (1, 1_800), (50, 90_000), (92, 165_600), (93, 167_000), (100, 167_000)]
 )
 def test_claude_codes_override_can_only_lower_the_trigger(percent: int, trigger: int) -> None:
-    assert claude.trigger(180_000, percent=percent) == trigger
+    assert claude.compute_trigger(180_000, percent=percent) == trigger
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_claude_codes_override_can_only_lower_the_trigger(percent: int, trigger:
     ],
 )
 def test_claude_codes_microcompaction_clears_the_oldest_down_to_40_000(sizes: list[int], cleared: int) -> None:
-    assert claude.oldest_over(sizes) == cleared
+    assert claude.count_oldest_over(sizes) == cleared
 
 
 @pytest.mark.parametrize(
@@ -66,11 +66,11 @@ def test_claude_codes_microcompaction_clears_the_oldest_down_to_40_000(sizes: li
     [(272_000, 0, 244_800), (272_000, 200_000, 200_000), (272_000, 260_000, 244_800), (128_000, 0, 115_200)],
 )
 def test_codex_compacts_at_nine_tenths_or_at_what_is_configured_below(window: int, configured: int, limit: int) -> None:
-    assert codex.limit(window, configured) == limit
+    assert codex.compute_limit(window, configured) == limit
 
 
 def test_codex_calls_95_per_cent_of_the_window_the_window() -> None:
-    assert codex.whole(258_400) == 272_000
+    assert codex.compute_whole_window(258_400) == 272_000
 
 
 @pytest.mark.parametrize(
@@ -83,24 +83,24 @@ def test_codex_calls_95_per_cent_of_the_window_the_window() -> None:
     ],
 )
 def test_codex_keeps_20_000_tokens_of_prompts_the_newest_first(sizes: list[int], kept: dict[int, int]) -> None:
-    assert dict(codex.kept(sizes)) == kept
-    assert dict(codex.kept(sizes, -1)) == dict(enumerate(sizes))
+    assert dict(codex.select_kept(sizes)) == kept
+    assert dict(codex.select_kept(sizes, -1)) == dict(enumerate(sizes))
 
 
 def test_codex_counts_bytes_and_cuts_the_middle() -> None:
-    assert [codex.estimate(n) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
-    assert [codex.encrypted(n) for n in (0, 866, 1_000, 4_000)] == [0, 0, 25, 588]
+    assert [codex.estimate_tokens(n) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
+    assert [codex.estimate_encrypted_tokens(n) for n in (0, 866, 1_000, 4_000)] == [0, 0, 25, 588]
     assert len(codex.PREFIX) == 400
     text = "a" * 400 + "b" * 400
-    cut = codex.shortened(text, 100)
+    cut = codex.shorten(text, 100)
     assert (cut[:200], cut[-200:]) == ("a" * 200, "b" * 200)
     assert "100 tokens truncated" in cut
-    assert codex.shortened(text, 200) == text
+    assert codex.shorten(text, 200) == text
 
 
 @pytest.mark.parametrize(("window", "mark"), [(32_000, 28_800), (200_000, 180_000), (8_193, 7_373)])
 def test_letta_compacts_above_nine_tenths_of_any_models_window(window: int, mark: int) -> None:
-    assert letta.threshold(window) == mark == compute_budget(load("letta").budget, window).limit
+    assert letta.compute_threshold(window) == mark == compute_budget(load("letta").budget, window).limit
 
 
 def _tries(goal_met_from: float, count: int = 100) -> list[int]:
@@ -111,7 +111,7 @@ def _tries(goal_met_from: float, count: int = 100) -> list[int]:
         tried.append(at)
         return 0 if at >= goal_met_from * count else 1_000_000
 
-    letta.sliding([False, *[True] * (count - 1)], tokens, 100_000)
+    letta.find_sliding_cut([False, *[True] * (count - 1)], tokens, 100_000)
     return tried
 
 
@@ -133,25 +133,25 @@ def test_lettas_first_cut_is_at_40_per_cent_and_a_cut_at_100_is_still_tried() ->
     ],
 )
 def test_lettas_window_slides_to_an_answer(roles: str, sizes: list[int], window: int, place: int | None) -> None:
-    assert letta.sliding([role == "a" for role in roles], lambda at: sizes[0] + sum(sizes[at:]), window) == place
+    assert letta.find_sliding_cut([role == "a" for role in roles], lambda at: sizes[0] + sum(sizes[at:]), window) == place
 
 
 def test_lettas_older_summarizers_cut_at_an_answer_and_at_a_prompt() -> None:
     roles = "suauauauaua"
-    assert letta.partial([role == "a" for role in roles]) == 8
-    assert letta.partial([False] * 11) is None
+    assert letta.find_partial_cut([role == "a" for role in roles]) == 8
+    assert letta.find_partial_cut([False] * 11) is None
     prompts = [n % 2 == 1 for n in range(61)]
-    assert letta.buffered(prompts[:60]) is None
-    assert letta.buffered(prompts) == 47
-    assert letta.buffered([False] * 61) is None
+    assert letta.find_buffer_start(prompts[:60]) is None
+    assert letta.find_buffer_start(prompts) == 47
+    assert letta.find_buffer_start([False] * 61) is None
 
 
 def test_letta_counts_a_quarter_of_the_bytes_and_30_per_cent_more() -> None:
     message = {"role": "user", "content": "x" * 73}
     assert len(json.dumps(message)) == 104
-    assert letta.estimate(message) == 33  # 104 / 4 = 26, 30 % more
-    assert letta.clipped("x" * 50_000) == "x" * 50_000
-    assert letta.clipped("x" * 50_001) == "x" * 50_000 + letta.CUT
+    assert letta.estimate_tokens(message) == 33  # 104 / 4 = 26, 30 % more
+    assert letta.clip("x" * 50_000) == "x" * 50_000
+    assert letta.clip("x" * 50_001) == "x" * 50_000 + letta.CUT
 
 
 @pytest.mark.parametrize(

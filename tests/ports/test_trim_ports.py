@@ -16,8 +16,8 @@ from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.plan import Plan
 from turnscope.planning import policy, trace
 from turnscope.planning.render import render
-from turnscope.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, retrieval_text
-from turnscope.ports.langchain.trim import sums_of
+from turnscope.ports.chatbot_ui.messages import CLOSE, LEAD_IN, OPEN, build_retrieval_text
+from turnscope.ports.langchain.trim import get_sums
 from turnscope.ports.litellm.trim import shorten
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
@@ -148,7 +148,7 @@ def test_langchains_approximate_counter_counts_calls_results_and_lists() -> None
     builder.add_message("assistant", ["hi", use])
     builder.add_message("assistant", [{"type": "text", "text": "hi"}, use])
     builder.add_message("user", [{"type": "tool_result", "tool_use_id": "c1", "content": "abc"}])
-    sums = sums_of(builder.build())
+    sums = get_sums(builder.build())
     beside = len("assistant") + 2 + len(repr([{"name": "f", "args": {"a": 1}, "id": "c1", "type": "tool_call"}]))
     inside = len("assistant") + 2 + len(repr(use))
     assert sums[1:] == [-(-beside // 4) + 3, -(-beside // 4) + -(-inside // 4) + 6, sums[2] + 6]
@@ -156,7 +156,7 @@ def test_langchains_approximate_counter_counts_calls_results_and_lists() -> None
 
 def test_chatbot_uis_inserted_texts_have_the_lengths_that_are_counted() -> None:
     assert [len(text) for text in (LEAD_IN, OPEN, CLOSE)] == [126, 15, 14]
-    assert len(retrieval_text(["ab", "c"])) == 2 + 126 + (15 + 2 + 14) + 2 + (15 + 1 + 14)
+    assert len(build_retrieval_text(["ab", "c"])) == 2 + 126 + (15 + 2 + 14) + 2 + (15 + 1 + 14)
 
 
 def test_chatbot_ui_puts_passages_onto_the_system_prompt_where_nothing_else_is_left() -> None:

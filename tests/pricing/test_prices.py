@@ -366,8 +366,8 @@ def test_pricing_opens_no_connection() -> None:
     script = (
         "import sys; events = []; sys.addaudithook(lambda e, a: e.startswith('socket.') and events.append(e))\n"
         "from turnscope.session.model import Usage; from turnscope.pricing.prices import PRICES\n"
-        "assert PRICES.cost(Usage(1, 2, 3, 4), 'claude-opus-5-5')\n"
-        "assert PRICES.facts('gpt-5').window and not PRICES.facts('nobody').window\n"
+        "assert PRICES.compute_cost(Usage(1, 2, 3, 4), 'claude-opus-5-5')\n"
+        "assert PRICES.find_facts('gpt-5').window and not PRICES.find_facts('nobody').window\n"
         "out = {'socket.connect', 'socket.getaddrinfo', 'socket.gethostbyname', 'socket.sendto'}\n"
         "reached = out.intersection(events)\n"
         "assert not reached, reached"

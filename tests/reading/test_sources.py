@@ -90,7 +90,7 @@ def test_the_store_keeps_conversations_of_one_file_apart(log: Path, tmp_path: Pa
     titles = [store.open(log, entry=id).overview.title for id in ("1", "2", "3", "1")]
     assert len(set(titles)) == 3
     assert titles[0] == titles[3]
-    assert len(store.recent()) == 3
+    assert len(store.list_recent()) == 3
 
 
 def test_an_entry_that_is_not_there_is_refused_with_a_hint(log: Path) -> None:
@@ -310,7 +310,7 @@ def test_sessions_in_a_list_are_listed_one_by_one(ends: str, tmp_path: Path) -> 
     path.write_text(f"[{told}]" if ends == ", " else told)
     assert [entry.id for entry in turnscope.entries(path)] == ["0", "1", "3"]
     assert [len(turnscope.load(path, id).blocks) for id in ("", "1", "3")] == [2, 4, 2]
-    assert [line.entry for line in (each.line for each in indexing.read_all(open_source(path), "x"))] == ["0", "1", "3"]
+    assert [line.entry for line in (each.line for each in indexing.read_sessions(open_source(path), "x"))] == ["0", "1", "3"]
     for id in ("2", "4", "-1", "x", "9" * 30):
         with pytest.raises(UnknownFormat if id == "2" else UnknownEntry):
             turnscope.load(path, id)

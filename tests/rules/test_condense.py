@@ -12,7 +12,7 @@ from turnscope.counting.tokens import CHARS
 from turnscope.envelope.condensing import PROMPTS, load_prompt
 from turnscope.envelope.plan import Plan
 from turnscope.errors import PolicyError
-from turnscope.planning.assemble import Basis, replay, step
+from turnscope.planning.assemble import Basis, plan_step, replay
 from turnscope.planning.policy import Policy, parse
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
@@ -41,7 +41,7 @@ def chat(pairs: int, size: int = 400) -> tuple[Session, Ledger]:
 def planned(session: Session, ledger: Ledger, policy: Policy, answers: Any = None) -> list[Plan]:
     plans: list[Plan] = []
     for request in session.requests:
-        plans.append(step(plans[-1] if plans else None, session, request, policy, Basis.of(session, ledger), answers))
+        plans.append(plan_step(plans[-1] if plans else None, session, request, policy, Basis.of(session, ledger), answers))
     return plans
 
 

@@ -14,7 +14,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Memory, NoParams, Rule
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
-from turnscope.planning.policy import Policy, Step, load, rules
+from turnscope.planning.policy import Policy, Step, load, load_rules
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Session, Span
@@ -39,7 +39,7 @@ def _tear(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
 
 def torn(cuts: list[Cuts], memory: Memory) -> Policy:
     rule = Rule("tear", "Drop blocks wherever they stand.", _tear, Cuts, memory)
-    mend = Step(rules()["repair"], rules()["repair"].params())
+    mend = Step(load_rules()["repair"], load_rules()["repair"].params())
     return Policy("torn", "", "", "", "", budget=BudgetParams(), rules=(*(Step(rule, cut) for cut in cuts), mend))
 
 

@@ -14,14 +14,14 @@ import turnscope
 from claude_log import Log, call
 from turnscope.__main__ import main
 from turnscope.counting.ledger import Ledger
-from turnscope.library.opening import named, own_prices
+from turnscope.library.opening import load_policy, load_prices
 from turnscope.planning.trace import trace
 from turnscope.session.model import Session
 from turnscope.share import report as reports
-from turnscope.share.private import masked
-from turnscope.share.redact import LEVELS, Level, Redacted, redacted
-from turnscope.share.report import Unredacted, report
-from turnscope.views.overview import overview
+from turnscope.share.private_data import mask_text
+from turnscope.share.redact import LEVELS, Level, RedactedSession, redact
+from turnscope.share.report import RedactionError, build_report
+from turnscope.views.overview import build_overview
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = sorted((ROOT / "sample_sessions").glob("*.jsonl"))
@@ -106,18 +106,18 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Session]:
 @pytest.mark.parametrize("secret", [*SECRETS, *PERSONAL])
 def test_it_is_found_alone_and_amid_a_text(secret: str) -> None:
     for text in (secret, f"It is {secret} and no other.", f'{{"value": "{secret}"}}'):
-        told, kinds = masked(text)
+        told, kinds = mask_text(text)
         assert kinds, text
         assert secret not in told
 
 
 def test_what_is_no_secret_stays() -> None:
-    assert masked(HARMLESS) == (HARMLESS, [])
+    assert mask_text(HARMLESS) == (HARMLESS, [])
 
 
 @pytest.mark.parametrize("level", ["structure", "no content", "masked"])
 def test_nothing_private_is_in_the_file(seeded: tuple[Path, Session], level: Level) -> None:
-    made = report(seeded[1], level)
+    made = build_report(seeded[1], level)
     for out in (made.html, made.markdown):
         told = unescape(out)
         for secret in (*SECRETS, *PERSONAL, "janedoe"):
@@ -136,9 +136,9 @@ def test_nothing_private_is_in_the_file(seeded: tuple[Path, Session], level: Lev
 def test_every_level_has_the_same_numbers(path: Path, level: Level) -> None:
     session = turnscope.load(path)
     known = turnscope.replay(session)
-    given = redacted(session, known.ledger, level)
-    again = trace(given.session, named("as-recorded"), given.ledger, own_prices().add_proofs(given.session))
-    before, after = overview(known), overview(again)
+    given = redact(session, known.ledger, level)
+    again = trace(given.session, load_policy("as-recorded"), given.ledger, load_prices().add_proofs(given.session))
+    before, after = build_overview(known), build_overview(again)
     assert np.array_equal(before.cells, after.cells)
     assert np.array_equal(before.usd, after.usd)
     assert (before.total, before.models) == (after.total, after.models)
@@ -165,7 +165,7 @@ class _Asks(HTMLParser):
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
 def test_the_file_asks_nothing_of_anybody(path: Path) -> None:
-    made = report(turnscope.load(path), "full")
+    made = build_report(turnscope.load(path), "full")
     asks = _Asks()
     asks.feed(made.html)
     assert not asks.found
@@ -180,7 +180,7 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     log.answer("a", call("c", "<b onclick=1>"), usage=(90_000, 0, 0, 5))
     log.result("c", "<style>@import url(//evil.test)</style>")
     log.answer("b", "done", usage=(170_000, 0, 0, 5))
-    made = report(turnscope.load(log.save(tmp_path / "hostile.jsonl")), "full")
+    made = build_report(turnscope.load(log.save(tmp_path / "hostile.jsonl")), "full")
     asks = _Asks()
     asks.feed(made.html)
     assert not asks.found
@@ -190,13 +190,13 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("level", ["structure", "no content", "masked"])
 def test_it_fails_closed(seeded: tuple[Path, Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: Level) -> None:
-    def careless(session: Session, ledger: Ledger, _: Level) -> Redacted:
-        return replace(redacted(session, ledger, "full"), level=level, values=frozenset((SECRETS[0],)))
+    def careless(session: Session, ledger: Ledger, _: Level) -> RedactedSession:
+        return replace(redact(session, ledger, "full"), level=level, values=frozenset((SECRETS[0],)))
 
-    monkeypatch.setattr(reports, "_footer", lambda given: " ".join(block.text for block in given.session.blocks))
-    monkeypatch.setattr(reports, "redacted", careless)
-    with pytest.raises(Unredacted, match="taken out"):
-        report(seeded[1], level)
+    monkeypatch.setattr(reports, "_render_footer", lambda given: " ".join(block.text for block in given.session.blocks))
+    monkeypatch.setattr(reports, "redact", careless)
+    with pytest.raises(RedactionError, match="taken out"):
+        build_report(seeded[1], level)
     assert main(["share", str(seeded[0]), str(tmp_path / "out.html"), "--level", level]) == 1
     assert not (tmp_path / "out.html").exists()
 

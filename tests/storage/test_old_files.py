@@ -18,7 +18,7 @@ from turnscope.envelope.wishes import find_wishes, get_rating
 from turnscope.errors import BrokenFile
 from turnscope.live.offline.model import COUNTER
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import following, load
+from turnscope.planning.policy import add_wishes_rule, load
 from turnscope.planning.render import render
 from turnscope.session import portable
 from turnscope.session.content import dumps
@@ -50,7 +50,7 @@ def old(tmp_path: Path) -> Threads:
 
 
 def plans(session: Session) -> list[tuple[int, int, str]]:
-    replayed = replay(session, following(load("keep-everything")), build_ledger(session, COUNTER))
+    replayed = replay(session, add_wishes_rule(load("keep-everything")), build_ledger(session, COUNTER))
     bodies = ((plan, dumps(render(plan.after, session, plan.request.settings))) for plan in replayed)
     return [(p.calibration.recorded, p.projected, blake2b(body.encode(), digest_size=8).hexdigest()) for p, body in bodies]
 

@@ -173,14 +173,14 @@ def remembered(tmp_path: Path) -> Path:
 
 
 def test_the_list_and_the_exact_counts_of_older_versions_are_taken_over(memory: Store, remembered: Path, file: Path) -> None:
-    assert memory.size() >= remembered.stat().st_size
+    assert memory.measure_size() >= remembered.stat().st_size
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda _: memory.recent(), range(4)))
+        found = list(pool.map(lambda _: memory.list_recent(), range(4)))
     assert [[row.key for row in rows] for rows in found] == [["k3", "k1"]] * 4
     assert not remembered.exists()
-    assert memory.exact_counts("claude-3") == {"d1": 5}
+    assert memory.load_exact_counts("claude-3") == {"d1": 5}
     assert len(memory.open(file).overview) == 40  # it was listed, and is read anew
-    assert [row.requests for row in memory.recent()] == [40, 3]
+    assert [row.requests for row in memory.list_recent()] == [40, 3]
 
 
 def test_a_broken_or_busy_file_of_older_versions_is_left_alone(
@@ -189,12 +189,12 @@ def test_a_broken_or_busy_file_of_older_versions_is_left_alone(
     with sqlite3.connect(remembered, isolation_level=None) as db, monkeypatch.context() as impatient:
         impatient.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.2))  # else five seconds are waited for it
         db.execute("begin exclusive")
-        assert memory.recent() == ()
+        assert memory.list_recent() == ()
         db.execute("rollback")
     db.close()
-    assert [row.key for row in memory.recent()] == ["k3", "k1"]
+    assert [row.key for row in memory.list_recent()] == ["k3", "k1"]
     remembered.write_bytes(b"no database " * 500)
-    assert [row.key for row in memory.recent()] == ["k3", "k1"]
+    assert [row.key for row in memory.list_recent()] == ["k3", "k1"]
     assert remembered.exists()
     assert memory.delete() > 5_000
     assert not remembered.exists()
@@ -211,7 +211,7 @@ def test_forgetting_spares_every_chat_and_gives_the_rest_back(memory: Store, fil
     threads.keep_answer("k", Answer("of a replay"))
     before = {thread: threads.load(thread) for thread in (own, based)}
     text = [block.text for block in before[based].blocks]
-    held, size = memory.size(), memory.path.stat().st_size
+    held, size = memory.measure_size(), memory.path.stat().st_size
     freed = memory.delete()
     assert freed == size - memory.path.stat().st_size
     assert abs(freed - held) < 100_000
@@ -360,10 +360,10 @@ def test_the_same_content_elsewhere_is_recognised_and_a_file_that_moved_is_liste
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(file.read_bytes())
     assert memory.open(copy).key == first.key
-    assert sorted(row.name for row in memory.recent()) == ["copy.jsonl", "s1.jsonl"]
+    assert sorted(row.name for row in memory.list_recent()) == ["copy.jsonl", "s1.jsonl"]
     copy.rename(tmp_path / "moved.jsonl")
     assert memory.open(tmp_path / "moved.jsonl").key == first.key
-    assert sorted(row.name for row in memory.recent()) == ["moved.jsonl", "s1.jsonl"]
+    assert sorted(row.name for row in memory.list_recent()) == ["moved.jsonl", "s1.jsonl"]
 
 
 def test_entries_of_one_source_are_rows_of_their_own(tmp_path: Path) -> None:
@@ -389,7 +389,7 @@ def test_the_second_opening_reads_texts_and_plans_requests_as_they_are_looked_at
     monkeypatch.setattr(sessions, "texts", lambda path, digests: (fetched.append(len(digests)), really(path, digests))[1])
     opened = memory.open(file)
     session, trace = opened.session, opened.trace
-    assert opened.annotated[0].prompts[5] == 510
+    assert opened.annotations[0].prompts[5] == 510
     assert trace.plans[5].request.n == 5
     assert len(trace.plans) == 600
     assert trace.plans._made[5:] == [trace.plans[5]]  # type: ignore[attr-defined]

@@ -22,7 +22,7 @@ from turnscope.envelope.plan import Plan
 from turnscope.envelope.request_outcome import RequestEnded
 from turnscope.errors import TurnscopeError
 from turnscope.live.live_session import LiveSession
-from turnscope.planning.assemble import step
+from turnscope.planning.assemble import plan_step
 from turnscope.planning.policy import Policy, load
 from turnscope.ports.librechat.history import Shortened
 from turnscope.session import portable
@@ -66,7 +66,7 @@ def say(threads: Threads, thread: str, growing: LiveSession, role: str, content:
 def ask(threads: Threads, thread: str, growing: LiveSession, content: Any, status: Any = "complete", **more: Any) -> Plan:
     """Store a request as a live chat does, planned by a policy that keeps everything."""
     asked = growing.build_request(model="offline-200k", sent_at=2.0, **more)
-    plan = step(None, growing.session, asked, KEPT, growing.basis)
+    plan = plan_step(None, growing.session, asked, KEPT, growing.basis)
     answer, blocks = None, ()
     if content is not None:
         answer = growing.append_message("assistant", content, origin="answer", sent_at=3.0)
@@ -149,7 +149,7 @@ def test_half_a_character_harms_no_part_of_a_thread(half: str, tmp_path_factory:
 
 
 def threads_plan(growing: LiveSession, asked: Any) -> Plan:
-    return step(None, growing.session, asked, KEPT, growing.basis)
+    return plan_step(None, growing.session, asked, KEPT, growing.basis)
 
 
 @pytest.mark.parametrize("name", FILES or ["none"])

@@ -29,13 +29,13 @@ from turnscope.live.offline import OfflineServer
 from turnscope.live.provider import connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning.policy import load
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.session.model import JSON, Session
 from turnscope.storage.threads import Threads
-from turnscope.telemetry import names, traced
-from turnscope.telemetry.chats import followed
-from turnscope.telemetry.export import Exporting, written
-from turnscope.telemetry.replays import spans_of
+from turnscope.telemetry import names, trace_turn
+from turnscope.telemetry.chats import trace_requests
+from turnscope.telemetry.export import Exporter, write_spans
+from turnscope.telemetry.replays import iter_spans
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
@@ -47,7 +47,7 @@ def session() -> Session:
     return turnscope.load(SAMPLE)
 
 
-def chatting(server: OfflineServer, folder: Path, policy: str, turns: int, exporting: Exporting) -> tuple[Chat, Threads]:
+def chatting(server: OfflineServer, folder: Path, policy: str, turns: int, exporting: Exporter) -> tuple[Chat, Threads]:
     project = folder / "project"
     project.mkdir()
     for n in range(4):
@@ -60,7 +60,7 @@ def chatting(server: OfflineServer, folder: Path, policy: str, turns: int, expor
     chat.tools = box
     for n in range(turns):
         text = f"read file file{n % 4}.py" if n % 3 == 0 else f"And what of point {n}? It matters because of reason {n * 7}."
-        for event in followed(lambda chat, text=text: chat.send(text), exporting, content=True)(chat):
+        for event in trace_requests(lambda chat, text=text: chat.send(text), exporting, content=True)(chat):
             assert not isinstance(event, RequestRefused), event
     return chat, threads
 
@@ -92,11 +92,11 @@ def said(made: Mapping[str, JSON]) -> Any:
 
 
 def asked(plans: Iterable[Plan], session: Session) -> list[Any]:
-    return [said(body(plan, session)) for plan in plans]
+    return [said(build_body(plan, session)) for plan in plans]
 
 
 def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
-    exporting = Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
+    exporting = Exporter(settings.Telemetry(tmp_path / "trace.jsonl"))
     with let_go(OfflineServer()) as server:
         chat, threads = chatting(server, tmp_path, "balanced", 200, exporting)
     exporting.close()
@@ -128,7 +128,7 @@ def test_a_long_chat_is_read_back_as_the_same_requests(tmp_path: Path) -> None:
 @pytest.mark.parametrize("policy", ["as-recorded", "last-5-pairs", "ladder"])
 def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: Path, policy: str) -> None:
     trace = turnscope.replay(session, policy)
-    count = written(tmp_path / "trace.jsonl", spans_of(trace, content=True))
+    count = write_spans(tmp_path / "trace.jsonl", iter_spans(trace, content=True))
     assert count == len([*lines(tmp_path / "trace.jsonl")])
     back = turnscope.load(tmp_path / "trace.jsonl")
     assert asked(turnscope.replay(back, "as-recorded").plans, back) == asked(trace.plans, session)
@@ -142,16 +142,16 @@ def test_a_replay_is_read_back_as_the_same_requests(session: Session, tmp_path: 
 
 
 def test_no_content_is_told_that_was_not_asked_for(tmp_path: Path, session: Session) -> None:
-    exporting = Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
+    exporting = Exporter(settings.Telemetry(tmp_path / "trace.jsonl"))
     with let_go(OfflineServer()) as server:
         chat, _ = chatting(server, tmp_path, "balanced", 1, exporting)
-        for _ in followed(lambda chat: chat.send(SECRET), exporting)(chat):
+        for _ in trace_requests(lambda chat: chat.send(SECRET), exporting)(chat):
             pass
     exporting.close()
     told = (tmp_path / "trace.jsonl").read_text().splitlines()
     assert any(SECRET in line for line in told[:2])
     assert not any(SECRET in line for line in told[-2:])
-    written(tmp_path / "replay.jsonl", spans_of(turnscope.replay(session, "last-5-pairs")))
+    write_spans(tmp_path / "replay.jsonl", iter_spans(turnscope.replay(session, "last-5-pairs")))
     text = (tmp_path / "replay.jsonl").read_text()
     assert not any(block.text[:40] in text for block in session.blocks if len(block.text) >= 40)
 
@@ -161,7 +161,7 @@ def test_nothing_is_traced_where_nobody_asks(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     turn = Chat.continue_turn
-    assert traced(turn) is turn  # type: ignore[arg-type, comparison-overlap]
+    assert trace_turn(turn) is turn  # type: ignore[arg-type, comparison-overlap]
 
 
 def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: Path) -> None:
@@ -178,11 +178,11 @@ def test_a_server_of_otlp_is_told_and_one_that_is_gone_harms_nothing(tmp_path: P
 
     receiver = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=receiver.serve_forever, daemon=True).start()
-    exporting = Exporting(settings.Telemetry(endpoint=f"http://127.0.0.1:{receiver.server_port}/"))
-    gone = Exporting(settings.Telemetry(endpoint="http://127.0.0.1:9"))
+    exporting = Exporter(settings.Telemetry(endpoint=f"http://127.0.0.1:{receiver.server_port}/"))
+    gone = Exporter(settings.Telemetry(endpoint="http://127.0.0.1:9"))
     with let_go(OfflineServer()) as server:
         chat, _ = chatting(server, tmp_path, "balanced", 2, exporting)
-        assert len([*followed(lambda chat: chat.send("And now?"), gone)(chat)]) > 2
+        assert len([*trace_requests(lambda chat: chat.send("And now?"), gone)(chat)]) > 2
     exporting.close()
     receiver.shutdown()
     spans = [
@@ -212,7 +212,7 @@ def test_names_are_those_that_opentelemetry_writes(session: Session, monkeypatch
     assert {value for value in vars(names).values() if isinstance(value, str) and value.startswith("gen_ai.")} <= known
     assert theirs.name == "chat m"
     trace = turnscope.replay(session, "as-recorded")
-    ours = next(span for span in spans_of(trace, content=True) if span.kind == theirs.kind)
+    ours = next(span for span in iter_spans(trace, content=True) if span.kind == theirs.kind)
     assert ours.name == f"chat {trace.plans[0].model}"
     for key in (names.INPUT, names.OUTPUT, names.SYSTEM, names.TOOLS):
         if key not in (ours.attributes or {}):

@@ -20,13 +20,13 @@ from turnscope.live.provider import connect
 from turnscope.live.tools import Toolbox
 from turnscope.planning.policy import parse
 from turnscope.session.model import Session
-from turnscope.share.report import report
+from turnscope.share.report import build_report
 from turnscope.storage.threads import Threads
 from turnscope.telemetry import names
-from turnscope.telemetry.chats import followed
-from turnscope.telemetry.export import Exporting
+from turnscope.telemetry.chats import trace_requests
+from turnscope.telemetry.export import Exporter
 from turnscope.views.audit import Point, audit
-from turnscope.views.overview import overview
+from turnscope.views.overview import build_overview
 
 ROOT = Path(__file__).resolve().parents[2]
 GOES_COLD, FORGETS = (
@@ -58,7 +58,7 @@ trigger = 50000
 
 def points(session: Session, policy: str = "as-recorded") -> Mapping[str, Point]:
     trace = turnscope.replay(session, policy)
-    return {point.key: point for point in audit(trace, overview(trace))}
+    return {point.key: point for point in audit(trace, build_overview(trace))}
 
 
 def spans_in(line: Any) -> Iterator[Any]:
@@ -67,7 +67,7 @@ def spans_in(line: Any) -> Iterator[Any]:
 
 def test_a_chat_of_ours_passes_all_of_it(tmp_path: Path) -> None:
     (tmp_path / "file.py").write_text("".join(f"def function_{i}(value): return value + {i}\n" for i in range(300)))
-    threads, exporting = Threads(tmp_path / "chats.db"), Exporting(settings.Telemetry(tmp_path / "trace.jsonl"))
+    threads, exporting = Threads(tmp_path / "chats.db"), Exporter(settings.Telemetry(tmp_path / "trace.jsonl"))
     with let_go(OfflineServer()) as server:
         box, thread = Toolbox(tmp_path), threads.create(title="audited")
         chosen, provider = Settings("offline-64k", parse("published", PATTERN)), connect(server.url, "none", retries=0)
@@ -75,7 +75,7 @@ def test_a_chat_of_ours_passes_all_of_it(tmp_path: Path) -> None:
         chat.tools = box
 
         def said(text: str) -> list[Event]:
-            return [*followed(lambda chat: chat.send(text), exporting)(chat)]
+            return [*trace_requests(lambda chat: chat.send(text), exporting)(chat)]
 
         for n in range(16):
             assert RequestRefused not in map(type, said("read file file.py" if n % 2 else f"{n} {'word ' * 6_000}"))
@@ -150,6 +150,6 @@ def test_real_sessions_of_five_formats_pass_through_audit_and_share(name: str) -
     for point in found.values():
         assert point.found
         assert all(0 <= n < len(session.requests) for n in point.requests)
-    made = report(session, "no content", ["clear-tool-results"])
+    made = build_report(session, "no content", ["clear-tool-results"])
     assert made.html.count("<b class=") == 10
     assert len(made.html) < 25e6

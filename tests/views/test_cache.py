@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.pieces import Piece
-from turnscope.library.opening import ledger_of, load, replay
+from turnscope.library.opening import count_session, load, replay
 from turnscope.session.model import ZERO, Edit, Part, Span
-from turnscope.views.cache_breaks import CacheBreak, breaks, first_difference
+from turnscope.views.cache_breaks import CacheBreak, find_breaks, find_prefix_break
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
 
 
 def only(rows: list[Row], *edits: tuple[int, Edit]) -> CacheBreak:
     """The one break of a session."""
-    (broken,) = breaks(traced(rows, edits))
+    (broken,) = find_breaks(traced(rows, edits))
     return broken
 
 
@@ -38,7 +38,7 @@ def test_waiting_longer_than_an_entry_lives_is_named_with_its_minutes_and_its_ex
 def test_an_answer_that_ended_less_than_five_minutes_ago_keeps_the_cache_warm() -> None:
     """The entry was used when the answer before was made, so its end counts, not its beginning."""
     rows = [Row(0, written=100_000, took=60), Row(350, read=100_000, written=400)]
-    assert breaks(traced(rows)) == ()
+    assert find_breaks(traced(rows)) == ()
 
 
 def test_entries_written_for_an_hour_outlive_five_minutes_and_cost_more_to_write_again() -> None:
@@ -205,11 +205,11 @@ QUIET: dict[str, list[Row]] = {
 
 @pytest.mark.parametrize("case", QUIET)
 def test_no_alarm_when(case: str) -> None:
-    assert breaks(traced(QUIET[case])) == ()
+    assert find_breaks(traced(QUIET[case])) == ()
 
 
 def test_the_sample_shows_where_its_cache_went_cold() -> None:
-    found = breaks(replay(load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")))
+    found = find_breaks(replay(load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")))
     assert [b.cause for b in found] == ["idle", "model", "model", "idle", "compaction", "idle"]
     assert all(b.idle and b.idle > 300 for b in found if b.cause == "idle")
 
@@ -225,7 +225,7 @@ def test_the_sample_shows_where_its_cache_went_cold() -> None:
 def test_real_sessions_break_where_their_usage_and_their_times_say(name: str, causes: dict[str, int]) -> None:
     """Checked by eye against usage and times around each break."""
     trace = replay(load(shared("data", "open", "claude-code", f"{name}.jsonl")))
-    found = breaks(trace)
+    found = find_breaks(trace)
     assert Counter(b.cause for b in found) == causes
     for broken in found:
         usage = trace.session.requests[broken.request].usage
@@ -285,7 +285,7 @@ WHOLE = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_the_breaks_of_a_real_session_are_those_that_were_found_by_hand(name: str) -> None:
-    found = breaks(replay(load(shared("data", "open", "claude-code", f"{name}.jsonl"))))
+    found = find_breaks(replay(load(shared("data", "open", "claude-code", f"{name}.jsonl"))))
     assert [(broken.expected, broken.read, broken.cause) for broken in found] == BROKEN[name]
 
 
@@ -295,7 +295,7 @@ def test_twenty_requests_that_were_looked_at_by_hand_raise_no_alarm() -> None:
         trace = replay(load(shared("data", "open", "claude-code", *f"{name}.jsonl".split("/"))))
         reading = [r.usage.cache_read_input_tokens for r in trace.session.requests if r.usage]
         assert [reading.count(read) for read in reads] == [1] * len(reads), name
-        assert not {broken.read for broken in breaks(trace)} & set(reads), name
+        assert not {broken.read for broken in find_breaks(trace)} & set(reads), name
 
 
 # --- first difference ---------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ SIZE = 24
 
 def ledger() -> Ledger:
     rows = [Row(i, prompt=f"message {i}") for i in range(SIZE // 2)]
-    return ledger_of(session(rows))
+    return count_session(session(rows))
 
 
 LEDGER = ledger()
@@ -338,7 +338,7 @@ def test_the_first_difference_is_the_first_block_with_another_state(
     after = edited(before.grow(min(SIZE, size + more), LEDGER), then)
     pairs = zip(states(before, size), states(after, size), strict=True)
     changed = [at for at, (a, b) in enumerate(pairs) if a != b]
-    found = first_difference(before, after)
+    found = find_prefix_break(before, after)
     if not changed:
         assert found is None
     else:
@@ -349,11 +349,11 @@ def test_the_first_difference_is_the_first_block_with_another_state(
 
 def test_an_insert_that_moved_is_a_difference_and_a_grown_tail_is_none() -> None:
     before = Envelope().grow(10, LEDGER)
-    assert first_difference(before, before.grow(14, LEDGER)) is None
-    assert first_difference(Envelope(), before) is None
+    assert find_prefix_break(before, before.grow(14, LEDGER)) is None
+    assert find_prefix_break(Envelope(), before) is None
     noted = before.replace(Edit("insert", "memory", Span(4, 4), (Part(text="remember"),), slot="memory"), 0, LEDGER)[0]
-    assert first_difference(before, noted) == 4
-    assert first_difference(noted, noted.grow(14, LEDGER)) is None
+    assert find_prefix_break(before, noted) == 4
+    assert find_prefix_break(noted, noted.grow(14, LEDGER)) is None
 
 
 def test_chunks_that_both_envelopes_share_are_not_looked_into() -> None:
@@ -366,4 +366,4 @@ def test_chunks_that_both_envelopes_share_are_not_looked_into() -> None:
     shared_chunk = Chunk(Closed((Piece(0, 5, ZERO),)), 5, ZERO)
     before = Envelope((shared_chunk, Chunk((Piece(5, 9, ZERO),), 9, ZERO)))
     after = Envelope((shared_chunk, Chunk((Piece(5, 7, ZERO), Piece(7, 9, ZERO, ())), 9, ZERO)))
-    assert first_difference(before, after) == 7
+    assert find_prefix_break(before, after) == 7

@@ -14,8 +14,8 @@ from turnscope.planning.policy import Policy, Step
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.planning.trace import trace as replayed
 from turnscope.session.model import Answer, Ask, Edit, Part, Session, Span
-from turnscope.views.closeup import asked, closeup
-from turnscope.views.exact_body import difference, exact_text
+from turnscope.views.closeup import build_closeup, list_rule_queries
+from turnscope.views.exact_body import diff_with_previous, format_exact_body
 
 
 def _cut(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit | Ask]:
@@ -40,7 +40,7 @@ def trace_of(session: Session = TALK, memory: str = "remembers") -> Trace:
 
 
 def test_a_cleared_block_has_its_text_before_and_its_placeholder_after() -> None:
-    found = closeup(trace_of(), Cursor(2, 1))
+    found = build_closeup(trace_of(), Cursor(2, 1))
     assert found is not None
     assert (found.at, found.before, found.after) == (RESULT, TALK.blocks[RESULT].text, "[cleared]")
     assert found.before_tokens > found.after_tokens > 0
@@ -48,7 +48,7 @@ def test_a_cleared_block_has_its_text_before_and_its_placeholder_after() -> None
 
 
 def test_a_dropped_block_has_nothing_after() -> None:
-    found = closeup(trace_of(), Cursor(2, 2))
+    found = build_closeup(trace_of(), Cursor(2, 2))
     assert found is not None
     assert (found.at, found.after, found.after_tokens) == (RESULT - 1, None, 0)
 
@@ -59,33 +59,33 @@ def test_a_decision_that_spans_what_was_taken_out_before_is_shown_by_what_stood(
             yield Edit("drop", "old", Span(0, RESULT if ctx.request.n == 1 else RESULT + 1))
 
     policy = Policy("test", "t", "d", "s", "f", rules=(Step(Rule("cut", "", edits, NoParams, "remembers"), NoParams()),))
-    found = closeup(replayed(TALK, policy, ledger_of(TALK)), Cursor(2, 1))
+    found = build_closeup(replayed(TALK, policy, ledger_of(TALK)), Cursor(2, 1))
     assert found is not None
-    assert (found.at, found.before, found.after, found.many) == (RESULT, TALK.blocks[RESULT].text, None, RESULT + 1)
+    assert (found.at, found.before, found.after, found.touched_blocks) == (RESULT, TALK.blocks[RESULT].text, None, RESULT + 1)
 
 
 def test_a_summary_stands_for_several_blocks() -> None:
-    found = closeup(trace_of(), Cursor(2, 3), at=RESULT + 2)
+    found = build_closeup(trace_of(), Cursor(2, 3), at=RESULT + 2)
     assert found is not None
-    assert (found.many, found.stands_for, found.before) == (2, 2, TALK.blocks[RESULT + 2].text)
+    assert (found.touched_blocks, found.replaced_blocks, found.before) == (2, 2, TALK.blocks[RESULT + 2].text)
     assert "offline" in (found.after or "")
 
 
 def test_an_insert_stands_for_no_block() -> None:
-    found = closeup(trace_of(), Cursor(2, 4))
+    found = build_closeup(trace_of(), Cursor(2, 4))
     assert found is not None
     assert (found.at, found.name, found.before, found.after) == (-1, "notes", None, "Mind the gap.")
 
 
 def test_a_block_that_the_decision_did_not_touch_is_the_same_on_both_sides() -> None:
-    found = closeup(trace_of(), Cursor(2, 1), at=0)
+    found = build_closeup(trace_of(), Cursor(2, 1), at=0)
     assert found is not None
     assert found.before == found.after == TALK.blocks[0].text
-    assert (found.decision, found.many) == (None, 0)
+    assert (found.decision, found.touched_blocks) == (None, 0)
 
 
 def test_before_any_decision_the_newest_block_is_shown() -> None:
-    found = closeup(trace_of(), Cursor(1, 0))
+    found = build_closeup(trace_of(), Cursor(1, 0))
     assert found is not None
     assert found.at == TALK.requests[1].cut - 1
 
@@ -121,7 +121,7 @@ def test_every_block_of_every_request_has_a_standing(session: Session) -> None:
 
 
 def test_what_was_sent_is_the_rendered_body() -> None:
-    body = json.loads(exact_text(trace_of(), 2))
+    body = json.loads(format_exact_body(trace_of(), 2))
     text = json.dumps(body["messages"])
     assert "[cleared]" in text
     assert "Mind the gap." in text
@@ -132,11 +132,11 @@ def test_what_was_sent_is_the_rendered_body() -> None:
 def test_what_the_log_does_not_hold_is_marked_in_the_body() -> None:
     trace = trace_of()
     assert trace.fit(2).prefix > 0
-    assert "not in the log" in json.loads(exact_text(trace, 2))["system"]
+    assert "not in the log" in json.loads(format_exact_body(trace, 2))["system"]
 
 
 def test_the_difference_shows_what_went_and_what_came() -> None:
-    lines = difference(trace_of(), 2).splitlines()
+    lines = diff_with_previous(trace_of(), 2).splitlines()
     gone = [line for line in lines if line.startswith("-")]
     come = [line for line in lines if line.startswith("+")]
     assert any(TALK.blocks[RESULT].text in line for line in gone)
@@ -145,24 +145,24 @@ def test_the_difference_shows_what_went_and_what_came() -> None:
 
 
 def test_the_first_request_has_nothing_to_be_compared_with() -> None:
-    assert "first request" in difference(trace_of(), 0)
+    assert "first request" in diff_with_previous(trace_of(), 0)
 
 
 def test_long_lines_of_a_difference_are_clipped_and_say_so() -> None:
     trace = trace_of(make([[("tool", 3_000), ("tool", 60)], [("say", 20)], [("say", 20)]]))
-    longest = max(difference(trace, 2).splitlines(), key=len)
+    longest = max(diff_with_previous(trace, 2).splitlines(), key=len)
     assert len(longest) < 500
     assert longest.endswith("more characters")
 
 
 def test_what_a_rule_asked_is_told_with_its_answer_and_marked_as_a_stand_in() -> None:
-    (one,) = asked(trace_of(), 2)
-    assert (one.ask.kind, one.standin) == ("summary", True)
+    (one,) = list_rule_queries(trace_of(), 2)
+    assert (one.ask.kind, one.offline) == ("summary", True)
     assert one.answer.text
-    assert asked(trace_of(), 1) == ()
+    assert list_rule_queries(trace_of(), 1) == ()
 
 
 def test_a_place_outside_the_trace_is_an_error() -> None:
     with pytest.raises(IndexError):
-        closeup(trace_of(), Cursor(1, 9))
-    assert closeup(trace_of(), Cursor(1, 0), at=10_000) is None
+        build_closeup(trace_of(), Cursor(1, 9))
+    assert build_closeup(trace_of(), Cursor(1, 0), at=10_000) is None

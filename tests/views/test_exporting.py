@@ -47,9 +47,9 @@ def said(session: Session) -> list[tuple[str, str]]:
 
 
 def opened_again(session: Session, form: str, folder: Path) -> Session:
-    made = exporting.forms()[form]
-    path = folder / f"again.{made.ending}"
-    path.write_bytes(made.make(session))
+    made = exporting.list_formats()[form]
+    path = folder / f"again.{made.suffix}"
+    path.write_bytes(made.encode(session))
     return turnscope.load(path)
 
 
@@ -58,7 +58,7 @@ def test_our_own_forms_are_exact_and_those_of_apis_open_as_the_same_conversation
     session = turnscope.load(path)
     for form in ("json", "jsonl"):
         assert opened_again(session, form, tmp_path) == session
-    body = exporting.anthropic(session)
+    body = exporting.to_anthropic(session)
     assert said(session) == [pair for pair in _of_body(body) if pair[1].strip()]
     again = opened_again(session, "anthropic", tmp_path)
     assert said(again) == said(session)
@@ -96,7 +96,7 @@ def test_every_open_file_and_branch_opens_again_in_every_form(tmp_path: Path, sh
                     if session.id in seen or not said(session):
                         continue
                     seen.add(session.id)
-                    for form in exporting.forms():
+                    for form in exporting.list_formats():
                         again, where = opened_again(session, form, tmp_path), f"{path.name}, {session.id}, {form}"
                         if form in ("json", "jsonl"):
                             assert again == session, where
@@ -172,7 +172,7 @@ def test_a_branch_is_exported_as_its_own_path(tmp_path: Path, shared: Any, capsy
 
 def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(tmp_path: Path) -> None:
     session = turnscope.load(SAMPLES / "tool-results-eat-the-window.jsonl")
-    made = exporting.chainreview(session)
+    made = exporting.to_chainreview(session)
     last = session.requests[-1].usage
     assert last
     assert made["tokenCount"] == last.prompt_tokens + last.output_tokens
@@ -187,7 +187,7 @@ def test_a_chainreview_file_holds_the_history_without_thoughts_and_opens_again(t
 
 
 def test_a_broken_line_of_an_export_is_said_and_no_exception(tmp_path: Path) -> None:
-    made = exporting.forms()["jsonl"].make(turnscope.load(SAMPLES / "cache-goes-cold.jsonl"))
+    made = exporting.list_formats()["jsonl"].encode(turnscope.load(SAMPLES / "cache-goes-cold.jsonl"))
     for n, cut in enumerate((made[: len(made) // 2], made.replace(b'"message"', b'"massage"', 3), made.splitlines()[0])):
         path = tmp_path / f"{n}.jsonl"
         path.write_bytes(cut)

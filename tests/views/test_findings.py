@@ -10,9 +10,9 @@ from conftest import ROOT, shared
 from hand_made import OPUS, SONNET, Row, call, cleared, compacted, result, traced
 from turnscope.library.opening import load, replay
 from turnscope.session.model import Edit
-from turnscope.views.cache_breaks import breaks
-from turnscope.views.findings import Finding, findings, headline, markers
-from turnscope.views.overview import overview
+from turnscope.views.cache_breaks import find_breaks
+from turnscope.views.findings import Finding, format_headline, mark_breaks, rank_findings
+from turnscope.views.overview import build_overview
 
 WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 tokens
 
@@ -20,7 +20,7 @@ WORDS = "the quick brown fox jumps over the lazy dog " * 200  # about 1,800 toke
 def found(rows: list[Row], *edits: tuple[int, Edit], most: int = 20) -> dict[str, Finding]:
     """Findings of a session by kind, heaviest first."""
     trace = traced(rows, edits)
-    return {finding.kind: finding for finding in findings(trace, overview(trace), most=most)}
+    return {finding.kind: finding for finding in rank_findings(trace, build_overview(trace), most=most)}
 
 
 def talk(count: int, start: int = 2_000, step: int = 60, model: str = OPUS) -> list[Row]:
@@ -46,7 +46,7 @@ def test_nothing_stands_out_in_an_even_talk() -> None:
 
 def test_an_empty_session_has_no_findings() -> None:
     trace = traced([])
-    assert findings(trace, overview(trace)) == ()
+    assert rank_findings(trace, build_overview(trace)) == ()
 
 
 def test_tool_results_that_are_most_of_the_bill_say_their_share_and_their_price() -> None:
@@ -226,8 +226,8 @@ def test_input_that_the_log_does_not_explain_is_said_to_be_unexplained() -> None
 
 def test_at_most_three_findings_come_heaviest_first() -> None:
     trace = replay(load(ROOT / "sample_sessions" / "tool-results-eat-the-window.jsonl"))
-    view = overview(trace)
-    (*three, middle), every = findings(trace, view), findings(trace, view, most=20)
+    view = build_overview(trace)
+    (*three, middle), every = rank_findings(trace, view), rank_findings(trace, view, most=20)
     assert three == [*every[:3]]
     assert every[-1] == middle
     assert middle.kind == "middle"
@@ -241,13 +241,13 @@ def test_at_most_three_findings_come_heaviest_first() -> None:
 def test_every_sample_has_a_finding_of_its_own_story(name: str) -> None:
     story = {"cache-goes-cold": "cache", "chat-forgets-first-instruction": "forgotten", "thinking-grows": "thinking"}[name]
     trace = replay(load(ROOT / "sample_sessions" / f"{name}.jsonl"))
-    assert story in {f.kind for f in findings(trace, overview(trace))}
+    assert story in {f.kind for f in rank_findings(trace, build_overview(trace))}
 
 
 def test_findings_of_real_sessions_point_at_requests_that_exist() -> None:
     for path in sorted(shared("data", "open", "claude-code").glob("*.jsonl")):
         trace = replay(load(path))
-        for finding in findings(trace, overview(trace), most=20):
+        for finding in rank_findings(trace, build_overview(trace), most=20):
             assert 0 <= finding.request < len(trace.plans)
             assert finding.tokens >= 0
             assert finding.text.endswith(".")
@@ -255,18 +255,18 @@ def test_findings_of_real_sessions_point_at_requests_that_exist() -> None:
 
 def test_the_headline_speaks_of_one_request_and_nothing_else() -> None:
     trace = traced([Row(0, plain=1_000), Row(9, plain=1_500), Row(18, plain=2_500)])
-    assert headline(overview(trace), 1) == "At request 1 the model saw 1,500 of 200,000 tokens."
+    assert format_headline(build_overview(trace), 1) == "At request 1 the model saw 1,500 of 200,000 tokens."
     trace = traced([Row(0, plain=1_000, model="house-model")])
-    assert headline(overview(trace), 0) == "At request 0 the model saw 1,000 tokens."
+    assert format_headline(build_overview(trace), 0) == "At request 0 the model saw 1,000 tokens."
 
 
 def test_the_headline_marks_an_estimate() -> None:
     trace = traced([Row(0, plain=0), Row(9, plain=0)])
-    assert "the model saw about " in headline(overview(trace), 1)
+    assert "the model saw about " in format_headline(build_overview(trace), 1)
 
 
 def test_breaks_become_markers() -> None:
-    (marker,) = markers(breaks(traced([Row(0, written=50_000), Row(600, written=50_100)])))
+    (marker,) = mark_breaks(find_breaks(traced([Row(0, written=50_000), Row(600, written=50_100)])))
     assert (marker.request, marker.kind) == (1, "break")
     assert marker.what.startswith("cache broke (idle): 9.9 minutes passed")
 
@@ -284,9 +284,9 @@ def test_ten_thousand_requests_take_less_than_three_tenths_of_a_second() -> None
                 content=content, answer=answer)
         )  # fmt: skip
     trace = traced(rows, [(n, cleared(2 * n - 100)) for n in range(200, 9_000, 25)])
-    view = overview(trace)
+    view = build_overview(trace)
     start = time.process_time()
-    found_ = findings(trace, view)
+    found_ = rank_findings(trace, view)
     taken = time.process_time() - start
     print(f"{len(found_)} findings of {len(view)} requests in {taken:.3f} s")
     assert len(found_) == 3

@@ -15,7 +15,7 @@ from turnscope.planning.policy import Policy, Step, parse
 from turnscope.planning.trace import Trace
 from turnscope.planning.trace import trace as replayed
 from turnscope.session.model import Edit, Part, Session, Span
-from turnscope.views.decision_log import COLUMNS, csv_text, json_lines, markdown, rows
+from turnscope.views.decision_log import COLUMNS, iter_rows, to_csv, to_json_lines, to_markdown
 
 SECRET = "r1"  # how the first result of every made session begins
 
@@ -40,16 +40,16 @@ TRACE = trace_of(make([[("tool", 80), ("tool", 60)], [("think", 20)], [("say", 2
 def test_every_decision_is_one_line(session: Session) -> None:
     trace = trace_of(session)
     many = sum(len(plan.decisions) + len(plan.server) for plan in trace.plans)
-    lines = json_lines(trace).splitlines()
+    lines = to_json_lines(trace).splitlines()
     assert len(lines) == many
-    assert [json.loads(line) for line in lines] == [*rows(trace)]
+    assert [json.loads(line) for line in lines] == [*iter_rows(trace)]
 
 
 @given(sessions)
 def test_csv_reads_back_to_the_same_rows(session: Session) -> None:
     trace = trace_of(session)
-    found = list(csv.DictReader(io.StringIO(csv_text(trace))))
-    known = [*rows(trace)]
+    found = list(csv.DictReader(io.StringIO(to_csv(trace))))
+    known = [*iter_rows(trace)]
     assert len(found) == len(known)
     for line, row in zip(found, known, strict=True):
         assert tuple(line) == COLUMNS
@@ -58,20 +58,20 @@ def test_csv_reads_back_to_the_same_rows(session: Session) -> None:
 
 
 def test_a_cell_that_a_spreadsheet_would_run_gets_an_apostrophe() -> None:
-    line = next(row for row in csv.DictReader(io.StringIO(csv_text(TRACE))) if row["action"] == "clear")
+    line = next(row for row in csv.DictReader(io.StringIO(to_csv(TRACE))) if row["action"] == "clear")
     assert line["because"].startswith("'=HYPERLINK")
 
 
 def test_tokens_are_given_as_counted_and_as_the_provider_bills_them() -> None:
-    for row, plan in ((row, TRACE.plans[row["request"]]) for row in rows(TRACE)):
+    for row, plan in ((row, TRACE.plans[row["request"]]) for row in iter_rows(TRACE)):
         assert row["tokens_before"] == TRACE.fit(plan.request.n).predict(row["counted_before"])
         assert (row["changed"], row["by"]) == (row["action"] == "clear", "policy")
 
 
 def test_no_form_of_the_log_holds_text_of_a_block() -> None:
     texts = [block.text for block in TRACE.session.blocks if len(block.text) > 8]
-    forms = [json_lines(TRACE), csv_text(TRACE)] + [
-        markdown(TRACE, p.request.n, i) for p in TRACE.plans for i in range(len(p.decisions))
+    forms = [to_json_lines(TRACE), to_csv(TRACE)] + [
+        to_markdown(TRACE, p.request.n, i) for p in TRACE.plans for i in range(len(p.decisions))
     ]
     assert texts
     assert not [text for text in texts for form in forms if text in form]
@@ -79,7 +79,7 @@ def test_no_form_of_the_log_holds_text_of_a_block() -> None:
 
 def test_a_decision_as_markdown_keeps_to_its_lines_and_its_fence() -> None:
     place = next((p.request.n, i) for p in TRACE.plans for i, d in enumerate(p.decisions) if d.action == "clear")
-    text = markdown(TRACE, *place)
+    text = to_markdown(TRACE, *place)
     assert text.startswith(f"## clear by clear at request {place[0]}\n")
     assert "=HYPERLINK(1) \\| old \\<b\\>result\\</b\\> of \\*request\\* \\`x\\`" in text
     assert "| a\\|b | x\\_y |" in text
@@ -95,5 +95,5 @@ def test_the_policy_in_the_markdown_can_be_read_again() -> None:
 
     trace = replay(load(ROOT / "sample_sessions" / "thinking-grows.jsonl"), "strip-thinking")
     plan = next(plan for plan in trace.plans if plan.decisions)
-    text = markdown(trace, plan.request.n, 0)
+    text = to_markdown(trace, plan.request.n, 0)
     assert parse("strip-thinking", text[text.index("```toml\n") + 8 : text.rindex("\n```")]) == trace.policy

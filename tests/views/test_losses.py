@@ -14,7 +14,15 @@ from turnscope.library.opening import load, replay
 from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Span, Usage
-from turnscope.views.losses import Losses, Lost, identifiers, left_window, losses, said_in, used
+from turnscope.views.losses import (
+    Losses,
+    LostReference,
+    find_blocks,
+    find_departures,
+    find_identifiers,
+    find_losses,
+    find_references,
+)
 
 FACTS = [
     "src/billing/rates.toml",
@@ -43,7 +51,7 @@ def asked(facts: dict[int, str], uses: dict[int, str], turns: int = 30, where: s
 
 def lost(session: Session, policy: str) -> tuple[Trace, Losses]:
     trace = replay(session, policy, ledger_of(session))
-    return trace, losses(trace, used(session))
+    return trace, find_losses(trace, find_references(session))
 
 
 @pytest.mark.parametrize("fact", FACTS)
@@ -52,7 +60,7 @@ def test_every_kind_of_identifier_is_found_lost_with_its_block_and_the_decision_
     trace, found = lost(session, "last-20-messages")
     (hit,) = (hit for hit in found.hits if hit.text == fact)
     assert (hit.request, fact in session.blocks[hit.block].text, fact in session.blocks[hit.answer].text) == (28, True, True)
-    decision = trace.decision(hit.by)
+    decision = trace.get_decision(hit.by)
     assert (decision.rule, decision.action) == ("keep_last_messages", "drop")
     assert decision.edit.span
     assert decision.edit.span.start <= hit.block < decision.edit.span.stop
@@ -80,7 +88,7 @@ def test_a_call_that_is_sent_in_another_form_still_says_what_is_handed_over() ->
         builder.set_request(builder.add_message("assistant", [given]), model=OPUS)
         builder.add_message("user", result("patch", "done"))
     session = builder.build()
-    assert "tell me why this is so" in used(session).uses[1]
+    assert "tell me why this is so" in find_references(session).uses[1]
     trace, found = lost(session, "keep-everything")
     assert any(d.edit.because == "a call's input must be an object" for plan in trace.plans for d in plan.decisions)
     assert found.hits == ()
@@ -93,14 +101,14 @@ def test_a_name_that_a_tool_gives_its_parameters_is_no_identifier_but_what_is_ha
         given = call(name, "Edit", old_string="first_value", path="a/b.py")
         builder.set_request(builder.add_message("assistant", [given]), model=OPUS)
         builder.add_message("user", result(name, "done"))
-    (_, second) = used(builder.build()).uses
+    (_, second) = find_references(builder.build()).uses
     assert set(second) == {"first_value", "a/b.py"}
 
 
 def test_identifiers_are_taken_from_escaped_json_and_prose_alike() -> None:
-    assert identifiers(r'{"path":"src\/a.py","text":"one\nrun_all()\n"}') >= {"run_all"}
-    assert identifiers("It costs 12345 at `some place`, see docs/a-b/c.md.") == {"12345", "some place", "docs/a-b/c.md"}
-    assert identifiers("Plain words, and a number: 12.") == set()
+    assert find_identifiers(r'{"path":"src\/a.py","text":"one\nrun_all()\n"}') >= {"run_all"}
+    assert find_identifiers("It costs 12345 at `some place`, see docs/a-b/c.md.") == {"12345", "some place", "docs/a-b/c.md"}
+    assert find_identifiers("Plain words, and a number: 12.") == set()
 
 
 planted = st.dictionaries(st.integers(0, 29), st.sampled_from(FACTS), min_size=1, max_size=6)
@@ -133,34 +141,34 @@ def _texts(trace: Trace, n: int) -> list[Any]:
 
 def test_when_a_text_left_is_told_for_every_policy() -> None:
     session = asked({1: FACTS[0]}, {})
-    kept, cut = left_window([replay(session, "keep-everything"), replay(session, "last-20-messages")], FACTS[0])
+    kept, cut = find_departures([replay(session, "keep-everything"), replay(session, "last-20-messages")], FACTS[0])
     assert (kept.spans, kept.out) == ((Span(2, 30),), None)
     assert len(cut.spans) == 1
     assert cut.out is not None
     assert (cut.spans[0].start, cut.out.since, cut.out.state) == (2, cut.spans[0].stop, "absent")
     assert "keep_last_messages" in cut.out.sentence
-    assert left_window([replay(session)], "said nowhere")[0].spans == ()
+    assert find_departures([replay(session)], "said nowhere")[0].spans == ()
 
 
 def test_a_block_is_asked_for_by_its_number_and_nothing_else_is_taken_for_one() -> None:
     session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
     traces = [replay(session, name) for name in ("keep-everything", "last-5-pairs")]
-    kept, cut = left_window(traces, "#3")
-    assert kept.spans == next(traces[0].carried([3]))
-    assert (kept.out, cut.spans) == (None, next(traces[1].carried([3])))
+    kept, cut = find_departures(traces, "#3")
+    assert kept.spans == next(traces[0].iter_shown_spans([3]))
+    assert (kept.out, cut.spans) == (None, next(traces[1].iter_shown_spans([3])))
     assert cut.out == traces[1].why(3, cut.spans[-1].stop)
     for text in ("#999999", "#", "#x", "3"):
-        assert said_in(session, text) == tuple(block.at for block in session.blocks if text in block.text)
+        assert find_blocks(session, text) == tuple(block.at for block in session.blocks if text in block.text)
 
 
 def test_each_loss_names_the_place_of_the_decision_that_put_it_out() -> None:
     session = load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
     trace = replay(session, "last-5-pairs")
-    found = losses(trace, used(session))
-    assert {hit.by for hit in found.hits} == found.made.keys()
-    for number, (request, step) in found.made.items():
-        assert trace.plans[request].decisions[step - 1] is trace.decision(number)
+    found = find_losses(trace, find_references(session))
+    assert {hit.by for hit in found.hits} == found.decisions.keys()
+    for number, (request, step) in found.decisions.items():
+        assert trace.plans[request].decisions[step - 1] is trace.get_decision(number)
 
 
 def test_a_loss_is_a_plain_tuple() -> None:
-    assert Lost(3, "a/b.py", 9, 2, 4)._asdict() == {"request": 3, "text": "a/b.py", "answer": 9, "block": 2, "by": 4}
+    assert LostReference(3, "a/b.py", 9, 2, 4)._asdict() == {"request": 3, "text": "a/b.py", "answer": 9, "block": 2, "by": 4}

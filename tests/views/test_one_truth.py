@@ -15,15 +15,15 @@ import turnscope
 from conftest import ROOT, SHARED
 from turnscope import figures
 from turnscope.counting.reconciliation import TOOL_INSTRUCTIONS
-from turnscope.planning.policy import Step, find, load
+from turnscope.planning.policy import Step, find_rule, load
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.builder import Builder, parse_usage
 from turnscope.session.model import SHAPE
-from turnscope.views import closeup, decision_log, next_request, one_request, tables
-from turnscope.views.detail import detail
-from turnscope.views.exact_body import exact_body, exact_text
-from turnscope.views.overview import CELLS, LABELS, Overview, overview
-from turnscope.views.stepper import steps
+from turnscope.views import closeup, decision_log, next_request, request_summary, tables
+from turnscope.views.detail import build_detail
+from turnscope.views.exact_body import build_exact_body, format_exact_body
+from turnscope.views.overview import CELLS, LABELS, Overview, build_overview
+from turnscope.views.stepper import build_steps
 
 REAL = (
     "claude-code/entire-cd95-3compactions.jsonl",
@@ -45,7 +45,7 @@ def recorded(request: pytest.FixtureRequest) -> tuple[Trace, Overview]:
     if not path.exists():
         pytest.skip(f"{path.name} is not beside the project")
     trace = turnscope.replay(turnscope.load(path))
-    return trace, overview(trace)
+    return trace, build_overview(trace)
 
 
 def some(trace: Trace) -> list[int]:
@@ -63,19 +63,20 @@ def logged(trace: Trace) -> bool:
 
 def marked(trace: Trace, n: int) -> int:
     """The prefix that the exact body names; 0 where it names none."""
-    found = MARKED.search(exact_text(trace, n))
+    found = MARKED.search(format_exact_body(trace, n))
     return int(found[1].replace(",", "")) if found else 0
 
 
 def test_every_page_shows_the_same_prefix_of_what_was_really_sent(recorded: tuple[Trace, Overview]) -> None:
     trace, view = recorded
-    stepper = json.loads(steps(trace).data)["requests"]
-    table = list(csv.DictReader(io.StringIO(tables.overview_csv(view), newline="")))
+    stepper = json.loads(build_steps(trace).data)["requests"]
+    table = list(csv.DictReader(io.StringIO(tables.overview_to_csv(view), newline="")))
     heat = next(
-        (t for t in figures.heatmap(view, measure="tokens").data if t.type == "heatmap" and t.name == LABELS["prefix"]), None
+        (t for t in figures.draw_heatmap(view, measure="tokens").data if t.type == "heatmap" and t.name == LABELS["prefix"]),
+        None,
     )
     for n in range(len(view)):
-        shown = next(s.tokens for s in one_request.summary(view, trace, n).segments if s.name == "prefix")
+        shown = next(s.tokens for s in request_summary.summarize_request(view, trace, n).segments if s.name == "prefix")
         assert (
             shown
             == trace.fit(n).prefix
@@ -94,7 +95,7 @@ def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, 
     trace, _ = recorded
     other = turnscope.replay(trace.session, policy, trace.ledger)
     assert other.fits == trace.fits
-    made = steps(other)
+    made = build_steps(other)
     stepper = json.loads(made.data)["requests"]
     whole = [fit for fit in trace.fits for _ in range(fit.start, fit.stop)]
     if policy != "as-recorded":  # what the tool cut or put back, and its log does not hold, is the record's alone
@@ -105,10 +106,10 @@ def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, 
         assert stepper[name] == [getattr(other.fit(n), name) for n in range(len(whole))]
     for n, fit in enumerate(whole):  # the prefix gives way where a recorded prompt is smaller
         assert stepper["prefix"][n] == (fit.prefix if policy != "as-recorded" else min(fit.prefix, trace.tokens(n)))
-    assert made.sent == sum(other.tokens(n) for n in range(len(other.plans)))
+    assert made.sent_tokens == sum(other.tokens(n) for n in range(len(other.plans)))
     for n in some(other):
         assert marked(other, n) in (0, other.fit(n).prefix)
-    for row in decision_log.rows(other):
+    for row in decision_log.iter_rows(other):
         fit = other.fit(row["request"])
         counted = fit.hidden_tokens + fit.unattributed + round(fit.scale * row["counted_after"])
         summed = row["action"] == "condense" and "summary" in row["facts"]
@@ -128,10 +129,10 @@ def drawn(stepper: dict[str, Any], decisions: dict[str, Any], n: int) -> int:
 def test_a_request_has_one_total_wherever_it_is_shown(recorded: tuple[Trace, Overview], policy: str) -> None:
     trace, view = recorded
     other = turnscope.replay(trace.session, policy, trace.ledger)
-    made = json.loads(steps(other).data)
+    made = json.loads(build_steps(other).data)
     sizes = [other.tokens(n) for n in range(len(other.plans))]
     assert [drawn(made["requests"], made["decisions"], n) for n in range(len(sizes))] == sizes
-    for row in decision_log.rows(other):
+    for row in decision_log.iter_rows(other):
         terms, n = other.fit(row["request"]), row["request"]
         last = other.plans[n].server or other.plans[n].decisions
         if row["by"] == ("server" if other.plans[n].server else "policy") and row["decision"] == last[-1].seq:
@@ -147,14 +148,14 @@ def test_envelope_heatmap_and_exports_give_the_totals_of_the_debugger(recorded: 
     sizes = [trace.tokens(n) for n in range(len(view))]
     assert sizes == view.prompts.tolist() == view.cells.sum(axis=1).tolist()
     assert all(told in (-1, size) for size, told in zip(sizes, view.recorded.tolist(), strict=True))
-    assert sum(sizes) == steps(trace).sent
+    assert sum(sizes) == build_steps(trace).sent_tokens
     for n in some(trace):
-        now = one_request.summary(view, trace, n)
+        now = request_summary.summarize_request(view, trace, n)
         assert now.prompt == sum(segment.tokens for segment in now.segments) == sizes[n]
-    table = list(csv.DictReader(io.StringIO(tables.overview_csv(view), newline="")))
+    table = list(csv.DictReader(io.StringIO(tables.overview_to_csv(view), newline="")))
     assert [sum(int(row[cell]) for cell in CELLS) for row in table] == [int(row["prompt"]) for row in table] == sizes
     if len(view) <= figures.MAX_COLUMNS:
-        chart = figures.heatmap(view, measure="tokens").data
+        chart = figures.draw_heatmap(view, measure="tokens").data
         heat = [t for t in chart if t.type == "heatmap"]
         rest = view.cells[:, CELLS.index("unattributed")]
         assert [sum(int(row.customdata[0][n][2]) for row in heat) + rest[n] for n in range(len(view))] == sizes
@@ -165,8 +166,8 @@ def test_envelope_heatmap_and_exports_give_the_totals_of_the_debugger(recorded: 
 def test_a_block_weighs_the_same_on_every_page(recorded: tuple[Trace, Overview]) -> None:
     trace, view = recorded
     for n in some(trace)[::3]:
-        for item in [i for i in detail(trace, view, n).items if i.state == "verbatim"][:40]:
-            close = closeup.closeup(trace, Cursor(n, len(trace.plans[n].decisions)), item.at)
+        for item in [i for i in build_detail(trace, view, n).items if i.state == "verbatim"][:40]:
+            close = closeup.build_closeup(trace, Cursor(n, len(trace.plans[n].decisions)), item.at)
             assert close is not None
             assert (close.tokens, close.after_tokens) == (item.tokens, item.tokens)
 
@@ -174,12 +175,12 @@ def test_a_block_weighs_the_same_on_every_page(recorded: tuple[Trace, Overview])
 def test_a_chats_next_request_has_the_prefix_that_it_is_shown_with_once_it_is_sent(recorded: tuple[Trace, Overview]) -> None:
     trace, _ = recorded
     sizes = [plan.seen.tokens for plan in trace.plans]
-    assert next_request.fits(trace.session, sizes) == trace.fits
+    assert next_request.fit_requests(trace.session, sizes) == trace.fits
     for n in (0, len(sizes) - 1):
         plan, fork = trace.plans[n], trace.fork(n)
-        fits = next_request.fits(fork, sizes[:n], plan)
-        fit = next_request.fit(fits, n)
-        parts = next_request.parts(plan, fit)
+        fits = next_request.fit_requests(fork, sizes[:n], plan)
+        fit = next_request.get_terms(fits, n)
+        parts = next_request.split_tokens(plan, fit)
         assert fits[-1].stop == n + 1
         assert parts.get("prefix", 0) == min(fit.prefix, plan.projected)
         assert abs(sum(parts.values()) - plan.projected) <= 3
@@ -207,11 +208,11 @@ def test_an_estimate_says_what_the_tool_had_cut_unrecorded(recorded: tuple[Trace
     """A replay holds what only the record lacks; with that taken off, it is as near the record as it says."""
     trace, view = recorded
     other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
-    made = json.loads(steps(other).data)["requests"]["uncut"]
+    made = json.loads(build_steps(other).data)["requests"]["uncut"]
     fits = [fit for fit in trace.fits for _ in range(fit.start, fit.stop)]
     assert made == [fit.cut for fit in fits]
     for n in some(other):
-        said = " ".join(one_request.notes(other, n))
+        said = " ".join(request_summary.list_notes(other, n))
         assert (f"{fits[n].cut:,} tokens here that its log does not name" in said) == bool(fits[n].cut)
     assert not any(trace.fit(n).max_overestimate for n in range(len(view)))
 
@@ -233,26 +234,26 @@ def session_with_a_shape() -> Any:
 
 def test_a_body_has_the_recorded_form_only_where_it_is_what_was_recorded() -> None:
     session = session_with_a_shape()
-    sent = exact_body(turnscope.replay(session), 1)
+    sent = build_exact_body(turnscope.replay(session), 1)
     assert sent["messages"][2]["content"] == "two"
     assert sent["messages"][1]["content"][0]["cache_control"] == {"type": "ephemeral"}
-    other = exact_body(turnscope.replay(session, "last-5-pairs"), 1)
+    other = build_exact_body(turnscope.replay(session, "last-5-pairs"), 1)
     assert other["messages"][2]["content"] == [{"type": "text", "text": "two"}]
     assert "cache_control" not in json.dumps(other)
-    newest = find("keep_last_messages")
+    newest = find_rule("keep_last_messages")
     shorter = replace(load("keep-everything"), name="newest", rules=(Step(newest, newest.params(keep=1)),))
-    assert len(exact_body(turnscope.replay(session, shorter), 1)["messages"]) < 3
+    assert len(build_exact_body(turnscope.replay(session, shorter), 1)["messages"]) < 3
 
 
 def test_a_body_asks_for_no_longer_an_answer_than_the_budget_has_room_for() -> None:
     session = session_with_a_shape()
-    assert exact_body(turnscope.replay(session), 1)["max_tokens"] == 100_000
-    assert exact_body(turnscope.replay(session, "balanced"), 1)["max_tokens"] == load("balanced").budget.output
+    assert build_exact_body(turnscope.replay(session), 1)["max_tokens"] == 100_000
+    assert build_exact_body(turnscope.replay(session, "balanced"), 1)["max_tokens"] == load("balanced").budget.output
 
 
 def test_the_text_of_a_body_can_be_written_whatever_the_log_holds() -> None:
     builder = Builder("odd", "test")
     builder.add_message("user", "half a pair: \ud83d", origin="prompt")
     builder.set_request(builder.add_message("assistant", "yes"), model="m")
-    text = exact_text(turnscope.replay(builder.build()), 0)
+    text = format_exact_body(turnscope.replay(builder.build()), 0)
     assert json.loads(text.encode())["messages"][0]["content"] == "half a pair: \ud83d"

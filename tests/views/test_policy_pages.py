@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import fields
 
 from turnscope.planning import policy as policies
-from turnscope.planning.policy import rules
-from turnscope.views import knobs
-from turnscope.views.knob_words import EVERYWHERE, WORDS
-from turnscope.views.policy_pages import README, markdown, page, pages, sentence, shipped
+from turnscope.planning.policy import load_rules
+from turnscope.views import parameters
+from turnscope.views.parameter_labels import LABELS, SHARED_LABELS
+from turnscope.views.policy_pages import README, build_page, build_pages, get_first_sentence, load_shipped, to_markdown
 
 
 def test_the_readme_beside_the_policies_is_what_they_say_of_themselves() -> None:
-    assert README.read_text(encoding="utf-8") == markdown(shipped()), "run `python -m turnscope.views.policy_pages`"
+    assert README.read_text(encoding="utf-8") == to_markdown(load_shipped()), "run `python -m turnscope.views.policy_pages`"
 
 
 def test_every_policy_has_a_page_in_a_group_with_every_rule_and_constant_and_a_picture_of_each_rule() -> None:
-    made = pages(shipped())
-    assert sorted(each.name for each in made) == [*policies.names()]
+    made = build_pages(load_shipped())
+    assert sorted(each.name for each in made) == [*policies.list_policies()]
     for each in made:
         policy = policies.load(each.name)
         assert [rule.name for rule in each.rules] == [part.rule.name for part in policy.rules]
@@ -25,33 +25,33 @@ def test_every_policy_has_a_page_in_a_group_with_every_rule_and_constant_and_a_p
         assert {"Source", "Fidelity", "Guarantees", "Counts with"} <= {name for name, _ in each.facts}, each.name
         assert all("session:" in rule.picture and "after" in rule.picture for rule in each.rules), each.name
         assert each.group
-        assert each.group != knobs.OTHERS, f"say in knobs.SYSTEMS whose {each.name} is"
+        assert each.group != parameters.OTHERS, f"say in parameters.SYSTEMS whose {each.name} is"
 
 
 def test_every_page_says_when_to_use_it_what_it_costs_saves_and_loses_with_the_source() -> None:
-    for made in pages(shipped()):
+    for made in build_pages(load_shipped()):
         told = dict(made.facts)
         for name in ("When to use it", "Loss", "Source", "Saving, as published", "Cost to build"):
             assert told.get(name), (made.name, name)
         assert all("(" in told[name] for name in ("When to use it", "Loss")), made.name
-    told = dict(page(policies.load("roo")).facts)
+    told = dict(build_page(policies.load("roo")).facts)
     assert "agent loops with many tool calls (survey of memory patterns, 3.1: summarization)" in told["When to use it"]
     assert "60-80 %" in told["Saving, as published"]
 
 
 def test_a_page_has_the_parameters_in_words_with_their_values() -> None:
-    made = page(policies.load("last-5-pairs"))
+    made = build_page(policies.load("last-5-pairs"))
     rule = made.rules[0]
     assert "5" in [value for _, value, _ in rule.parameters]
     assert rule.memory == "decides anew for each request"
     assert "paired: no call without its result" in dict(made.facts)["Guarantees"]
-    assert sentence("One thing. Another thing.") == "One thing."
-    assert sentence("") == ""
+    assert get_first_sentence("One thing. Another thing.") == "One thing."
+    assert get_first_sentence("") == ""
 
 
 def test_every_parameter_of_every_rule_has_words_of_its_own_and_no_words_are_left_over() -> None:
     """Words for a parameter that no rule has would be of one that was renamed."""
-    named = {f"{name}.{field.name}" for name, rule in rules().items() for field in fields(rule.params)}
-    bare = {name for name in named if name not in WORDS and name.split(".")[1] not in EVERYWHERE}
-    assert not bare, "give them words in `engine/turnscope/views/knob_words.py`"
-    assert {name for name in WORDS if not name.startswith("budget.")} <= named
+    named = {f"{name}.{field.name}" for name, rule in load_rules().items() for field in fields(rule.params)}
+    bare = {name for name in named if name not in LABELS and name.split(".")[1] not in SHARED_LABELS}
+    assert not bare, "give them words in `engine/turnscope/views/parameter_labels.py`"
+    assert {name for name in LABELS if not name.startswith("budget.")} <= named

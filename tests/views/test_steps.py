@@ -20,8 +20,8 @@ from turnscope.planning.policy import Policy, Step, load
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.planning.trace import trace as replayed
 from turnscope.session.model import Answer, Ask, Edit, Part, RecordedFacts, Session, Span
-from turnscope.views.kept_of import asked
-from turnscope.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, Steps, steps
+from turnscope.views.stepper import CHANGE, EVENT, KINDS, LOOK, STATES, Steps, build_steps
+from turnscope.views.summary_quality import score_rule_summary
 
 NOTHING = (0, -1)
 
@@ -148,10 +148,10 @@ def test_the_data_give_every_frame_of_the_trace(session: Session, rules: list[Ru
     trace = attempted(session, rules)
     if trace is None:
         return
-    reader = Reader(steps(trace))
+    reader = Reader(build_steps(trace))
     for plan in trace.plans:
         for step in range(len(plan.decisions) + 1):
-            frame = trace.frame(Cursor(plan.request.n, step))
+            frame = trace.get_frame(Cursor(plan.request.n, step))
             states, slots, counts, hidden = reader.frame(plan.request.n, step)
             blocks, inserts = standing(frame.envelope)
             assert told(states[: plan.request.cut]) == blocks
@@ -169,7 +169,7 @@ def test_a_request_without_a_change_stands_as_the_one_before_and_what_was_said_s
     trace = attempted(session, rules)
     if trace is None:
         return
-    changed = {cursor.request for cursor in steps(trace).changes}
+    changed = {cursor.request for cursor in build_steps(trace).changes}
     for old, new in zip(trace.plans, trace.plans[1:], strict=False):
         if new.request.n in changed:
             continue
@@ -183,9 +183,9 @@ def test_sentences_and_facts_come_back_word_for_word(session: Session, rules: li
     trace = attempted(session, rules)
     if trace is None:
         return
-    reader = Reader(steps(trace))
+    reader = Reader(build_steps(trace))
     for plan, decision in ((each, one) for each in trace.plans for one in each.decisions):
-        facts = asked(plan, decision)
+        facts = score_rule_summary(plan, decision)
         assert reader.sentence(decision.seq) == decision.edit.because
         place = reader.data["decisions"]["facts"][decision.seq]
         names, *values = reader.data["facts"][place] if place >= 0 else (None,)
@@ -211,7 +211,7 @@ TALK = make([[("tool", 80), ("tool", 60)], [("think", 60), ("tool", 20)], [("say
 
 
 def kinds(trace: Trace) -> list[list[str]]:
-    reader = Reader(steps(trace))
+    reader = Reader(build_steps(trace))
     kind = reader.data["decisions"]["kind"]
     return [[KINDS[kind[d.seq]] for d in plan.decisions] for plan in trace.plans]
 
@@ -224,7 +224,7 @@ def test_a_cut_that_is_made_again_for_each_request_is_told_again_only_where_it_r
     trace = trace_of(TALK, Rule("twice", "", twice, NoParams, "fresh"))
     assert kinds(trace)[:5] == [[], ["change"], [], ["change"], []]
     assert [d.edit.span for plan in trace.plans for d in plan.decisions] == [(2, 3), (3, 4)]
-    assert steps(trace).changes == (Cursor(1, 1), Cursor(3, 1))
+    assert build_steps(trace).changes == (Cursor(1, 1), Cursor(3, 1))
 
 
 def test_what_a_fresh_rule_no_longer_cuts_is_a_change_of_its_own() -> None:
@@ -232,7 +232,7 @@ def test_what_a_fresh_rule_no_longer_cuts_is_a_change_of_its_own() -> None:
         if ctx.request.n == 2:
             yield Edit("drop", "this once", Span(2, 4))
 
-    made = steps(trace_of(TALK, Rule("once", "", once, NoParams, "fresh")))
+    made = build_steps(trace_of(TALK, Rule("once", "", once, NoParams, "fresh")))
     assert made.changes == (Cursor(2, 1), Cursor(3, 0))
     assert json.loads(made.data)["requests"]["back"][3] == [2, 4, 2]
 
@@ -253,7 +253,7 @@ def test_an_insert_with_the_same_text_is_not_told_again() -> None:
 def test_a_summary_that_no_model_made_is_marked() -> None:
     trace = trace_of(structs.replace(TALK, blocks=TALK.blocks), rule("_condense", "remembers"))
     plain = make([[("say", 50)] * 3] * 3)
-    offline = json.loads(steps(trace_of(plain, rule("_condense", "remembers"))).data)["decisions"]["offline"]
+    offline = json.loads(build_steps(trace_of(plain, rule("_condense", "remembers"))).data)["decisions"]["offline"]
     assert 1 in offline
     asked = {
         ask.key: Answer("Recorded.", source="recorded")
@@ -261,7 +261,7 @@ def test_a_summary_that_no_model_made_is_marked() -> None:
         for ask, _ in plan.asks
     }
     recorded = json.loads(
-        steps(trace_of(structs.replace(plain, recorded=RecordedFacts(asked)), rule("_condense", "remembers"))).data
+        build_steps(trace_of(structs.replace(plain, recorded=RecordedFacts(asked)), rule("_condense", "remembers"))).data
     )["decisions"]
     assert 1 not in recorded["offline"]
     assert trace.plans, "a session with a system prompt is not condensed by this rule"
@@ -269,31 +269,31 @@ def test_a_summary_that_no_model_made_is_marked() -> None:
 
 def test_totals_speak_of_the_whole_session() -> None:
     session = make([[("tool", 400)] * 4] * 3)
-    kept = steps(trace_of(session))
-    cut = steps(trace_of(session, rule("_drop_old", "fresh")))
-    assert kept.sent == kept.whole
+    kept = build_steps(trace_of(session))
+    cut = build_steps(trace_of(session, rule("_drop_old", "fresh")))
+    assert kept.sent_tokens == kept.uncut_tokens
     assert kept.changes == ()
-    assert cut.sent < cut.whole == kept.whole
+    assert cut.sent_tokens < cut.uncut_tokens == kept.uncut_tokens
     assert cut.peak[0] < kept.peak[0]
     assert sum(cut.verdicts) == len(session.requests)
     assert cut.changed <= len(cut.changes) <= cut.decisions
 
 
 def test_a_session_without_requests_has_steps_too() -> None:
-    made = steps(trace_of(structs.replace(TALK, requests=())))
-    assert (made.changes, made.peak, made.sent) == ((), (0, 0), 0)
+    made = build_steps(trace_of(structs.replace(TALK, requests=())))
+    assert (made.changes, made.peak, made.sent_tokens) == ((), (0, 0), 0)
 
 
 @pytest.mark.parametrize("name", ["as-recorded", "keep-everything", "balanced", "staged", "cline-classic"])
 @pytest.mark.parametrize("sample", sorted(path.stem for path in (ROOT / "sample_sessions").glob("*.jsonl")))
 def test_the_data_give_the_frames_of_real_policies_on_the_samples(sample: str, name: str) -> None:
     trace = turnscope.replay(turnscope.load(ROOT / "sample_sessions" / f"{sample}.jsonl"), load(name))
-    made = steps(trace)
+    made = build_steps(trace)
     reader = Reader(made)
     places = {cursor.request for cursor in made.changes[:: max(1, len(made.changes) // 4)]} | {0, len(trace.plans) - 1}
     for n in places:
         for step in {0, len(trace.plans[n].decisions) // 2, len(trace.plans[n].decisions)}:
-            frame = trace.frame(Cursor(n, step))
+            frame = trace.get_frame(Cursor(n, step))
             states, slots, counts, _ = reader.frame(n, step)
             assert told(states[: frame.plan.request.cut]) == standing(frame.envelope)[0]
             assert slots == standing(frame.envelope)[1]
@@ -302,6 +302,6 @@ def test_the_data_give_the_frames_of_real_policies_on_the_samples(sample: str, n
 
 def test_changes_are_decisions_that_change_the_envelope() -> None:
     trace = trace_of(TALK, rule("_clear_results", "remembers"))
-    found = [trace.plans[c.request].decisions[c.step - 1] for c in steps(trace).changes]
+    found = [trace.plans[c.request].decisions[c.step - 1] for c in build_steps(trace).changes]
     assert found == [d for plan in trace.plans for d in plan.decisions if d.splice]
-    assert {KINDS[k] for k in json.loads(steps(trace).data)["decisions"]["kind"]} == {KINDS[CHANGE]}
+    assert {KINDS[k] for k in json.loads(build_steps(trace).data)["decisions"]["kind"]} == {KINDS[CHANGE]}

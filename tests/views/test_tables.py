@@ -19,7 +19,7 @@ from turnscope.planning.policy import Policy, Step
 from turnscope.planning.trace import trace
 from turnscope.session.model import Edit, Part, Session, Span
 from turnscope.views import decision_log, tables
-from turnscope.views.overview import overview
+from turnscope.views.overview import build_overview
 
 ATTACKS = (
     "=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "\u00a0=1", "\u200b=1", "\ufeff=1", '"=1"', "'=1",
@@ -42,7 +42,7 @@ def safe(cell: str) -> bool:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_text_that_would_be_run_is_shown_as_text(attack: str) -> None:
-    head, row = cells(tables.csv_text([attack, "b"], [[attack, 7]]))
+    head, row = cells(tables.format_csv([attack, "b"], [[attack, 7]]))
     assert row[1] == "7"
     for cell in (head[0], row[0]):
         assert safe(cell)
@@ -51,17 +51,17 @@ def test_text_that_would_be_run_is_shown_as_text(attack: str) -> None:
 
 @pytest.mark.parametrize("text", PLAIN)
 def test_other_text_stays_as_it_is(text: str) -> None:
-    assert cells(tables.csv_text(["a", "b"], [[text, 1]]))[1] == [text, "1"]
+    assert cells(tables.format_csv(["a", "b"], [[text, 1]]))[1] == [text, "1"]
 
 
 def test_numbers_are_no_formulas() -> None:
-    row = cells(tables.csv_text(list("abcdef"), [[-5, -0.25, 1e-7, None, True, *NUMBERS]]))[1]
+    row = cells(tables.format_csv(list("abcdef"), [[-5, -0.25, 1e-7, None, True, *NUMBERS]]))[1]
     assert row == ["-5", "-0.25", "1e-07", "", "True", *NUMBERS]
 
 
 @given(st.lists(st.text(st.sampled_from("=+-@＝ \t\r\n\"',;1a\u200b") | st.characters(codec="utf-8"), max_size=8), min_size=1))
 def test_any_row_reads_back_as_one_row(row: list[str]) -> None:
-    found = cells(tables.csv_text(["x"] * len(row), [row]))
+    found = cells(tables.format_csv(["x"] * len(row), [row]))
     assert len(found) == 2
     for cell, text in zip(found[1], row, strict=True):
         assert cell in (text, f"'{text}")
@@ -87,8 +87,8 @@ def hostile(attack: str) -> tuple[Session, Policy]:
 def test_no_export_holds_a_cell_that_is_run(attack: str) -> None:
     session, policy = hostile(attack)
     replayed = trace(session, policy, ledger_of(session))
-    view = overview(replayed)
-    exports = [decision_log.csv_text(replayed), tables.overview_csv(view), tables.overview_csv(view, "turns")]
+    view = build_overview(replayed)
+    exports = [decision_log.to_csv(replayed), tables.overview_to_csv(view), tables.overview_to_csv(view, "turns")]
     for text in exports:
         head, *rows = cells(text)
         assert rows
@@ -99,8 +99,8 @@ def test_no_export_holds_a_cell_that_is_run(attack: str) -> None:
 
 def test_the_overview_keeps_negative_numbers() -> None:
     session, policy = hostile("m")
-    view = overview(trace(session, policy, ledger_of(session)))
+    view = build_overview(trace(session, policy, ledger_of(session)))
     below = replace(view, cells=view.cells - 50_000)
-    rows = list(csv.DictReader(io.StringIO(tables.overview_csv(below), newline="")))
+    rows = list(csv.DictReader(io.StringIO(tables.overview_to_csv(below), newline="")))
     assert [int(row["messages"]) for row in rows] == below.cells[:, 2].tolist()
     assert all(row["messages"].startswith("-") for row in rows)

@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 from msgspec import structs
 from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.importers.anthropic_api import IMPORTER
-from turnscope.library.opening import own_prices
+from turnscope.library.opening import load_prices
 from turnscope.library.store import Store
 from turnscope.pricing.prices import PRICES
 from turnscope.reading.source import Source
 from turnscope.session.builder import Builder, parse_usage
 from turnscope.session.model import Branches, Session, Usage, select_model_output
-from turnscope.views import columns, one_request, tables
+from turnscope.views import columns, request_summary, tables
 from turnscope.views.overview import Overview
 
 from pages.parts import cards
@@ -101,7 +101,7 @@ def test_subagents_are_in_it_with_their_own_model_and_their_stubs(tmp_path: Path
     agent.save(tmp_path / "s1" / "subagents" / "agent-a1.jsonl")
     view = turnscope.overview(opened(log, tmp_path))
     below, tokens = view.bill.subagents, count_texts([text], make_estimator("claude-3"))[0]
-    assert below.recorded == price(10, 300, 0, 2, rates=(1, Decimal("1.25"), Decimal("0.1"), 5))
+    assert below.recorded_usd == price(10, 300, 0, 2, rates=(1, Decimal("1.25"), Decimal("0.1"), 5))
     assert (below.sessions, below.requests, below.counted) == (1, 1, 1)
     assert below.counted_usd == Decimal(tokens - 2) * 5 / 10**6
     assert below.usd == turnscope.overview(turnscope.load(tmp_path / "s1.jsonl").subagents[0]).total, (
@@ -133,7 +133,7 @@ def test_the_recorded_sum_of_a_real_file_is_that_of_its_lines(file: Path) -> Non
         cost = PRICES.compute_cost(used, line["message"]["model"], datetime.fromisoformat(line["timestamp"]).timestamp())
         wanted += cost.total if cost else 0
     whole = turnscope.overview(turnscope.load(file)).bill.whole
-    assert whole.recorded == wanted
+    assert whole.recorded_usd == wanted
     assert whole.requests == len(lines)
     assert whole.usd == wanted + whole.counted_usd
 
@@ -146,7 +146,7 @@ def test_no_cost_is_beyond_what_was_recorded_and_written(file: Path) -> None:
 
 
 def bounded(session: Session, view: Overview) -> None:
-    prices, ledger = own_prices(), turnscope.replay(session).ledger
+    prices, ledger = load_prices(), turnscope.replay(session).ledger
     for request, total in zip(session.requests, view.totals, strict=True):
         if request.usage is None:
             assert total is None
@@ -233,12 +233,12 @@ def test_what_is_counted_is_said_beside_the_recorded_sum(tmp_path: Path) -> None
     log.answer("m2", "Yes.", usage=(10, 500, 500, 2))
     view = turnscope.overview(opened(log, tmp_path))
     whole = view.bill.whole
-    assert (whole.counted, whole.recorded) == (1, price(10, 500, 0, 2) + price(10, 500, 500, 2))
+    assert (whole.counted, whole.recorded_usd) == (1, price(10, 500, 0, 2) + price(10, 500, 500, 2))
     title = cards.title(view)
     assert f"of it ${whole.counted_usd:.3f} counted for 1 answer · $0.0040 as recorded" in title
-    rows = {row["part"]: row for row in csv.DictReader(io.StringIO(tables.bill_csv(view)))}
+    rows = {row["part"]: row for row in csv.DictReader(io.StringIO(tables.cost_to_csv(view)))}
     assert Decimal(rows["whole"]["usd"]) == view.total
-    assert Decimal(rows["whole"]["usd_recorded"]) == whole.recorded
+    assert Decimal(rows["whole"]["usd_recorded"]) == whole.recorded_usd
     assert rows["path"]["counted_answers"] == "1"
 
 
@@ -248,7 +248,7 @@ def test_header_library_and_repr_show_one_total(tmp_path: Path) -> None:
     store = Store(tmp_path / "memory.sqlite")
     found = store.open(tmp_path / "s1.jsonl")
     assert found.overview.bill == view.bill == store.open(tmp_path / "s1.jsonl").overview.bill
-    assert store.recent()[0].usd == str(view.total)
+    assert store.list_recent()[0].usd == str(view.total)
     assert f"${view.total:.4f}" in cards.title(view)
     assert f"this path ${view.path_total:.4f}" in cards.title(view)
     assert f"{view.total:.2f}" in repr(view)
@@ -260,15 +260,15 @@ def test_the_answer_has_its_own_price_and_no_part_of_the_prompt_bears_it(tmp_pat
     log.user("think")
     log.answer("m1", {"type": "thinking", "thinking": "Hm. " * 50, "signature": "s"}, "Done.", usage=(10, 500, 0, 300))
     view = turnscope.overview(opened(log, tmp_path))
-    now = one_request.summary(view, turnscope.replay(turnscope.load(tmp_path / "s1.jsonl")), 0)
+    now = request_summary.summarize_request(view, turnscope.replay(turnscope.load(tmp_path / "s1.jsonl")), 0)
     thinking = next(segment for segment in now.segments if segment.name == "thinking")
     assert (thinking.tokens, thinking.usd) == (0, 0)
     assert (now.answer, now.answer_usd) == (300, pytest.approx(300 * 15 / 1e6))
     assert sum(segment.usd for segment in now.segments) == pytest.approx(float(price(10, 500, 0, 0)))
     assert "Answer 300 tokens · $0.0045" in cards.buckets(now, "x")
-    row = next(csv.DictReader(io.StringIO(tables.overview_csv(view))))
+    row = next(csv.DictReader(io.StringIO(tables.overview_to_csv(view))))
     assert (row["answer"], row["usd_answer"], row["usd_thinking"]) == ("300", "0.004500", "0.000000")
-    assert columns.grid(view, "requests", "cost", 10).facts[0, 4, 8:].tolist() == [300, pytest.approx(0.0045)]
+    assert columns.build_grid(view, "requests", "cost", 10).facts[0, 4, 8:].tolist() == [300, pytest.approx(0.0045)]
 
 
 def test_what_the_log_says_is_kept_beside_our_price(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_what_the_log_says_is_kept_beside_our_price(tmp_path: Path) -> None:
     assert [request.logged_usd for request in session.requests] == [0.0025, None]
     assert (view.bill.whole.logged, view.bill.whole.logged_usd) == (1, Decimal("0.0025"))
     assert "log says $0.0025" in cards.title(view)
-    assert "log says $0.0025" in cards.buckets(one_request.summary(view, turnscope.replay(session), 0), "x")
+    assert "log says $0.0025" in cards.buckets(request_summary.summarize_request(view, turnscope.replay(session), 0), "x")
     assert b'"logged_usd": 0.0025' in turnscope.dumps(session)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import turnscope
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.session.model import Session
 
 from tests.wire import Run
@@ -63,7 +63,7 @@ def rebuilt(folder: Path) -> Iterator[Rebuilt]:
                 tokens = (usage.prompt_tokens, usage.output_tokens)
                 key = (request.id, 0) if request.id else (session.id, request.n)
                 exact = "exact_requests" in session.about
-                one = Rebuilt(session.id, request.n, body(plan, session, shaped=True), tokens, exact)
+                one = Rebuilt(session.id, request.n, build_body(plan, session, as_recorded=True), tokens, exact)
                 found.setdefault(key, (request.sent_at or request.answered_at or 0.0, one))
     return (one for _, one in sorted(found.values(), key=lambda pair: pair[0]))
 

@@ -1,1 +1,1 @@
-"""How many tokens: counters, counts as prefix sums, and what was billed reconciled with what was counted. Knows no price."""
+"""Token counts: counters, counts as prefix sums, and the reconciliation of what was counted with what was billed. No prices."""

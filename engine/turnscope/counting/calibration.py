@@ -1,7 +1,7 @@
-"""From counted to recorded tokens: `recorded input = hidden + scale x counted`.
+"""From counted tokens to recorded tokens: `recorded input = hidden + scale x counted`.
 
-Holds the running calibration that planning uses (earlier requests only). The session-wide fit for display stands in
-`reconcile`; what is hidden is told apart in `hidden`.
+The module holds the running calibration that planning uses; it sees earlier requests only. The fit over a whole session, for
+display, is in `reconciliation`. `hidden` splits what is hidden into its parts.
 """
 
 from __future__ import annotations
@@ -11,58 +11,58 @@ from msgspec.structs import replace
 
 from turnscope.counting.hidden import CUT_SHARE, HiddenTokens, compute_least_fall
 
-PRIOR_TOKENS = 6_000  # tokens of growth that the counter's own factor is trusted for before the log's growth outweighs it
-GROWTH_LIMIT = 3.0  # times; a request that grew by more of what was counted tells of hidden content, not of the scale
-UNKNOWN_ERROR = 0.5  # stated error while nothing of the kind was learned: what is hidden may be as much as what is counted
-LEAST_ERROR = 0.01  # stated error after a hit: one right prediction promises no second
-SMALLEST_SCALE = 0.5  # scale: no counter counts more than twice what is billed; a bill beyond that belongs to something else
-MISS_DECAY = 0.9  # of what is known of earlier misses, by request
+PRIOR_TOKENS = 6_000  # weight of the counter's own factor, in tokens of growth
+GROWTH_LIMIT = 3.0  # factor; growth beyond this multiple of the counted growth is hidden content, not scale
+UNKNOWN_ERROR = 0.5  # stated error before anything was learned: as much may be hidden as was counted
+LEAST_ERROR = 0.01  # least stated error: one right prediction does not promise another
+SMALLEST_SCALE = 0.5  # no counter counts more than twice what is billed; a larger difference has another cause
+MISS_DECAY = 0.9  # factor by which the weight of earlier misses shrinks with each request
 
 
 class Calibration(Struct, frozen=True, gc=False):
-    """What the requests so far say about the provider's units.
+    """What the requests so far say about the provider's token counts.
 
-    `hidden` is anchored at the newest request with usage: everything in the prompt that the log does not hold.
+    `hidden` belongs to the newest request with usage: everything in its prompt that the log does not hold.
     """
 
     hidden: HiddenTokens = HiddenTokens()
     scale: float = 1.0
-    counted: int = 0  # of the newest request with usage, in the ledger's units
+    counted: int = 0  # tokens of the newest request with usage, in the ledger's units
     recorded: int = 0
-    grown: float = 0.0  # sums over earlier growth, in both units
+    grown: float = 0.0  # earlier growth, summed, in the ledger's tokens; `billed`: the same in the provider's
     billed: float = 0.0
-    seen: int = 0  # requests learned from
+    seen: int = 0  # how many requests it has learned from
     model: str = ""
     mid_conversation: bool = False  # the log begins mid-conversation
-    reinjected_before: int = 0  # tokens that the tool put back after the last compaction
-    missed: float = UNKNOWN_ERROR  # share of the prompt by which predictions miss, lately
-    missed_after: float = UNKNOWN_ERROR  # the same right after a compaction
-    compacted: bool = False  # the next request is the first after a compaction that the log records
+    reinjected_before: int = 0  # tokens that the tool re-injected after the last compaction
+    missed: float = UNKNOWN_ERROR  # share of the prompt by which recent predictions missed
+    missed_after: float = UNKNOWN_ERROR  # the same for requests directly after a compaction
+    compacted: bool = False  # the next request is the first after a recorded compaction
 
     @staticmethod
     def start(mid_conversation: bool = False) -> Calibration:
-        """Before any request: nothing hidden is known, the counter's own scale. `begun`: the log begins mid-conversation."""
+        """Make the calibration before any request: nothing is known to be hidden, and the counter's own scale holds."""
         return Calibration(mid_conversation=mid_conversation)
 
     @property
     def prefix(self) -> int:
-        """Tokens of the prompt beyond `scale x counted`; negative where more was cut, unrecorded, than is hidden."""
+        """Tokens of the prompt beyond `scale x counted`. Negative where the tool cut more, unrecorded, than is hidden."""
         return self.hidden.level
 
     @property
     def error(self) -> float:
-        """Share of the prompt by which `predict` may miss, as it did lately; large while nothing was learned."""
+        """Share of the prompt by which `predict` may miss, from recent misses. Large while nothing was learned."""
         return max(LEAST_ERROR, self.missed_after if self.compacted else self.missed)
 
     def predict(self, counted: int) -> int:
-        """Prompt tokens to expect for an envelope of `counted` tokens: at least 1 of what holds something."""
-        cut = self.hidden.cut * min(1.0, counted / max(1, self.counted))  # of a shorter conversation no more went than of this
+        """Predict the prompt tokens of an envelope of `counted` tokens. At least 1 where the envelope holds something."""
+        cut = self.hidden.cut * min(1.0, counted / max(1, self.counted))  # a shorter conversation lost no larger share
         return max(min(1, counted), self.prefix + self.hidden.cut + max(0, round(self.scale * counted - cut)))
 
     def expect_compaction(self) -> Calibration:
-        """For the first request after a compaction that the log records: the tool puts back what it put back the last time.
+        """Prepare for the first request after a recorded compaction: the tool re-injects as much as it did the last time.
 
-        Where the log begins mid-conversation, half of what is hidden is taken for conversation, which the compaction took.
+        Where the log begins mid-conversation, half of what is hidden counts as conversation, which the compaction removed.
         """
         if self.mid_conversation:
             return replace(self, hidden=replace(self.hidden, earlier=self.hidden.earlier // 2), compacted=True)
@@ -70,11 +70,20 @@ class Calibration(Struct, frozen=True, gc=False):
         return replace(self, hidden=HiddenTokens(base, 0, self.reinjected_before, 0, base, start), compacted=True)
 
     def adapt_to_policy(self) -> Calibration:
-        """For a policy of our own beside the record: without what the tool put back, and with what it cut unrecorded."""
+        """Adapt to a policy other than the recorded one: drop what the tool re-injected, and add what it cut unrecorded."""
         return replace(self, hidden=self.hidden.lasting)
 
     def learn(self, counted: int, recorded: int, model: str) -> Calibration:
-        """The calibration after one more request with usage. Another model starts anew, but for what is hidden."""
+        """Learn from one more request with usage. Another model starts anew, except for what is hidden.
+
+        Args:
+            counted: Tokens of the envelope, in the ledger's units.
+            recorded: Prompt tokens that the provider billed.
+            model: Name of the model.
+
+        Returns:
+            The next calibration.
+        """
         same = self.seen and model == self.model
         grown, billed = (self.grown, self.billed) if same else (0.0, 0.0)
         if same:
@@ -84,7 +93,7 @@ class Calibration(Struct, frozen=True, gc=False):
         scale = (billed + PRIOR_TOKENS) / (grown + PRIOR_TOKENS)
         level = recorded - round(scale * counted)
         hidden = self._update_hidden(level, counted, recorded, bool(same))
-        if hidden.level > level and not hidden.cut:  # more was counted than billed: the scale gives way
+        if hidden.level > level and not hidden.cut:  # more was counted than billed: lower the scale
             scale = max(SMALLEST_SCALE, (recorded - hidden.level) / max(1, counted))
         miss = abs(self.predict(counted) - recorded) / max(1, recorded)
         after = self.compacted and self.seen
@@ -105,7 +114,7 @@ class Calibration(Struct, frozen=True, gc=False):
         )
 
     def _update_hidden(self, level: int, counted: int, recorded: int, same: bool) -> HiddenTokens:
-        """What is hidden in a request at this level, and why it differs from the one before."""
+        """Find what is hidden in a request at this level, and why it differs from the request before."""
         if not self.seen:
             return HiddenTokens.from_level(level, self.mid_conversation)
         if self.compacted:
@@ -115,5 +124,5 @@ class Calibration(Struct, frozen=True, gc=False):
         least, gone = compute_least_fall(self.recorded), recorded < self.recorded and counted >= (1 - CUT_SHARE) * self.counted
         step = 1 if level - self.hidden.level > least else -1 if gone and self.hidden.level - level > least else 0
         moved = self.hidden.apply_level(level, self.recorded, step)
-        # no more can have been cut or hidden than there is: what was thought so never was, as after a false "too long"
+        # no more can be cut or hidden than there is: the earlier estimate was wrong, as after a false "too long"
         return HiddenTokens.from_level(level, False) if moved.cut > recorded - level or moved.level >= recorded else moved

@@ -1,8 +1,8 @@
-"""Counting in a process of its own while this one reads: a vocabulary takes half a second of work, and toktok holds the
-interpreter's lock all that time.
+"""Counts in a process of its own while this one reads a file.
 
-Holds the worker (this file, run as a script: toktok and nothing else of this project) and who asks it. Where it cannot be
-started, or dies, whoever asks counts by itself.
+Loading a vocabulary takes half a second, and toktok holds the interpreter's lock all that time. This file holds the worker
+(the file itself, run as a script that imports toktok alone) and the class that asks it. Where the worker cannot be started,
+or dies, the caller counts by itself.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import IO
 
 import toktok
 
-IDLE_SECONDS = 60.0  # seconds without a question after which the worker ends
+IDLE_SECONDS = 60.0  # the worker ends after so many seconds without a question
 _NUMBER = "Q"
 
 
 class CountingProcess:
-    """A worker that counts with one encoding, whose vocabulary it begins to load at once. Any thread may ask."""
+    """A worker that counts with one encoding. It loads the vocabulary at once. Any thread may ask."""
 
     def __init__(self, encoding: str) -> None:
         self.encoding = encoding
@@ -34,13 +34,13 @@ class CountingProcess:
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         command = (sys.executable, "-P", __file__, encoding)
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null)  # noqa: S603 - ours
-        self.timed_out = False  # it ended for want of questions
+        self.timed_out = False  # the worker ended because nobody asked
         self._last_used = monotonic()
         self._idle = self._start_timer(IDLE_SECONDS)
         register(self.end)
 
     def count(self, texts: Sequence[str]) -> list[int] | None:
-        """Tokens of each text; None where nobody is there to count any more. UnicodeEncodeError of halves of characters."""
+        """Count the tokens of each text. None where the worker is gone. UnicodeEncodeError for lone surrogates."""
         data = b"".join([text.encode() for text in texts])  # one by one: a single wide character would widen all of them
         with self._lock:
             self._last_used = monotonic()
@@ -52,16 +52,16 @@ class CountingProcess:
                 stdin.write(data)
                 stdin.flush()
                 found = _read_numbers(stdout, len(texts))
-            except (OSError, ValueError):  # it died, or was ended
+            except (OSError, ValueError):  # the worker died, or was ended
                 return None
         return found if len(found) == len(texts) else None
 
     def end(self) -> None:
-        """Let the process end. Nothing happens where it has."""
+        """End the process. Does nothing where it has ended."""
         with self._lock:
             self._idle.cancel()
             if self._process.stdin is not None:
-                with suppress(OSError):  # it died with a question half asked
+                with suppress(OSError):  # the worker died while a question was written
                     self._process.stdin.close()
             self._process.wait()
 
@@ -72,7 +72,10 @@ class CountingProcess:
         return timer
 
     def _check_idle(self) -> None:
-        """Look whether it was asked meanwhile: a clock wound at every question would cost as much as the question."""
+        """End the process where it was idle.
+
+        One timer checks the last use: restarting it at each question would cost as much as one.
+        """
         with self._lock:
             if (left := self._last_used + IDLE_SECONDS - monotonic()) > 0:
                 self._idle = self._start_timer(left)
@@ -82,7 +85,7 @@ class CountingProcess:
 
 
 def _read_numbers(file: IO[bytes], count: int) -> list[int]:
-    """The next numbers, fewer at the end."""
+    """Read the next numbers; fewer at the end of the file."""
     found = array(_NUMBER)
     data = file.read(count * found.itemsize)
     found.frombytes(data[: len(data) // found.itemsize * found.itemsize])
@@ -90,7 +93,15 @@ def _read_numbers(file: IO[bytes], count: int) -> list[int]:
 
 
 def run_worker(questions: IO[bytes], answers: IO[bytes], encoding: str) -> None:
-    """The worker: reads how many texts come, their bytes in all, the characters of each, and the texts; writes their tokens."""
+    """Run the worker: read texts, write their token counts.
+
+    A question is the number of texts, the number of their bytes, the characters of each text, and the texts.
+
+    Args:
+        questions: Where questions come in.
+        answers: Where counts go out.
+        encoding: Name of the vocabulary.
+    """
     toktok.batch_count([], encoding)
     while len(sizes := _read_numbers(questions, 2)) == 2:
         many, size = sizes
@@ -103,4 +114,4 @@ def run_worker(questions: IO[bytes], answers: IO[bytes], encoding: str) -> None:
 
 if __name__ == "__main__":
     run_worker(sys.stdin.buffer, sys.stdout.buffer, sys.argv[1])
-    os._exit(0)  # whoever asked may wait for the end; to give a vocabulary back piece by piece takes a tenth of a second
+    os._exit(0)  # the caller may wait for the end; freeing the vocabulary piece by piece takes a tenth of a second

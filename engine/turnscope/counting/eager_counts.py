@@ -1,7 +1,6 @@
-"""Texts that are counted before anybody asks, while the file that they stand in is still being read.
+"""Counts texts while the file that holds them is still being read, before anybody asks for the counts.
 
-Holds who listens and what was counted, by the texts' hashes: the texts themselves belong to whoever reads. How
-they are counted is the business of whoever listens (`tokens`).
+The module keeps counts under the texts' hashes. The texts themselves belong to the reader. `tokens` decides how to count.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
-BATCH_CHARACTERS = 1 << 17  # characters that are counted at once
+BATCH_CHARACTERS = 1 << 17  # characters counted in one batch
 
 
 class EagerCounter:
-    """Counts texts in a thread of its own, by `count`, which should do its work where the interpreter's lock is not needed."""
+    """Counts texts in a thread of its own. `count` should release the interpreter's lock while it works."""
 
     def __init__(self, count: Callable[[Sequence[str]], list[int]]) -> None:
         self._count = count
@@ -23,19 +22,19 @@ class EagerCounter:
         self._done: list[Future[dict[tuple[int, int], int]]] = []
 
     def add(self, text: str) -> None:
-        """Take a text to be counted."""
+        """Add a text to count."""
         self._texts.append(text)
         self._size += len(text)
         if self._size >= BATCH_CHARACTERS:
             self._hand_over()
 
     def finish(self) -> None:
-        """No text comes any more; the last ones are counted."""
+        """Count the last texts. No text may be added after this."""
         self._hand_over()
         self._thread.shutdown(wait=False)
 
     def wait_for_counts(self) -> dict[tuple[int, int], int]:
-        """Tokens of all texts that were heard, by `key_of` each; waits for them."""
+        """Wait for the counts of all added texts. Gives tokens by `make_key` of each text."""
         found: dict[tuple[int, int], int] = {}
         for done in self._done:
             found |= done.result()
@@ -50,5 +49,5 @@ class EagerCounter:
 
 
 def make_key(text: str) -> tuple[int, int]:
-    """What a text is known by in this process."""
+    """Make the key of a text within this process."""
     return hash(text), len(text)

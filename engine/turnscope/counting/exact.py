@@ -1,10 +1,10 @@
-"""Exact Claude token counts, offline, with `ctok`, where it is installed: in a process of low priority.
+"""Exact Claude token counts, offline, with `ctok` where it is installed. A process of low priority counts.
 
-Holds the counting of one text, the worker (`python -m engine.counting.exact`, JSON lines in and out) and `ExactCounts`, which
-feeds a worker from a thread. Text only: images and documents are not its business, and nothing is stored here.
+The module holds the count of one text, the worker (`python -m turnscope.counting.exact`, JSON lines in and out), and
+`ExactCounts`, which feeds a worker from a thread. It counts text only, no images and no documents. It stores nothing.
 
 ctok 1.3 reproduces Anthropic's count_tokens on all recorded cases of two of its families and on 99 % of the third. A count
-here is the content alone: the frame of a message (7, 11 or 6 tokens) is left out, for it belongs to the message.
+here is the content alone. It leaves out the frame of a message (7, 11 or 6 tokens), which belongs to the message.
 """
 
 from __future__ import annotations
@@ -21,38 +21,46 @@ from importlib.util import find_spec
 from time import monotonic
 from typing import IO, NamedTuple, Self
 
-# Tokenizer families that ctok knows: its names for them, and the tokens that it adds for the frame of a single user message.
+# Tokenizer families of ctok: its names for them, and the tokens that it adds for the frame of a single user message.
 CTOK_VERSIONS = {"claude-3": "3.0", "claude-4.7": "4.7", "claude-4.8": "4.8"}
 FRAME_TOKENS = {"claude-3": 7, "claude-4.7": 11, "claude-4.8": 6}
 
 CTOK_MISSING = "ctok is not installed: counts stay estimates. It needs Python 3.12 or newer: pip install ctok"
 CTOK_MISSING_CODE = 3  # exit code of a worker without ctok
 
-# The module as a file, without its folder on the path: the worker loads ctok and nothing else of this project.
+# Runs this file without its folder on the path: the worker loads ctok and nothing else of this project.
 WORKER_COMMAND = (sys.executable, "-P", __file__)
 
-_SEGMENT = 64  # longer segments are too rare to be worth remembering
+_SEGMENT = 64  # characters; longer segments are too rare to be worth remembering
 _SEGMENTS = 400_000
 _REPORT_EVERY = 0.25  # seconds between two calls of `done`
-_DEATHS = 3  # of workers in a row without a single answer: more, and counting is given up
+_DEATHS = 3  # workers in a row that die without an answer before counting is given up
 
 
 def is_available() -> bool:
-    """Whether ctok is installed (it is not imported to find out)."""
+    """Whether ctok is installed. It is not imported to find out."""
     return find_spec("ctok") is not None
 
 
 def count_exactly(text: str, family: str) -> int:
-    """Tokens of `text` as content of one message, without the message's frame; 0 for an empty text.
+    """Count the tokens of `text` as content of one message, without the message's frame; 0 for an empty text.
 
-    Slow (1 MB takes seconds). Raises KeyError for a family that is not in `VERSIONS`, ImportError without ctok.
+    1 MB takes seconds.
+
+    Args:
+        text: The text.
+        family: A tokenizer family of `CTOK_VERSIONS`.
+
+    Raises:
+        KeyError: The family is not in `CTOK_VERSIONS`.
+        ImportError: ctok is not installed.
     """
     return _load_counter(family)(text) if text else 0
 
 
 @cache
 def _load_counter(family: str) -> Callable[[str], int]:
-    """The fastest counting function that the installed ctok allows; all give the same counts."""
+    """Load the fastest counting function that the installed ctok allows. All give the same counts."""
     version, frame = CTOK_VERSIONS[family], FRAME_TOKENS[family]
     import ctok
 
@@ -61,20 +69,20 @@ def _load_counter(family: str) -> Callable[[str], int]:
 
     try:
         return _make_segment_counter(version, frame)
-    except (ImportError, AttributeError, TypeError, ValueError):  # another ctok, built differently inside
+    except (ImportError, AttributeError, TypeError, ValueError):  # another version of ctok, built differently
         return plain
 
 
 def _make_segment_counter(version: str, frame: int) -> Callable[[str], int]:
-    """ctok's `engine.tile` with remembered segments, 1.4-2 times as fast.
+    """Make a counter that remembers segments, 1.4-2 times as fast as ctok's own `engine.tile`.
 
-    No piece of the vocabulary holds the end-of-word mark but at its end, so no token crosses one: the marked text splits
-    behind each mark, and the cheapest tiling of the whole is the sum over the segments. Raises ValueError if that is not so.
+    No piece of the vocabulary holds the end-of-word mark except at its end, so no token crosses one. The marked text splits
+    after each mark, and the cheapest tiling of the whole is the sum over the segments. ValueError where that does not hold.
     """
     from ctok import constants, engine, main
     from ctok.normalize import nfc, raw_head_space, stream_norm  # ctok itself exports a function `normalize`
 
-    model = main._model(main._family(version))  # noqa: SLF001 - no public way in; any change ends in the fallback
+    model = main._model(main._family(version))  # noqa: SLF001 - ctok has no public function for this; any change ends in the fallback
     mark = constants.EOW_G
     if model.message_overhead != frame or any(mark in piece[:-1] for piece in model.vocab):
         raise ValueError("the vocabulary of this ctok does not split at the ends of words")
@@ -106,21 +114,26 @@ def _make_segment_counter(version: str, frame: int) -> Callable[[str], int]:
 
 
 def run_worker(lines: Iterable[str], out: IO[str]) -> None:
-    """The worker: for each line {"digest", "text", "family"} write {"digest", "tokens"}, or {"digest", "error"}."""
+    """Run the worker. For each line {"digest", "text", "family"} it writes {"digest", "tokens"}, or {"digest", "error"}.
+
+    Args:
+        lines: Questions, one JSON object per line.
+        out: Where the answers go.
+    """
     for line in lines:
         answer: dict[str, object] = {}
         try:
             item = json.loads(line)
             answer["digest"] = item["digest"]
             answer["tokens"] = count_exactly(item["text"], item["family"])
-        except Exception as error:  # noqa: BLE001 - one bad item must not end the count of all others; the reader sees the error
+        except Exception as error:  # noqa: BLE001 - one bad item must not stop the others; the reader sees the error
             answer["error"] = f"{type(error).__name__}: {error}"
         out.write(json.dumps(answer) + "\n")
         out.flush()
 
 
 def main() -> int:
-    """Run the worker on stdin and stdout; exit code 3 and a sentence on stderr without ctok."""
+    """Run the worker on stdin and stdout. Without ctok: exit code 3 and a sentence on stderr."""
     if not is_available():
         sys.stderr.write(CTOK_MISSING + "\n")
         return CTOK_MISSING_CODE
@@ -131,14 +144,14 @@ def main() -> int:
 
 
 class _Worker:
-    """A running worker process, asked one line at a time: this interpreter with this module, or what the caller chose."""
+    """A running worker process, asked one line at a time: this interpreter with this module, or the caller's command."""
 
     def __init__(self, command: Sequence[str]) -> None:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, encoding="utf-8")  # noqa: S603
 
     def ask(self, line: str) -> str:
-        """The answer's line, or "" if the process died."""
+        """Ask one question. "" where the process died."""
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -150,7 +163,7 @@ class _Worker:
             return ""
 
     def end(self) -> tuple[int, str]:
-        """Let the process end, or end it; its exit code, and the last line that it wrote to stderr."""
+        """End the process. Gives its exit code, and the last line that it wrote to stderr."""
         try:
             _, said = self.process.communicate(timeout=0.5)
         except subprocess.TimeoutExpired:
@@ -169,8 +182,8 @@ class _Job(NamedTuple):
 class ExactCounts:
     """A background process that counts exactly. A resource: `close()` it, or use it in a `with` statement.
 
-    `failed` is "" or the reason why no further counts will come. A text that the worker cannot count is left out.
-    `command` starts the worker, by default this module. The process ends when nothing is left to count.
+    `failed` is "" or the reason why no further counts will come. A text that the worker cannot count is left out. `command`
+    starts the worker, by default this module. The process ends when nothing is left to count.
     """
 
     def __init__(self, command: Sequence[str] = WORKER_COMMAND) -> None:
@@ -179,10 +192,10 @@ class ExactCounts:
         self._lock = threading.Condition()
         self._jobs: deque[_Job] = deque()
         self._asked: set[tuple[str, str]] = set()
-        self._known: dict[tuple[str, str], int | None] = {}  # None: tried, and not countable
+        self._known: dict[tuple[str, str], int | None] = {}  # None: tried, and cannot be counted
         self._running = False
         self._worker: _Worker | None = None
-        self._deaths = 0  # of workers in a row, without an answer in between
+        self._deaths = 0  # workers that died in a row, without an answer in between
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -193,15 +206,20 @@ class ExactCounts:
 
     @property
     def progress(self) -> tuple[int, int]:
-        """Texts settled (counted, or found not countable) and texts asked for, each distinct text once."""
+        """Texts done (counted, or found impossible to count) and texts requested, each distinct text once."""
         with self._lock:
             return len(self._known), len(self._asked)
 
     def start(self, items: Iterable[tuple[str, str]], family: str, done: Callable[[dict[str, int]], None]) -> bool:
-        """Count (digest, text) pairs in the background, each digest once, and return at once.
+        """Count texts in the background, each digest once. Returns at once.
 
-        `done` gets {digest: tokens} a few times per second, from the background thread. False if nothing will be counted:
-        the family is not ctok's, or this is closed or has failed.
+        Args:
+            items: Pairs of digest and text.
+            family: A tokenizer family.
+            done: Gets {digest: tokens} a few times per second, from the background thread.
+
+        Returns:
+            False where nothing will be counted: the family is not ctok's, or this object is closed or has failed.
         """
         if family not in CTOK_VERSIONS:
             return False
@@ -217,12 +235,15 @@ class ExactCounts:
         return True
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until all is settled and reported, or closed, or failed. False after `timeout` seconds."""
+        """Wait until everything is counted and reported, or the object is closed, or it failed.
+
+        False after `timeout` seconds.
+        """
         with self._lock:
             return self._lock.wait_for(lambda: not self._running, timeout)
 
     def close(self) -> None:
-        """Stop counting and kill the worker, without waiting for either."""
+        """Stop counting and kill the worker. Waits for neither."""
         with self._lock:
             self._closed = True
             self._jobs.clear()
@@ -230,16 +251,19 @@ class ExactCounts:
                 self._worker.process.kill()
 
     def _run(self) -> None:
-        """The thread: one job after the other; it ends, and ends the worker, when none is left."""
+        """Run one job after the other. The thread, and the worker, end when none is left."""
         try:
             while job := self._take_job():
                 self._count(job)
-        except Exception as error:  # noqa: BLE001 - a callback or the system failed: say so, nobody sees a thread die
+        except Exception as error:  # noqa: BLE001 - a callback or the system failed: report it, since nobody sees a thread die
             self.failed = f"{type(error).__name__}: {error}"
             self._take_job()
 
     def _take_job(self) -> _Job | None:
-        """The next job; if there is none, all ends here, under the lock, so that the next `start` begins a new thread."""
+        """Take the next job.
+
+        Where there is none, everything ends here, under the lock, so that the next `start` begins a new thread.
+        """
         with self._lock:
             if self._jobs and not self.failed:
                 return self._jobs.popleft()
@@ -268,7 +292,7 @@ class ExactCounts:
             job.done(found)
 
     def _count_text(self, key: tuple[str, str], text: str) -> bool:
-        """Count one text, or give it up when two workers died on it; False when counting has ended."""
+        """Count one text, or give it up when two workers died on it. False when counting has ended."""
         line = json.dumps({"digest": key[1], "text": text, "family": key[0]}) + "\n"
         answer = self._ask(line) or self._ask(line)
         if self._closed or self.failed:
@@ -279,7 +303,7 @@ class ExactCounts:
         return True
 
     def _ask(self, line: str) -> str:
-        """The worker's answer, from a new worker if there is none; "" if it died, which is written to `failed` at the end."""
+        """Ask the worker; start one where there is none. "" where it died. The last death in a row is written to `failed`."""
         with self._lock:
             if self._closed or self.failed:
                 return ""

@@ -1,6 +1,6 @@
 """Token counts of a session as prefix sums: any span, in all or per bucket, in O(1).
 
-Holds one counter's opinion of one session. It fits no scale and knows no price (see `calibration` and `pricing`).
+A ledger holds the counts of one counter for one session. It fits no scale (see `calibration`) and knows no price.
 """
 
 from __future__ import annotations
@@ -12,44 +12,51 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 
+from turnscope.counting.media import count_sealed_thinking, is_sealed
 from turnscope.counting.tokens import Counter, count_blocks, count_message, count_texts
 from turnscope.session.model import BUCKETS, Block, Bucket, Counts, Message, Part, Placeholder, Session
 
-PER_MESSAGE = 4  # tokens that frame one message (role markers); a session's fit absorbs what this misses
+PER_MESSAGE = 4  # tokens that frame one message (role markers); the fit of a session corrects the rest
 _UNFRAMED = ("system", "tools")
+_SEALED = ("thinking", "redacted_thinking")
 _INDEX = {bucket: i for i, bucket in enumerate(BUCKETS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """`sums[b][i]` = tokens of bucket `b` in `blocks[:i]`, message overhead included."""
+    """Counts of a session: `sums[b][i]` = tokens of bucket `b` in `blocks[:i]`, with what frames the messages."""
 
     counter: Counter
     sums: tuple[list[int], ...]
     total: list[int]
-    memo: dict[str, int]  # tokens by digest of a block or of a text, shared so that nothing is counted twice
+    memo: dict[str, int]  # tokens by digest of a block or a text; shared, so that nothing is counted twice
     per_message: int = PER_MESSAGE
-    exact: float = 0.0  # share of the tokens that were counted with the model's own tokenizer
+    exact: float = 0.0  # share of the tokens that were counted with the model's own tokenizer, 0 to 1
 
     @property
     def label(self) -> str:
-        """How these counts came about, in one phrase."""
+        """How these counts were made, in one phrase."""
         return self.counter.label + (f"; {self.exact:.0%} counted exactly" if self.exact else "")
 
     def __len__(self) -> int:
         return len(self.total) - 1
 
     def count_by_bucket(self, start: int, stop: int) -> Counts:
-        """Tokens per bucket of `blocks[start:stop]`."""
+        """Count the tokens per bucket of `blocks[start:stop]`."""
         a, b, c, d, e = self.sums
         return (a[stop] - a[start], b[stop] - b[start], c[stop] - c[start], d[stop] - d[start], e[stop] - e[start])
 
     def count_tokens(self, start: int, stop: int) -> int:
-        """Tokens of `blocks[start:stop]`."""
+        """Count the tokens of `blocks[start:stop]`."""
         return self.total[stop] - self.total[start]
 
     def extend(self, blocks: Sequence[Block], message: Message) -> None:
-        """Count blocks that were appended to the session: those of one new message."""
+        """Count the blocks of one new message that was appended to the session.
+
+        Args:
+            blocks: Its blocks.
+            message: The message.
+        """
         rounded = self.counter.rounding
         counts = count_message(blocks, self.counter) if rounded else count_blocks(blocks, self.counter, self.memo)
         if counts and message.role not in _UNFRAMED:
@@ -60,7 +67,12 @@ class Ledger:
                 column.append(column[-1] + count * (i == _INDEX[block.bucket]))
 
     def build_branch(self, session: Session, number: int) -> Ledger:
-        """The counts of branch `number` of the session that was counted here: only what it does not share is counted."""
+        """Build the ledger of a branch. Only what the branch does not share is counted.
+
+        Args:
+            session: The session of this ledger.
+            number: Number of its branch, from 0.
+        """
         start, at = len(self), number + 1
         while at:
             start, at = min(start, session.forks[at - 1].start), session.forks[at - 1].of
@@ -69,30 +81,30 @@ class Ledger:
         ledger = Ledger(self.counter, sums, self.total[: start + 1], self.memo, self.per_message)
         for message in branch.messages[bisect_left(branch.messages, start, key=lambda message: message.start) :]:
             ledger.extend(branch.blocks[message.start : message.stop], message)
-        return replace(ledger, exact=self.exact * ledger.total[start] / max(1, ledger.total[-1]))  # what is new is estimated
+        return replace(ledger, exact=self.exact * ledger.total[start] / max(1, ledger.total[-1]))  # the rest is estimated
 
     def count_placeholder(self, parts: Placeholder) -> Counts:
-        """Tokens per bucket of a stand-in."""
+        """Count the tokens per bucket of a placeholder."""
         counts = [0, 0, 0, 0, 0]
         for part in parts or ():
             counts[_INDEX[find_bucket(part)]] += self._count_part(part)
         return (counts[0], counts[1], counts[2], counts[3], counts[4])
 
     def count_content(self, blocks: Iterable[Block]) -> int:
-        """Tokens of blocks without what frames their messages."""
+        """Count the tokens of blocks without what frames their messages."""
         return sum(self.memo[b.digest] if b.digest in self.memo else count_texts([b.text], self.counter)[0] for b in blocks)
 
     def count_parts(self, parts: Iterable[Part]) -> int:
-        """Tokens of parts that are only tried out: counted anew each time, so that the memo holds nothing that is not sent."""
+        """Count parts that are only tried out. Nothing is added to the memo, so that it holds only what is sent."""
         return sum(self.count_each_part([*parts]))
 
     def count_each_part(self, parts: Sequence[Part]) -> list[int]:
-        """The same for every part alone. All are counted together: a tokenizer's call costs more than a short text."""
+        """Count each part by itself, all in one call: a tokenizer's call costs more than a short text."""
         texts = iter(count_texts([part.text for part in parts if part.ref is None], self.counter))
         return [next(texts) if part.ref is None else self.count_tokens(part.ref, part.ref + 1) for part in parts]
 
     def count_ahead(self, parts: Iterable[Part]) -> None:
-        """Count parts together that are about to stand for blocks, one by one."""
+        """Count in one call the parts that will stand for blocks, one by one."""
         new = {key: part for part in parts if part.ref is None and (key := _make_key(part)) not in self.memo}
         self.memo.update(zip(new, count_texts([part.text for part in new.values()], self.counter), strict=True))
 
@@ -107,7 +119,7 @@ class Ledger:
 
 @lru_cache(maxsize=512)
 def make_text_key(text: str) -> str:
-    """What a memo knows a stand-in's text by: the texts themselves would outlive the plans that they were made for."""
+    """Make the memo's key of a placeholder's text. The text itself would outlive its plan."""
     return "text:" + blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
@@ -116,7 +128,7 @@ def _make_key(part: Part) -> str:
 
 
 def find_bucket(part: Part) -> Bucket:
-    """The bucket that a stand-in's part belongs to, from its place and kind."""
+    """Find the bucket of a placeholder's part, from its place and kind."""
     if part.place == "system" or part.kind == "system":
         return Bucket.SYSTEM
     return {"tool": Bucket.TOOLS, "tool_result": Bucket.TOOL_RESULTS, "thinking": Bucket.THINKING}.get(
@@ -127,18 +139,51 @@ def find_bucket(part: Part) -> Bucket:
 def build_ledger(
     session: Session, counter: Counter, memo: dict[str, int] | None = None, per_message: int = PER_MESSAGE
 ) -> Ledger:
-    """Count every block of `session` once. `memo` (tokens by digest) is read and extended."""
+    """Count every block of a session once.
+
+    Args:
+        session: The session.
+        counter: The counter.
+        memo: Tokens by digest. It is read and extended; None = start empty.
+        per_message: Tokens that frame one message.
+
+    >>> from turnscope.counting.tokens import CHARS
+    >>> session = turnscope.load("sample_sessions/cache-goes-cold.jsonl")
+    >>> ledger = build_ledger(session, CHARS)
+    >>> len(ledger) == len(session.blocks), ledger.count_tokens(0, 3)
+    (True, 104)
+    """
     memo = {} if memo is None else memo
     if counter.rounding:
         spans = (session.blocks[message.start : message.stop] for message in session.messages)
         counts = [count for blocks in spans for count in count_message(blocks, counter)]
     else:
+        memo.update(fit_sealed_thinking(session, counter, memo))
         counts = count_blocks(session.blocks, counter, memo)
     for message in session.messages:
         if message.start < message.stop and message.role not in _UNFRAMED:
             counts[message.start] += per_message
     sums = _sum_by_bucket(counts, [_INDEX[block.bucket] for block in session.blocks])
     return Ledger(counter, sums, _accumulate(counts), memo, per_message)
+
+
+def fit_sealed_thinking(session: Session, counter: Counter, memo: dict[str, int]) -> dict[str, int]:
+    """Tokens of thinking blocks without text, by digest: what an answer was billed for beyond the text that it holds.
+
+    Several such blocks of one answer share that as their signatures are long. Answers whose recorded output cannot be true,
+    or leaves nothing over, are left to their signatures (see `media`).
+    """
+    found: dict[str, int] = {}
+    for request in session.requests:
+        output = request.usage.output_tokens if request.usage and not request.output_stub else 0
+        answer = session.blocks[request.cut : request.stop] if output else ()
+        sealed = [block for block in answer if block.kind in _SEALED and is_sealed(block.raw)]
+        if sealed:
+            rest = output - sum(count_blocks([block for block in answer if block not in sealed], counter, memo))
+            weights = [count_sealed_thinking(block.raw) for block in sealed]
+            if rest > 0:
+                found |= {b.digest: round(rest * w / sum(weights)) for b, w in zip(sealed, weights, strict=True)}
+    return found
 
 
 def _accumulate(counts: Iterable[int]) -> list[int]:

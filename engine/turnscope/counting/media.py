@@ -1,7 +1,7 @@
-"""Tokens of images and documents, estimated from the providers' published formulas.
+"""Tokens of images, documents and thinking without text, estimated from published formulas and from what stands in the block.
 
-Holds formulas and the reading of sizes from file headers. It counts no text and opens no file or address: a source that
-is not in the block (url, file id) gets a stated default. Everything here is an estimate; nothing here raises.
+The module holds formulas and reads sizes from file headers. It counts no text and opens no file or address: a source that is
+not in the block (url, file id) gets a stated default. Everything here is an estimate; nothing here raises.
 
 Sources:
 - Claude images: platform.claude.com/docs/en/build-with-claude/vision (2026): one token per started patch of 28 x 28 px after
@@ -9,6 +9,9 @@ Sources:
   the older "width x height / 750", 2 % higher at the limit (count_tokens says 1,560 for a 16:9 screenshot, as patches do).
 - Claude PDFs: .../build-with-claude/pdf-support: 1,500-3,000 tokens per page, by density; the middle is used here. Totals
   measured in 2026 (dataset JOHNISKING/pdf-token-cost): 1,600 for a scanned page, 2,115-2,480 for a page of text or a table.
+- Thinking without text (`display: omitted`, and redacted thinking): its signature is the encrypted thinking in base64. In 483
+  answers of real sessions that hold both, the shortest signatures are 230 characters + 4/3 per byte of text; long ones are
+  longer, for there the text is a summary of what was thought.
 - OpenAI images: platform.openai.com/docs/guides/images-vision, GPT-4o: 85 + 170 per 512 px tile after scaling into 2,048 px
   and to a short side of 768 px (smaller images are not enlarged); 85 at detail "low". No range for PDFs: as Claude.
 """
@@ -33,30 +36,41 @@ CLAUDE_IMAGE_DEFAULT = 1568  # size unknown: a full image of the standard tier, 
 OPENAI_IMAGE_DEFAULT = 765  # size unknown: OpenAI's published example, 1024 x 1024 at high detail
 PDF_PAGE = 2250  # middle of the published 1,500-3,000 tokens per page
 
-_HEADER_CHARS = 88  # 66 bytes: enough for PNG, GIF and WebP
-_JPEG_CHARS = 1 << 20  # a JPEG's size may stand behind Exif, thumbnails and colour profiles
+SIGNATURE_FRAME = 230  # characters of a signature that hold no thinking
+SIGNATURE_CHARS = 16 / 3  # characters of base64 per token: 4/3 per byte, 4 bytes per token
+
+_HEADER_CHARS = 88  # base64 characters, 66 bytes: enough for PNG, GIF and WebP
+_JPEG_CHARS = 1 << 20  # a JPEG's size may come after Exif, thumbnails and colour profiles
 _INFLATE_BYTES = 1 << 24  # bytes read from one compressed stream of a PDF
 _URLSAFE = str.maketrans("-_", "+/")
 _PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _OBJECT_STREAM = re.compile(rb"/ObjStm\b[^\0]{0,400}?stream\r?\n")
 
-_PLAIN_TYPES = ("text", "thinking", "tool_use", "tool_result")  # nothing but what they hold can be media
+_PLAIN_TYPES = ("text", "thinking", "tool_use", "tool_result")  # such a block is no media itself; what it holds may be
 
 Style = Literal["patches", "tiles"]
 
 
 def count_media(raw: JSON, family: str) -> int:
-    """Tokens of all images and documents in `raw`, a content block as sent, also those inside a tool result.
+    """Count the tokens of all images and documents in a content block, also inside a tool result. Never raises.
 
-    `family` is the model's tokenizer family ("" = unknown: the block's own shape decides the formula). Texts are not
-    counted. Unknown sizes and broken data get the defaults above; this never raises.
+    Thinking without text counts with the tokens of what its signature holds.
+
+    Args:
+        raw: The block as sent. Its texts are not counted.
+        family: The model's tokenizer family; "" = unknown, then the block's shape decides the formula.
+
+    Returns:
+        Tokens. Unknown sizes and broken data count with the defaults above.
     """
     if not isinstance(raw, (dict, list)):
         return 0
+    if is_sealed(raw):
+        return count_sealed_thinking(raw)
     if isinstance(raw, dict) and raw.get("type") in _PLAIN_TYPES and not isinstance(raw.get("content"), (dict, list)):
         return 0
     total, todo = 0, [raw]
-    while todo:  # a loop, because a log may nest deeper than Python recurses
+    while todo:  # a loop, because a log may be nested deeper than Python recurses
         node = todo.pop()
         if isinstance(node, list):
             todo.extend(node)
@@ -72,8 +86,32 @@ def count_media(raw: JSON, family: str) -> int:
     return total
 
 
+def is_sealed(raw: JSON) -> bool:
+    """Whether a block is thinking whose text the log does not hold."""
+    if not isinstance(raw, dict):
+        return False
+    kind = raw.get("type")
+    return (kind == "thinking" and not raw.get("thinking") and bool(raw.get("signature"))) or kind == "redacted_thinking"
+
+
+def count_sealed_thinking(raw: JSON) -> int:
+    """Tokens of thinking without text, from the length of its signature; at least 1."""
+    held = raw.get("signature") or raw.get("data") if isinstance(raw, dict) else None
+    length = len(held) if isinstance(held, str) else 0
+    return max(1, round((length - SIGNATURE_FRAME) / SIGNATURE_CHARS))
+
+
 def count_claude_image(width: int, height: int, family: str) -> int:
-    """Tokens of an image of that size in pixels for a Claude family, after the API's scaling."""
+    """Count the tokens of an image for a Claude family, after the API's scaling.
+
+    Args:
+        width: Pixels.
+        height: Pixels.
+        family: The tokenizer family.
+
+    >>> count_claude_image(1920, 1080, "claude-3")
+    1560
+    """
     max_edge, budget = HIGH_TIER if family in HIGH_FAMILIES else STANDARD_TIER
     long, short = max(width, height), min(width, height)
 
@@ -85,7 +123,16 @@ def count_claude_image(width: int, height: int, family: str) -> int:
 
 
 def count_openai_image(width: int, height: int, detail: str = "high") -> int:
-    """Tokens of an image of that size in pixels by OpenAI's tile formula (GPT-4o)."""
+    """Count the tokens of an image by OpenAI's tile formula (GPT-4o).
+
+    Args:
+        width: Pixels.
+        height: Pixels.
+        detail: "low" or "high".
+
+    >>> count_openai_image(1024, 1024)
+    765
+    """
     if detail == "low":
         return 85
     scale = min(1.0, 2048 / max(width, height))
@@ -94,7 +141,7 @@ def count_openai_image(width: int, height: int, detail: str = "high") -> int:
 
 
 def read_image_size(data: str) -> tuple[int, int] | None:
-    """Width and height in pixels from the header of a base64 PNG, JPEG, GIF or WebP; None if it cannot be told."""
+    """Read width and height in pixels from the header of a base64 PNG, JPEG, GIF or WebP. None where that fails."""
     head = _decode(data, _HEADER_CHARS)
     if head[:3] == b"\xff\xd8\xff":
         size = _read_jpeg_size(_decode(data, _JPEG_CHARS))
@@ -110,7 +157,7 @@ def read_image_size(data: str) -> tuple[int, int] | None:
 
 
 def count_pdf_pages(data: str) -> int:
-    """Pages of a base64 PDF, at least 1. Page objects inside compressed object streams are found too."""
+    """Count the pages of a base64 PDF, at least 1. Page objects inside compressed object streams count too."""
     content = _decode(data, len(data))
     pages = len(_PAGE.findall(content))
     if not pages:
@@ -158,7 +205,7 @@ def _count_document(node: dict[str, JSON]) -> int:
 
 
 def _extract_base64(data: JSON) -> str:
-    """The base64 part of a data URL, or of bare base64; "" for any other address."""
+    """Get the base64 part of a data URL, or of bare base64; "" for any other address."""
     if not isinstance(data, str):
         return ""
     if data.startswith("data:"):
@@ -167,7 +214,7 @@ def _extract_base64(data: JSON) -> str:
 
 
 def _decode(data: str, chars: int) -> bytes:
-    """The bytes of the first `chars` characters of base64, as far as they are base64."""
+    """Decode the first `chars` characters of base64, as far as they are base64."""
     head = "".join(data[:chars].split()).translate(_URLSAFE).rstrip("=")
     head += "=" * (-len(head) % 4)
     try:

@@ -1,7 +1,7 @@
-"""A whole session reconciled with what was billed: `recorded = hidden + scale x counted - cut + unattributed`, to the token.
+"""Reconciles a whole session with its bill: `recorded = hidden + scale x counted - cut + unattributed`, to the token.
 
-For display only: the fit looks at all requests. Planning uses `calibration.Calibration`, which never sees the future. What is
-hidden, and what was cut though the log holds no word of it, is told apart in `hidden`.
+For display only: the fit looks at all requests. Planning uses `calibration.Calibration`, which never sees later requests.
+`hidden` explains what is hidden, and what was cut though the log has no record of it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 CELLS = ("system", "tools", "messages", "tool_results", "thinking", "prefix", "earlier", "reinjected", "unattributed")
-HIDDEN_CELLS = ("prefix", "earlier", "reinjected")  # what the log does not hold, as it stands in the prompt
-SEGMENT_REQUESTS = 8  # requests a level must hold for before it counts as one, where nothing else marks where it begins
-GROWTH_LIMIT = 3.0  # growth outside counted / STEP .. counted x STEP is hidden content coming or going, not scale
-PRIOR_TOKENS = 6_000  # tokens for which the counter's own factor is trusted
-TOOL_INSTRUCTIONS = 1_000  # tokens; more is not what a provider says of its own about tools
-SCALE_LIMITS = (0.5, 2.0)  # no counter is further off than that; a ratio beyond it says that the two do not belong together
-ERROR_SHARE = 0.9  # share of the recorded requests that a stated error holds for
-LEAST_ERROR = 0.001  # of the prompt; no estimate is better
+HIDDEN_CELLS = ("prefix", "earlier", "reinjected")  # parts of the prompt that the log does not hold
+SEGMENT_REQUESTS = 8  # least length of a segment that nothing but its level marks
+GROWTH_LIMIT = 3.0  # factor; growth outside counted / 3 .. counted x 3 is hidden content, not scale
+PRIOR_TOKENS = 6_000  # weight of the counter's own factor, in tokens
+TOOL_INSTRUCTIONS = 1_000  # most tokens that a provider adds by itself about tools
+SCALE_LIMITS = (0.5, 2.0)  # no counter is further off; a ratio beyond them means that the two numbers do not belong together
+ERROR_SHARE = 0.9  # share of the recorded requests that keep within a stated error
+LEAST_ERROR = 0.001  # share of the prompt; no estimate is better
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What turns counted tokens of one request into the provider's: hidden parts, a scale, and what no part explains.
+    """What turns the counted tokens of one request into the provider's: hidden parts, a scale, and an unattributed remainder.
 
-    `cut`: tokens that left though the log holds no word of it; which blocks is not known, so the scale is that much smaller.
-    `over`: tokens that were counted beyond what was billed. `error`: see `Fit`; 0 where the request was recorded. `uncut`:
-    tokens of an estimate that the record lacked, because the tool had cut them unrecorded: by so much more it may be too high.
+    All are tokens but `scale` and `error`. `cut`: tokens that left though the log has no record of it; which blocks is unknown,
+    so the scale is that much smaller. `overcounted`: tokens counted beyond what was billed. `error`: see `Fit`; 0 where the
+    request was recorded. `max_overestimate`: upper bound of the overestimate: tokens that the tool had cut unrecorded.
     """
 
     prefix: int
@@ -51,19 +51,20 @@ class Terms:
 
     @property
     def hidden_tokens(self) -> int:
+        """Tokens that the log does not hold."""
         return self.prefix + self.earlier + self.reinjected
 
     def predict(self, counted: int) -> int:
-        """Provider tokens of `counted` ones, with what the log does not hold."""
+        """Predict the provider's tokens of `counted` ones, hidden parts included."""
         return self.hidden_tokens + round(self.scale * counted) + self.unattributed
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One stretch of requests `[start, stop)` with one level of what is hidden (see `hidden.Hidden`) and one scale.
+    """One stretch of requests `[start, stop)` with one hidden level (see `hidden.HiddenTokens`) and one scale.
 
-    `gone`: what of `cut` went at `start`, where that is known: the prompt fell there by itself. `error`: share of the prompt
-    that 90 % of the model's recorded requests keep within; None where none was recorded.
+    `cut_at_start`: the tokens of `cut` that left at `start`, where that is known: the prompt fell there by itself. `error`:
+    share of the prompt that 90 % of the model's recorded requests keep within; None where none was recorded.
     """
 
     start: int
@@ -78,13 +79,20 @@ class Fit:
 
     @property
     def policy_terms(self) -> Terms:
-        """Of a request under any policy but the record, which neither cut nor put back anything that the log does not hold."""
+        """The terms of a request under any policy but the record.
+
+        Such a policy neither cut nor re-injected anything unrecorded.
+        """
         return Terms(self.prefix, self.earlier, 0, self.scale, error=self.error, max_overestimate=self.cut)
 
     def compute_terms(self, counted: int, recorded: int) -> Terms:
-        """Of a request of the record. `recorded`: its prompt tokens, -1 where there are none.
+        """Compute the terms of a recorded request.
 
-        Where the parts come to more than was billed, the scale gives way, then what was put back, and the prefix last.
+        Where the parts exceed the bill, the scale is lowered first, then what was re-injected, and the prefix last.
+
+        Args:
+            counted: Tokens of the envelope, in the ledger's units.
+            recorded: Its billed prompt tokens; -1 where none are recorded.
         """
         wanted = max(0, round(self.scale * counted) - self.cut)
         room = [0, 0, 0, 0]
@@ -100,9 +108,9 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Provider tokens of every request, rows = requests, columns = `CELLS`; no cell is negative.
+    """The provider's tokens of every request: rows = requests, columns = `CELLS`. No cell is negative.
 
-    Where usage was recorded, a row sums to it; elsewhere the row is an estimate throughout. `terms`: how each row came about.
+    Where usage was recorded, a row sums to it. Other rows are estimates throughout. `terms`: how each row was computed.
     """
 
     cells: Ints
@@ -110,8 +118,11 @@ class Reconciliation:
 
 
 class _Segment(NamedTuple):
-    """Requests from `start` on that share a level. `prompt`: the largest of what was billed; `after`: how it begins; `told`:
-    counted tokens went as well, so the log records something there."""
+    """Requests from `start` on that share a level.
+
+    `prompt`: tokens of the largest billed prompt. `after`: what begins the segment. `told`: counted tokens left as well, so the
+    log records an edit there.
+    """
 
     start: int
     stop: int
@@ -131,12 +142,18 @@ def fit_requests(
     mid_conversation: bool = False,
     tools: bool = False,
 ) -> tuple[Fit, ...]:
-    """The fit of every stretch. `sizes`: ledger units; `recorded`: prompt tokens, -1 where none; by request.
+    """Fit every stretch of requests. All arrays have one value per request.
 
-    `known_static`: the log holds system prompt and tools, so nothing is hidden but what a provider says of its own about
-    `tools`, where there are any. `compactions`: requests at which the
-    log records one; `begun`: the log begins mid-conversation. Where a model has no recorded request, what was found before
-    stands on, as it does in planning.
+    Where a model has no recorded request, the fit before it continues, as in planning.
+
+    Args:
+        sizes: Tokens of the envelopes, in the ledger's units.
+        recorded: Billed prompt tokens; -1 where none are recorded.
+        models: Names of the models.
+        known_static: The log holds system prompt and tools. Then only a provider's own text about tools can be hidden.
+        compactions: Numbers of the requests at which the log records a compaction.
+        mid_conversation: The log begins mid-conversation.
+        tools: The requests have tools.
     """
     pieces: list[_Segment] = []
     for start, stop in _group_by_model(models):
@@ -160,7 +177,13 @@ def fit_requests(
 
 
 def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciliation:
-    """What was recorded, split as `fits` say. `counts`: [requests, 5] in ledger units; `recorded`: prompt tokens, -1: none."""
+    """Split what was recorded into cells, as the fits say.
+
+    Args:
+        counts: Tokens in the ledger's units, [requests, 5 buckets].
+        recorded: Billed prompt tokens per request; -1 where none are recorded.
+        fits: The fits of `fit_requests`.
+    """
     cells = np.zeros((len(recorded), len(CELLS)), dtype=np.int64)
     terms: list[Terms] = []
     sizes, prompts = counts.sum(axis=1).tolist(), recorded.tolist()
@@ -174,8 +197,14 @@ def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconcilia
 
 
 def distribute(counts: Ints, wholes: Ints) -> Ints:
-    """`wholes[n]` tokens over the cells of row `n` in proportion to `counts[n]`, to the token: what rounding leaves goes where
-    most was cut off."""
+    """Distribute `wholes[n]` tokens over the cells of row `n` in proportion to `counts[n]`, to the token.
+
+    What rounding leaves goes to the cells that lost most.
+
+    Args:
+        counts: Weights, [rows, cells].
+        wholes: Tokens per row.
+    """
     sizes = counts.sum(axis=1)
     exact = counts * (wholes / np.maximum(sizes, 1))[:, None]
     parts: Ints = np.floor(exact).astype(np.int64)
@@ -186,7 +215,7 @@ def distribute(counts: Ints, wholes: Ints) -> Ints:
 
 
 def _group_by_model(models: Sequence[str]) -> list[tuple[int, int]]:
-    """Neighbouring requests of one model."""
+    """Group neighbouring requests of one model."""
     edges = [0, *(i for i in range(1, len(models)) if models[i] != models[i - 1]), len(models)]
     return [(a, b) for a, b in pairwise(edges) if a < b]
 
@@ -201,7 +230,7 @@ def _find_segments(
     compactions: Collection[int],
     tools: bool,
 ) -> Iterator[_Segment]:
-    """One model's requests as pieces, cut where the log or the level says that something changed."""
+    """Split one model's requests into segments, where the log or the level shows a change."""
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
     if known:
         beside, scale = _fit_known_static(x, y, TOOL_INSTRUCTIONS if tools else 0)
@@ -224,14 +253,14 @@ def _find_segments(
 
 
 def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
-    """What a provider adds to prompts whose system prompt and tools the log holds, `most` tokens, and the scale of the rest.
+    """Fit what a provider adds to prompts whose system prompt and tools the log holds, and the scale of the rest.
 
-    Its instructions for tools are a few hundred tokens, the same in every request. They are told from the scale where the
-    prompts have grown enough to tell; else there is a scale alone.
+    Its instructions for tools are a few hundred tokens, the same in every request. They can be separated from the scale where
+    the prompts have grown enough; otherwise there is only a scale. `most`: tokens that can be such instructions.
     """
     if len(x) >= SEGMENT_REQUESTS and x.max() - x.min() >= PRIOR_TOKENS:
         scale = _estimate_scale(x, y)
-        short = np.argsort(x, kind="stable")[:SEGMENT_REQUESTS]  # of a short prompt least is counted wrongly
+        short = np.argsort(x, kind="stable")[:SEGMENT_REQUESTS]  # in short prompts the scale's error is smallest
         level = round(float(np.median((y - scale * x)[short])))
         if 0 < level <= most:
             return level, scale
@@ -241,20 +270,20 @@ def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
 
 
 def _find_level_changes(x: Floats, y: Floats, level: Floats) -> dict[int, str]:
-    """Where the level moves at once by more than counting can be off, and does not come back at the next request."""
+    """Find where the level moves at once by more than the counter's error, and does not come back at the next request."""
     found = {}
     for i in range(1, len(x)):
         move, least = level[i] - level[i - 1], compute_least_fall(y[i - 1])
         stays = i + 1 == len(x) or (level[i + 1] - level[i - 1]) * np.sign(move) > least / 2
         if abs(move) > least and stays:
             found[i] = "rise" if move > 0 else "fall" if y[i] < y[i - 1] else ""
-        elif x[i] < (1 - CUT_SHARE) * x[i - 1]:  # an edit that the log records
+        elif x[i] < (1 - CUT_SHARE) * x[i - 1]:  # the log records an edit here
             found[i] = ""
     return found
 
 
 def _advance_hidden(hidden: HiddenTokens | None, piece: _Segment, begun: bool, first: int) -> HiddenTokens:
-    """What is hidden in a piece, from what was hidden before it."""
+    """Find what is hidden in a segment, from what was hidden before it."""
     if hidden is None:
         return HiddenTokens.from_level(piece.level, begun, first)
     if piece.after == "compaction":
@@ -265,7 +294,7 @@ def _advance_hidden(hidden: HiddenTokens | None, piece: _Segment, begun: bool, f
 
 
 def _fill_gaps(found: Sequence[Fit], count: int) -> list[Fit]:
-    """Every request in a stretch: those of models without a recorded request go on with what was found before them."""
+    """Cover every request: models without a recorded request continue the fit before them."""
     whole: list[Fit] = []
     at = 0
     for fit in (*found, None):
@@ -279,9 +308,9 @@ def _fill_gaps(found: Sequence[Fit], count: int) -> list[Fit]:
 
 
 def _add_errors(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str]) -> Iterator[Fit]:
-    """The fits with their error, which is that of all the requests of their model."""
+    """Add the error to each fit: the error of all requests of its model."""
     missed: dict[str, list[float]] = {}
-    counted, billed = sizes.tolist(), recorded.tolist()  # numpy is slow at single numbers
+    counted, billed = sizes.tolist(), recorded.tolist()  # plain lists: numpy is slow with single numbers
     for fit in fits:
         hidden = fit.prefix + fit.earlier + fit.reinjected
         for n in range(fit.start, fit.stop):
@@ -294,14 +323,17 @@ def _add_errors(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequen
 
 
 def _estimate_scale(x: Floats, y: Floats) -> float:
-    """Billed growth over counted growth, from request to request; the counter's own factor where there is little."""
+    """Estimate the scale: billed growth over counted growth, from request to request.
+
+    With little growth, the counter's own factor.
+    """
     dx, dy = np.diff(x), np.diff(y)
     plain = (dx > 0) & (dy > dx / GROWTH_LIMIT) & (dy < dx * GROWTH_LIMIT)
     return float(np.clip((dy[plain].sum() + PRIOR_TOKENS) / (dx[plain].sum() + PRIOR_TOKENS), *SCALE_LIMITS))
 
 
 def _find_breaks(level: Floats, prompt: float, offset: int) -> list[int]:
-    """Where the level changes: binary segmentation by least squares, each side at least `PIECE` requests."""
+    """Find where the level changes: binary segmentation by least squares, each side at least `SEGMENT_REQUESTS` requests."""
     n = len(level)
     if n < 2 * SEGMENT_REQUESTS:
         return []

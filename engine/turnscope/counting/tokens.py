@@ -1,7 +1,7 @@
-"""Counting tokens: which counter, how sure it is, and the counts of texts and blocks.
+"""Counts tokens: counters, their stated errors, and the counts of texts and blocks.
 
-Holds counters with their provenance and the instant estimates that every page starts with. It does not calibrate against
-recorded usage and runs no process in the background; per-message overhead is not counted here either.
+The module holds counters and the instant estimates that every page starts with. It does not calibrate against recorded usage
+and counts no per-message overhead.
 """
 
 from __future__ import annotations
@@ -27,40 +27,40 @@ from turnscope.errors import TurnscopeError
 from turnscope.session.content import replace_surrogates
 from turnscope.session.model import Block
 
-# Tokens of a Claude family per o200k token: the factors that fit recorded count_tokens responses of 1,741 Rosetta Code
-# documents (the recordings in ctok 1.3.0's source distribution) best. Mean error of a document 5.5, 9.1 and 8.6 %; 95 % of the
+# Tokens of a Claude family per o200k token: the factors that fit best the recorded count_tokens responses of 1,741 Rosetta Code
+# documents (the recordings in ctok 1.3.0's source distribution). Mean error of a document 5.5, 9.1 and 8.6 %; 95 % of the
 # documents are within 15, 25 and 23 %. Over whole
-# recorded Claude Code sessions ctok counts 1.12-1.18 and 1.47-1.61 times o200k, which the stated errors hold.
+# recorded Claude Code sessions ctok counts 1.12-1.18 and 1.47-1.61 times o200k, which is within the stated errors.
 _CLAUDE = {"claude-3": (1.20, "±10 %"), "claude-4.7": (1.47, "±15 %"), "claude-4.8": (1.45, "±15 %")}
 
 # ctok 1.3.0 against recorded responses: Claude 3-4.6 and Opus 4.7 all equal; Opus 5 is 1-4 tokens off in 18 of 1,991 documents,
 # and nothing was published for the 5.5 models.
 _CTOK_ERROR = {"claude-4.8": "99 % of documents exact on Opus 5, not verified on 5.5 models"}
 
-# An OpenAI encoding read by toktok 0.3: equal to tiktoken on 4,639 documents (20 MB) and on the edge cases of our tests.
+# OpenAI encodings that toktok 0.3 reads: equal to tiktoken on 4,639 documents (20 MB) and on the edge cases of the tests.
 _OPENAI = ("o200k_base", "cl100k_base")
 
 # Where the tokenizer is unknown: raw o200k is 18 % low for Claude 3-4.6 and 33 % low for Claude 4.7 and later.
 _UNKNOWN_ERROR = "±35 %, tokenizer unknown"
 
-BATCH_TEXTS = 512  # texts counted at once
-MULTICORE_CHARACTERS = 200_000  # characters from which more than one core is worth the time that it takes to begin
+BATCH_TEXTS = 512  # texts counted in one batch
+MULTICORE_CHARACTERS = 200_000  # from here on, more than one core pays for its start
 
-_LOADED: set[str] = set()  # toktok's vocabularies
-_PROCESSES: dict[str, CountingProcess] = {}  # by encoding: who counts until it is loaded here
-_EAGER: dict[str, EagerCounter] = {}  # by encoding: who heard the texts of the session that was read last
+_LOADED: set[str] = set()  # vocabularies that toktok has loaded in this process
+_PROCESSES: dict[str, CountingProcess] = {}  # by encoding: the process that counts until the vocabulary is loaded here
+_EAGER: dict[str, EagerCounter] = {}  # by encoding: the counter that got the texts of the session that was read last
 _LOAD_LOCK = Lock()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_PROCESSES.clear)  # who counts for this process does not for a copy of it
+    os.register_at_fork(after_in_child=_PROCESSES.clear)  # a copy of this process has no counting process of its own
 
-# Characters / 4 is 41-52 % low on Claude; it serves as the yardstick that several tools cut by.
+# Characters / 4 is 41-52 % low on Claude. Several tools use it to decide when to cut.
 _CHARS_ERROR = "±50 %"
 
-# Words / 0.75, words being what stands between white space: code and JSON have long ones. 25 recorded sessions (growth of their
+# Words / 0.75, split at white space; code and JSON have long words. 25 recorded sessions (growth of their
 # prompts, tests/bench/counter_table.py): words 41-72 % low, characters / 4 17-57 % low on Claude and 3-22 % on o200k.
 _WORDS_ERROR = "±70 %"
 
-# Names under which tiktoken looks for its vocabularies in TIKTOKEN_CACHE_DIR: sha1 of the address that it would load.
+# Names of tiktoken's vocabularies in TIKTOKEN_CACHE_DIR: the sha1 of the address that it would load.
 _VOCABULARIES = {
     "o200k_base": "fb374d419588a4632f3f557e76b4b70aebbca790",
     "cl100k_base": "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
@@ -69,22 +69,22 @@ _VOCABULARIES = {
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A way to count: tokens = `factor` x what `name` counts with `encoding`. `error` is "" where counts are exact.
+    """A way to count: tokens = `factor` x the count of `name` with `encoding`. `error` is "" where counts are exact.
 
-    `rounding`: "" rounds every text to the nearest token. "up" and "down" round a message as a whole, as tools do that count
-    a message by one division: no text of it is rounded before (see `Ledger`).
+    `rounding`: "" rounds every text to the nearest token. "up" and "down" round a message as a whole, like tools that count a
+    message with one division; its texts are not rounded before (see `Ledger`).
     """
 
     name: str  # toktok | tiktoken | ctok | chars | words
     encoding: str
     factor: float
     error: str
-    family: str = ""  # the tokenizer family it stands for; decides how media are counted
+    family: str = ""  # the tokenizer family that it estimates; decides how media are counted
     rounding: Literal["", "up", "down"] = ""
 
     @property
     def label(self) -> str:
-        """The phrase shown beside every number that this counter made."""
+        """The phrase shown beside every number of this counter."""
         if self.name == "ctok":
             return f"offline count: ctok, {self.encoding}" + (f", {self.error}" if self.error else "")
         what = {"chars": "characters", "words": "words"}.get(self.name) or self.encoding.removesuffix("_base")
@@ -97,7 +97,7 @@ class Counter:
 
 
 CHARS = Counter("chars", "", 0.25, _CHARS_ERROR)
-"""Four characters per token, every text to the nearest: the yardstick of tests and of sizes on disk."""
+"""Four characters per token, each text rounded to the nearest. Tests and sizes on disk use it."""
 
 NAMED_COUNTERS = {
     "chars": CHARS,
@@ -105,20 +105,28 @@ NAMED_COUNTERS = {
     "chars-down": Counter("chars", "", 0.25, _CHARS_ERROR, rounding="down"),
     "words": Counter("words", "", 4 / 3, _WORDS_ERROR, rounding="up"),
 }
-"""The counters that a policy may name besides a tokenizer family: estimates that published designs cut by."""
+"""The counters that a policy may name besides a tokenizer family: estimates that published tools use."""
 
 COUNTERS = (*NAMED_COUNTERS, *_CLAUDE, *_OPENAI)
 
 
 def get_counter(name: str) -> Counter:
-    """The counter that a policy names: one of `COUNTERS`. TurnscopeError where there is none of that name."""
+    """Get the counter that a policy names. TurnscopeError where `COUNTERS` has none of that name.
+
+    >>> get_counter("o200k_base").label
+    'exact: o200k (toktok, offline)'
+    """
     if name not in COUNTERS:
-        raise TurnscopeError(f"there is no counter {name!r}", hint=f"Known: {', '.join(COUNTERS)}.")
+        raise TurnscopeError(f"there is no counter {name!r}", hint=f"Known counters: {', '.join(COUNTERS)}.")
     return NAMED_COUNTERS.get(name) or make_estimator(name)
 
 
 def make_estimator(family: str) -> Counter:
-    """The instant counter of a tokenizer family ("claude-3", "claude-4.7", "claude-4.8", "o200k_base", "cl100k_base", "")."""
+    """Make the instant counter of a tokenizer family.
+
+    Args:
+        family: "claude-3", "claude-4.7", "claude-4.8", "o200k_base", "cl100k_base", or "" for an unknown one.
+    """
     if family in _CLAUDE:
         factor, error = _CLAUDE[family]
         return Counter("toktok", "o200k_base", factor, error, family)
@@ -128,14 +136,22 @@ def make_estimator(family: str) -> Counter:
 
 
 def make_exact_counter(family: str) -> Counter | None:
-    """The exact offline counter of a family: ctok for Claude (slow: see `counting.exact`), toktok for OpenAI, else None."""
+    """Make the exact offline counter of a family: ctok for Claude (slow: see `exact`), toktok for OpenAI; None for others."""
     if family in CTOK_VERSIONS:
         return Counter("ctok", family, 1.0, _CTOK_ERROR.get(family, ""), family)
     return make_estimator(family) if family in _OPENAI else None
 
 
 def count_texts(texts: Sequence[str], counter: Counter) -> list[int]:
-    """Tokens of each text, rounded once per text; 0 for an empty text. Media are not counted here."""
+    """Count the tokens of each text, rounded once per text; 0 for an empty text. Media are not counted.
+
+    Args:
+        texts: The texts.
+        counter: The counter.
+
+    >>> count_texts(["Hello, world", ""], CHARS)
+    [3, 0]
+    """
     if counter.name == "toktok":
         counts = _count_with_toktok(texts, counter.encoding)
     elif counter.name == "tiktoken":
@@ -152,7 +168,12 @@ def count_texts(texts: Sequence[str], counter: Counter) -> list[int]:
 
 
 def count_message(blocks: Sequence[Block], counter: Counter) -> list[int]:
-    """Tokens of each block of one message under a counter with a `rounding`: together what the message as a whole counts."""
+    """Count the tokens of each block of one message. Their sum is the count of the message as a whole.
+
+    Args:
+        blocks: The message's blocks.
+        counter: A counter with a `rounding`.
+    """
     sums = list(accumulate(_count_units(block.text, counter) for block in blocks))
     media = [count_media(block.raw, counter.family) for block in blocks]
     rounded = [_round(units, counter) for units in sums]
@@ -172,9 +193,12 @@ def _round(units: int, counter: Counter) -> int:
 
 
 def count_blocks(blocks: Sequence[Block], counter: Counter, memo: dict[str, int] | None = None) -> list[int]:
-    """Tokens of each block: its text and the media in it, without any message overhead.
+    """Count the tokens of each block, text and media, without message overhead.
 
-    `memo` maps digests to tokens and belongs to one counter: digests in it are not counted again, new ones are added.
+    Args:
+        blocks: The blocks.
+        counter: The counter.
+        memo: Tokens by digest, of this counter alone. Digests in it are not counted again, new ones are added.
     """
     memo = {} if memo is None else memo
     new = {block.digest: block for block in blocks if block.digest not in memo}
@@ -183,7 +207,7 @@ def count_blocks(blocks: Sequence[Block], counter: Counter, memo: dict[str, int]
 
 
 def _count_by_digest(blocks: Sequence[Block], counter: Counter) -> Iterator[tuple[str, int]]:
-    """Tokens of each block by its digest. Texts are counted in a thread while those to come are put together."""
+    """Count each block, by its digest. A thread counts one batch while the next one is put together."""
     if counter.name == "toktok" and (ahead := _EAGER.pop(counter.encoding, None)):
         known, unheard = ahead.wait_for_counts(), list[Block]()
         for block in blocks:
@@ -200,7 +224,7 @@ def _count_by_digest(blocks: Sequence[Block], counter: Counter) -> Iterator[tupl
     rest = iter(blocks)
     with ThreadPoolExecutor(1) as thread:
         before: tuple[list[Block], Future[list[int]]] | None = None
-        while some := list(islice(rest, BATCH_TEXTS)):  # a tokenizer holds copies of all texts that it is given at once
+        while some := list(islice(rest, BATCH_TEXTS)):  # a tokenizer copies all texts of one call
             counting = thread.submit(count_texts, [block.text for block in some], counter)
             if before:
                 yield from _add_media(before[0], before[1].result(), counter)
@@ -215,10 +239,16 @@ def _add_media(blocks: Sequence[Block], texts: Sequence[int], counter: Counter) 
 
 
 def count_with_tiktoken(texts: Sequence[str], encoding: str) -> list[int]:
-    """Tokens of each text by OpenAI's own tokenizer: the reference, 3-5 times slower than toktok.
+    """Count the tokens of each text with OpenAI's own tokenizer: the reference, 3-5 times slower than toktok.
 
-    tiktoken reads its vocabulary from the folder TIKTOKEN_CACHE_DIR; nothing is ever downloaded. Raises TurnscopeError
-    if the vocabulary is not there, or tiktoken is not installed.
+    tiktoken reads its vocabulary from the folder TIKTOKEN_CACHE_DIR. Nothing is ever downloaded.
+
+    Args:
+        texts: The texts.
+        encoding: "o200k_base" or "cl100k_base".
+
+    Raises:
+        TurnscopeError: The vocabulary is not there, or tiktoken is not installed.
     """
     folder, file = os.environ.get("TIKTOKEN_CACHE_DIR"), _VOCABULARIES.get(encoding)
     if not folder or not file or not Path(folder, file).is_file():
@@ -235,7 +265,7 @@ def count_with_tiktoken(texts: Sequence[str], encoding: str) -> list[int]:
 
 
 def start_process(encoding: str = "o200k_base") -> None:
-    """Have a process of its own load a vocabulary, and count what is asked next: meanwhile a file can be read here."""
+    """Start a process that loads a vocabulary and answers the next counts. Meanwhile this process can read a file."""
     if encoding in _LOADED or encoding in _PROCESSES:
         return
     with suppress(OSError):
@@ -244,7 +274,11 @@ def start_process(encoding: str = "o200k_base") -> None:
 
 @contextmanager
 def count_while_reading(encoding: str = "o200k_base") -> Iterator[Callable[[str], None]]:
-    """Count texts that are told, apart, while somebody reads: whoever counts blocks next finds them counted."""
+    """Count texts in another process while a file is read. The next count of blocks finds them counted.
+
+    Yields:
+        A function to call with each text.
+    """
     start_process(encoding)
     ahead = _EAGER[encoding] = EagerCounter(lambda texts: _count_with_toktok(texts, encoding))
     try:
@@ -254,13 +288,13 @@ def count_while_reading(encoding: str = "o200k_base") -> Iterator[Callable[[str]
 
 
 def _load_vocabulary(encoding: str) -> None:
-    with _LOAD_LOCK:  # by one thread: toktok would load it once for each that asks meanwhile
+    with _LOAD_LOCK:  # one thread only: toktok would load it again for each thread that asks meanwhile
         toktok.batch_count([], encoding)
         _LOADED.add(encoding)
 
 
 def _count_in_process(texts: Sequence[str], encoding: str) -> list[int] | None:
-    """The same by the process that was prepared, or by the next where that had nothing to do for long; None without one."""
+    """Count with the process that was started, or with a new one where that one timed out. None without a process."""
     while (apart := _PROCESSES.get(encoding)) is not None:
         try:
             counts = apart.count(texts)
@@ -271,7 +305,7 @@ def _count_in_process(texts: Sequence[str], encoding: str) -> list[int] | None:
         with _LOAD_LOCK:
             if _PROCESSES.get(encoding) is apart:
                 _PROCESSES.pop(encoding)
-                if apart.timed_out:  # a vocabulary here would stay, 70 MB of memory
+                if apart.timed_out:  # a vocabulary loaded here would stay: 70 MB of memory
                     start_process(encoding)
         apart.end()
     return None

@@ -1,7 +1,7 @@
 """What a summary kept of what it stands for: identifiers, numbers, decisions, questions that are still open.
 
-Pure readings of two texts, linear in both. A score stands beside a decision where somebody looks at it (`views.kept_of`): it
-changes no envelope, and no rule reads it.
+Pure readings of two texts, linear in both. A score stands beside a decision where somebody looks at it
+(`views.summary_quality`): it changes no envelope, and no rule reads it.
 """
 
 from __future__ import annotations

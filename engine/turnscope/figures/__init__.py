@@ -1,21 +1,21 @@
 """Figures in Plotly, the same in pages, notebooks and reports."""
 
-from turnscope.figures.ahead import front, turns
 from turnscope.figures.charts import (
     MAX_COLUMNS,
     ROWS,
     STACK,
     Figure,
     Theme,
-    heatmap,
-    html,
-    legend,
-    sawtooth,
-    shades,
+    compute_shades,
+    draw_heatmap,
+    draw_sawtooth,
+    list_legend,
+    to_html,
 )
-from turnscope.figures.comparing import fills, missing
+from turnscope.figures.forecasts import draw_front, draw_turns
+from turnscope.figures.policy_charts import draw_fill, draw_losses
 from turnscope.figures.shades import STEPS, Scale, Shades
-from turnscope.figures.spending import spending, trend
+from turnscope.figures.spending import draw_spending, draw_trend
 from turnscope.palette import PALETTES, choose_ink
 from turnscope.views.columns import Measure, Unit
 
@@ -32,15 +32,15 @@ __all__ = [
     "Theme",
     "Unit",
     "choose_ink",
-    "fills",
-    "front",
-    "heatmap",
-    "html",
-    "legend",
-    "missing",
-    "sawtooth",
-    "shades",
-    "spending",
-    "trend",
-    "turns",
+    "compute_shades",
+    "draw_fill",
+    "draw_front",
+    "draw_heatmap",
+    "draw_losses",
+    "draw_sawtooth",
+    "draw_spending",
+    "draw_trend",
+    "draw_turns",
+    "list_legend",
+    "to_html",
 ]

@@ -1,8 +1,8 @@
 """Plotly figures of an overview: the saw-tooth of the session and the heatmap over its five buckets.
 
 The same in pages, notebooks and reports; nothing here needs a network. Takes an `Overview` or a `Session`. Numbers come from
-`views`; this module only bins, colours and labels them. Session text becomes a label through `label_of` alone, because Plotly
-renders a little HTML.
+`views`; this module only bins, colours and labels them. Session text becomes a label through `escape_label` alone, because
+Plotly renders a little HTML.
 """
 
 from __future__ import annotations
@@ -21,14 +21,25 @@ from turnscope.library import opening
 from turnscope.palette import PALETTES, choose_ink, mix_colours
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Session
-from turnscope.views import columns, one_request
+from turnscope.views import columns, request_summary
 from turnscope.views import overview as views
 from turnscope.views.columns import Grid, Measure, Outline, Unit
-from turnscope.views.events import EVENTS, SHRINKS
+from turnscope.views.events import CUT_KINDS, EVENTS
 from turnscope.views.overview import CELLS, LABELS, Overview
-from turnscope.views.slots import Slots, split
+from turnscope.views.slots import Slots, split_by_slot
 
-__all__ = ["PALETTES", "STACK", "SYMBOLS", "Theme", "choose_ink", "heatmap", "html", "legend", "sawtooth", "shades"]
+__all__ = [
+    "PALETTES",
+    "STACK",
+    "SYMBOLS",
+    "Theme",
+    "choose_ink",
+    "compute_shades",
+    "draw_heatmap",
+    "draw_sawtooth",
+    "list_legend",
+    "to_html",
+]
 
 Figure = go.Figure
 Theme = Literal["dark", "light"]
@@ -47,27 +58,27 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, pal
     "retry": ("x-thin-open", "bad"),
     "subagent": ("circle", "accent"),
 }
-FEW = 12  # columns each of which has its number below it
+MAX_NUMBERED = 12  # columns each of which has its number below it
 HATCHES = {"prefix": "/", "earlier": "\\", "reinjected": "-", "unattributed": "x"}  # of what no block stands for
 HEIGHT = 486  # pixels of the heatmap with its saw-tooth
-TALL = 20  # pixels that a row of a slot adds
-WIDE = 128  # pixels beside the rows, where slots are named there
+SLOT_ROW = 20  # pixels that a row of a slot adds
+SLOT_MARGIN = 128  # pixels beside the rows, where slots are named there
 FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own where it is there
-CROWD = 60  # markers of one kind; more are drawn smaller
+MANY_MARKERS = 60  # markers of one kind; more are drawn smaller
 SHORT = {"earlier": "Earlier", "reinjected": "Put back", "prefix": "Not in the log"}  # beside the rows, where there is no room
-UPPER = (*SHRINKS, "back", "overflow")  # what happened to the window stands above what happened to the request
+WINDOW_EVENTS = (*CUT_KINDS, "back", "overflow")  # what happened to the window stands above what happened to the request
 
 
-def sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = "dark", height: int = 246) -> go.Figure:
+def draw_sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = "dark", height: int = 246) -> go.Figure:
     """Prompt tokens over the session, stacked by bucket, with window, warning line and markers."""
-    view, palette = _read(of)[0], PALETTES[theme]
+    view, palette = _load_overview(of)[0], PALETTES[theme]
     figure = make_subplots(rows=1, cols=1)
-    _area(figure, view, by, palette)
-    _dress(figure, view, by, palette, height, row=1)
+    _add_areas(figure, view, by, palette)
+    _style_figure(figure, view, by, palette, height, row=1)
     return figure
 
 
-def heatmap(
+def draw_heatmap(
     of: Overview | Session,
     by: Unit = "requests",
     measure: Measure = "cost",
@@ -79,27 +90,27 @@ def heatmap(
 ) -> go.Figure:
     """Requests or turns (columns) by buckets (rows), below the saw-tooth on the same axis.
 
-    With a session, or an overview and its `trace`, hovering also says what a bucket is made of.
-    `measure`: tokens, USD, or share of the window. Each cell's custom data begins with the request that a click leads to:
-    in a binned column, the one with the largest value of that row. Cells that were mostly read from cache are shown cold.
-    `scale`: brightness by rank among all cells, or by value; `each`: each row on a scale of its own. `shades` says which.
-    `parts`: what was put in stands in rows of its own, below the bucket that it goes out in, which is shown without it.
+    With a session, or an overview and its `trace`, hovering also says what a bucket is made of. `measure`: tokens, USD, or
+    share of the window. Each cell's custom data begins with the request that a click leads to: in a binned column, the one with
+    the largest value of that row. Cells that were mostly read from cache are shown cold. `scale`: brightness by rank among all
+    cells, or by value; `each`: each row on a scale of its own. `compute_shades` says which. `parts`: what was put in stands in
+    rows of its own, below the bucket that it goes out in, which is shown without it.
     """
-    (view, trace), palette = _read(of, trace), PALETTES[theme]
-    grid = columns.grid(split(view, parts) if parts else view, by, measure, MAX_COLUMNS)
-    more = TALL * len(parts.names) if parts else 0
+    (view, trace), palette = _load_overview(of, trace), PALETTES[theme]
+    grid = columns.build_grid(split_by_slot(view, parts) if parts else view, by, measure, MAX_COLUMNS)
+    more = SLOT_ROW * len(parts.names) if parts else 0
     share = 0.58 if not more else (0.58 * HEIGHT + more) / (HEIGHT + more)
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.045, row_heights=[1 - share, share])
-    _area(figure, view, by, palette)
-    rows = _rows(grid, parts)
-    _heat(figure, grid, rows, _ramps_of(grid, rows, scale, each), palette, _kinds(trace, grid))
-    _dress(figure, view, by, palette, HEIGHT + more, row=2)
+    _add_areas(figure, view, by, palette)
+    rows = _build_rows(grid, parts)
+    _add_heatmap(figure, grid, rows, _choose_ramps(grid, rows, scale, each), palette, _describe_cells(trace, grid))
+    _style_figure(figure, view, by, palette, HEIGHT + more, row=2)
     if parts:
-        figure.update_layout(margin_l=WIDE)
+        figure.update_layout(margin_l=SLOT_MARGIN)
     return figure
 
 
-def html(figure: go.Figure, ground: str = "", told: Sequence[str] = ()) -> str:
+def to_html(figure: go.Figure, ground: str = "", told: Sequence[str] = ()) -> str:
     """The figure as one page that needs nothing else: Plotly's script is inside (5 MB). `ground`: colour behind it.
 
     `told`: lines below it, which say how to read it.
@@ -117,16 +128,16 @@ def html(figure: go.Figure, ground: str = "", told: Sequence[str] = ()) -> str:
     return str(figure.to_html(include_plotlyjs=True, full_html=True, config={"displaylogo": False}))
 
 
-def _read(of: Overview | Session, trace: Trace | None = None) -> tuple[Overview, Trace | None]:
+def _load_overview(of: Overview | Session, trace: Trace | None = None) -> tuple[Overview, Trace | None]:
     if not isinstance(of, Session):
         return of, trace
     trace = trace or opening.replay(of)
-    return one_request.annotated(trace, views.overview(trace))[0], trace
+    return request_summary.annotate(trace, views.build_overview(trace))[0], trace
 
 
-def _area(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
+def _add_areas(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
     """The stacked areas, an invisible line that answers the mouse, the window's lines and the markers."""
-    rows = columns.outline(view, by, MAX_COLUMNS)
+    rows = columns.build_outline(view, by, MAX_COLUMNS)
     stack = view.cells[rows.request]
     x = rows.x.astype(np.int16 if len(view) <= 32_767 else np.int32)
     present = [name for name in STACK if view.cells[:, CELLS.index(name)].any()]
@@ -143,12 +154,12 @@ def _area(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str
             hoverinfo="skip",
         )
         figure.add_trace(area, row=1, col=1)
-    figure.add_trace(_outline(view, rows, x, present, palette), row=1, col=1)
-    _lines(figure, view, by, palette)
-    _marks(figure, view, by, palette)
+    figure.add_trace(_build_outline(view, rows, x, present, palette), row=1, col=1)
+    _add_window_lines(figure, view, by, palette)
+    _add_markers(figure, view, by, palette)
 
 
-def _outline(view: Overview, rows: Outline, x: Any, present: Sequence[str], palette: Mapping[str, str]) -> go.Scatter:
+def _build_outline(view: Overview, rows: Outline, x: Any, present: Sequence[str], palette: Mapping[str, str]) -> go.Scatter:
     """The upper edge of the areas. It alone answers the mouse, with all numbers of the request."""
     n = rows.request
     fill = np.nan_to_num(view.fill[n])
@@ -167,16 +178,16 @@ def _outline(view: Overview, rows: Outline, x: Any, present: Sequence[str], pale
     )
 
 
-def _top(view: Overview) -> float:
+def _find_top(view: Overview) -> float:
     """Where the saw-tooth's axis ends: above the window, unless hardly any of it was ever used."""
     peak, window = float(view.prompts.max(initial=1)), float(view.windows.max(initial=0))
     return max(window, peak) if window and peak > window / 4 else peak * 1.15
 
 
-def _lines(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
+def _add_window_lines(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
     """Window and 90 % of it, where the window is known; they step where the model changes."""
-    top = _top(view)
-    x = columns.positions(view, by)
+    top = _find_top(view)
+    x = columns.list_positions(view, by)
     change = np.flatnonzero(np.diff(view.windows)) + 1
     starts = [0, *change.tolist()]
     stops = [*change.tolist(), len(view)]
@@ -191,9 +202,9 @@ def _lines(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
             figure.add_shape(shape, row=1, col=1)
 
 
-def _marks(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
+def _add_markers(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
     """One trace per kind of marker, on one line above the areas; at most one of a kind per column."""
-    x, top = columns.positions(view, by), _top(view)
+    x, top = columns.list_positions(view, by), _find_top(view)
     width = max(1, -(-(int(x[-1]) + 1 if len(x) else 1) // MAX_COLUMNS))
     for kind, (symbol, colour) in reversed(list(SYMBOLS.items())):
         word = EVENTS[kind].word
@@ -203,16 +214,16 @@ def _marks(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
         figure.add_trace(
             go.Scatter(
                 x=[int(x[m.request]) for m in marks.values()],
-                y=[top * (1.15 if kind in UPPER else 1.06)] * len(marks),
+                y=[top * (1.15 if kind in WINDOW_EVENTS else 1.06)] * len(marks),
                 mode="markers",
                 marker={
                     "symbol": symbol,
-                    "size": 10 if len(marks) <= CROWD else 6,
+                    "size": 10 if len(marks) <= MANY_MARKERS else 6,
                     "color": palette[colour],
                     "line": {"color": palette[colour], "width": 2 if "open" in symbol else 0},
                 },
                 customdata=[[m.request] for m in marks.values()],
-                text=[label_of(m.what) for m in marks.values()],
+                text=[escape_label(m.what) for m in marks.values()],
                 hovertemplate=f"<b>{word}</b> at request %{{customdata[0]}}<br>%{{text}}<extra></extra>",
                 name=word,
                 cliponaxis=False,
@@ -222,14 +233,16 @@ def _marks(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
         )
 
 
-def _kinds(trace: Trace | None, grid: Grid) -> list[list[str]]:
+def _describe_cells(trace: Trace | None, grid: Grid) -> list[list[str]]:
     """Per bucket and column, what the request that a click leads to is made of."""
     if trace is None:
         return [[""] * len(grid.values) for _ in ROWS]
     wanted = grid.facts[:, :5, 0].astype(np.int64)
     shown = np.unique(wanted).tolist()
-    texts = dict(zip(shown, one_request.kinds(trace, shown), strict=True))
-    return [[label_of(texts[int(n)][i]) + "<br>" if texts[int(n)][i] else "" for n in wanted[:, i]] for i in range(len(ROWS))]
+    texts = dict(zip(shown, request_summary.describe_buckets(trace, shown), strict=True))
+    return [
+        [escape_label(texts[int(n)][i]) + "<br>" if texts[int(n)][i] else "" for n in wanted[:, i]] for i in range(len(ROWS))
+    ]
 
 
 class _Row(NamedTuple):
@@ -241,7 +254,7 @@ class _Row(NamedTuple):
     label: str  # beside it
 
 
-def _rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
+def _build_rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
     """Rows from the top: what the log does not hold, as far as there is any, then the buckets, each with its slots below it.
 
     Where the log holds neither system prompt nor tools, the prefix has the room of both.
@@ -264,13 +277,13 @@ def _rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
     return rows[::-1]
 
 
-def _ramps_of(grid: Grid, rows: Sequence[_Row], scale: Scale, each: bool) -> dict[int, Ramp]:
+def _choose_ramps(grid: Grid, rows: Sequence[_Row], scale: Scale, each: bool) -> dict[int, Ramp]:
     """The ramp of each row's cell: of its own values, or of those of all rows."""
     cells = [row.cell for row in rows]
-    return {cell: Ramp.of(grid.values[:, [cell] if each else cells], scale) for cell in cells}
+    return {cell: Ramp.from_values(grid.values[:, [cell] if each else cells], scale) for cell in cells}
 
 
-def shades(
+def compute_shades(
     view: Overview,
     by: Unit = "requests",
     measure: Measure = "cost",
@@ -278,14 +291,14 @@ def shades(
     each: bool = False,
     parts: Slots | None = None,
 ) -> tuple[Shades, ...]:
-    """What the brightness in `heatmap` says, row by row from the top; all rows say the same where they share one scale."""
-    grid = columns.grid(split(view, parts) if parts else view, by, measure, MAX_COLUMNS)
-    rows = _rows(grid, parts)
-    ramps = _ramps_of(grid, rows, scale, each)
-    return tuple(Shades(row.name, row.label, ramps[row.cell].ticks()) for row in rows)
+    """What the brightness in `draw_heatmap` says, row by row from the top; all rows say the same where they share one scale."""
+    grid = columns.build_grid(split_by_slot(view, parts) if parts else view, by, measure, MAX_COLUMNS)
+    rows = _build_rows(grid, parts)
+    ramps = _choose_ramps(grid, rows, scale, each)
+    return tuple(Shades(row.name, row.label, ramps[row.cell].list_ticks()) for row in rows)
 
 
-def _heat(
+def _add_heatmap(
     figure: go.Figure,
     grid: Grid,
     rows: Sequence[_Row],
@@ -303,14 +316,14 @@ def _heat(
     for name, cell, y, tall, title, _ in rows:
         figure.add_trace(
             go.Heatmap(
-                z=ramps[cell].bytes(grid.values[:, cell], grid.cold[:, cell])[None, :],
+                z=ramps[cell].to_bytes(grid.values[:, cell], grid.cached[:, cell])[None, :],
                 x0=(grid.width - 1) / 2,
                 dx=grid.width,
                 y0=y,
                 dy=tall,
                 zmin=0,
                 zmax=2 * STEPS + 1,
-                colorscale=_ramps(palette[name], palette),
+                colorscale=_build_colorscale(palette[name], palette),
                 showscale=False,
                 ygap=3,
                 xgap=0 if len(grid.values) > 160 else 1,
@@ -327,7 +340,7 @@ def _heat(
     figure.update_yaxes(range=[-0.5, top], tickvals=[row.y for row in rows], ticktext=names, row=2, col=1)
 
 
-def _ramps(colour: str, palette: Mapping[str, str]) -> list[list[Any]]:
+def _build_colorscale(colour: str, palette: Mapping[str, str]) -> list[list[Any]]:
     """Two ramps on one scale: from the panel to the bucket's colour, and from the panel to the cold one."""
     half, ground = STEPS / (2 * STEPS + 1), palette["panel"]
     faint = mix_colours(ground, colour, 0.10)
@@ -336,8 +349,8 @@ def _ramps(colour: str, palette: Mapping[str, str]) -> list[list[Any]]:
     return [*warm, [half + 1e-6, mix_colours(ground, cold, 0.12)], [1, cold]]
 
 
-def _dress(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str], height: int, row: int) -> None:
-    units = int(columns.positions(view, by)[-1]) + 1 if len(view) else 1
+def _style_figure(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str], height: int, row: int) -> None:
+    units = int(columns.list_positions(view, by)[-1]) + 1 if len(view) else 1
     figure.update_layout(
         height=height,
         margin={"l": 92, "r": 14, "t": 22, "b": 44},
@@ -353,25 +366,25 @@ def _dress(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, st
             "align": "left",
             "font": {"color": palette["text"], "size": 12},
         },
-        meta={"starts": [turn.start for turn in views.turns(view)] if by == "turns" else None},
+        meta={"starts": [turn.start for turn in views.list_turns(view)] if by == "turns" else None},
     )
     figure.update_xaxes(showgrid=False, zeroline=False, fixedrange=True, range=[-0.5, units - 0.5], tickformat=",d")
-    if units <= FEW:
+    if units <= MAX_NUMBERED:
         figure.update_xaxes(dtick=1)
     figure.update_yaxes(showgrid=False, zeroline=False, fixedrange=True)
     for axis in (figure.update_xaxes, figure.update_yaxes):  # unseen ticks keep the two zeros of the corner apart
         axis(ticks="outside", ticklen=5, tickcolor="rgba(0,0,0,0)")
-    figure.update_yaxes(range=[0, _top(view) * 1.22], nticks=4, tickformat="~s", row=1, col=1)
+    figure.update_yaxes(range=[0, _find_top(view) * 1.22], nticks=4, tickformat="~s", row=1, col=1)
     title = {"text": "request" if by == "requests" else "turn", "standoff": 8, "font": {"size": 12}}
     figure.update_xaxes(title=title, row=row, col=1)
 
 
-def label_of(text: str) -> str:
+def escape_label(text: str) -> str:
     """Session text for Plotly, which would render tags and links."""
     return escape(" ".join(text.split())[:160], quote=False)
 
 
-def legend(view: Overview) -> Sequence[tuple[str, str, str]]:
+def list_legend(view: Overview) -> Sequence[tuple[str, str, str]]:
     """The kinds of markers that a session has: (kind, palette colour, word), in the order of `SYMBOLS`."""
     kinds = {marker.kind for marker in view.markers}
     return [(kind, colour, EVENTS[kind].word) for kind, (_, colour) in SYMBOLS.items() if kind in kinds]

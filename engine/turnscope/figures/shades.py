@@ -35,17 +35,17 @@ class Ramp:
     high: float
 
     @classmethod
-    def of(cls, values: Floats, scale: Scale) -> Ramp:
+    def from_values(cls, values: Floats, scale: Scale) -> Ramp:
         """The ramp of all these values: from the second percentile of what is not zero to the largest."""
         seen = np.sort(values[values > 0], axis=None)
         return cls(scale, seen, *((float(np.percentile(seen, 2)), float(seen[-1])) if len(seen) else (1.0, 1.0)))
 
-    def bytes(self, values: Floats, cold: Any) -> Any:
+    def to_bytes(self, values: Floats, cold: Any) -> Any:
         """0 = nothing, up to `STEPS` for what was billed in full, from there on for what was read from cache."""
-        shade = np.where(values > 0, np.maximum(1, np.rint(self._level(values) * STEPS)), 0)
+        shade = np.where(values > 0, np.maximum(1, np.rint(self._compute_level(values) * STEPS)), 0)
         return (shade + np.where(cold & (values > 0), STEPS + 1, 0)).astype(np.uint8)
 
-    def ticks(self) -> tuple[float, ...]:
+    def list_ticks(self) -> tuple[float, ...]:
         """The values that are as bright as `TICKS`."""
         if self.scale == "rank":
             return tuple(float(np.quantile(self.seen, level)) if len(self.seen) else 0.0 for level in TICKS)
@@ -54,7 +54,7 @@ class Ramp:
             self.low * float(np.exp(size * self._spread)) if self.scale == "log" else self.high * size for size in sizes
         )
 
-    def _level(self, values: Floats) -> Floats:
+    def _compute_level(self, values: Floats) -> Floats:
         """Brightness from 0 to 1."""
         if self.scale == "rank":
             sides = (np.searchsorted(self.seen, values, side=side) for side in ("left", "right"))

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import plotly.graph_objects as go
 
-from turnscope.figures.charts import FONT, Theme, label_of
-from turnscope.library.known import PICO, Spent
+from turnscope.figures.charts import FONT, Theme, escape_label
+from turnscope.library.index_queries import PICO, Spent
 from turnscope.palette import PALETTES
 
 MODELS = ("messages", "tool_results", "thinking", "tools", "system")  # colours of the dearest models; all others share one
 DAYS = 120  # newest days that are shown; more would be narrower than a hand can point at
 
 
-def spending(rows: Iterable[Spent], theme: Theme = "dark", height: int = 200) -> go.Figure:
+def draw_spending(rows: Iterable[Spent], theme: Theme = "dark", height: int = 200) -> go.Figure:
     """Cost per day as bars, stacked by model, the dearest models in colours of their own."""
     palette, cost = PALETTES[theme], dict[str, dict[str, float]]()
     for row in rows:
@@ -27,16 +27,16 @@ def spending(rows: Iterable[Spent], theme: Theme = "dark", height: int = 200) ->
     for n, model in enumerate(ordered):
         days = {day: usd for day, usd in sorted(cost[model].items()) if day in shown}
         colour = palette[MODELS[n]] if n < len(MODELS) else palette["unattributed"]
-        name = label_of(model)
+        name = escape_label(model)
         figure.add_bar(
             x=list(days), y=list(days.values()), name=name, marker={"color": colour, "line": {"width": 0}},
             hovertemplate=f"%{{x}}<br>{name} $%{{y:,.2f}}<extra></extra>",
         )  # fmt: skip
-    _dress(figure, theme, height, "$,.2~f")
+    _style_figure(figure, theme, height, "$,.2~f")
     return figure.update_layout(barmode="stack", bargap=0.25)
 
 
-def trend(weeks: Sequence[tuple[str, int]], theme: Theme = "dark", height: int = 200) -> go.Figure:
+def draw_trend(weeks: Sequence[tuple[str, int]], theme: Theme = "dark", height: int = 200) -> go.Figure:
     """How often something was taken out of a window, by week."""
     palette = PALETTES[theme]
     figure = go.Figure()
@@ -44,11 +44,11 @@ def trend(weeks: Sequence[tuple[str, int]], theme: Theme = "dark", height: int =
         x=[week for week, _ in weeks], y=[number for _, number in weeks], mode="lines+markers", name="truncations",
         line={"color": palette["warn"], "width": 2}, hovertemplate="week of %{x}<br>%{y:,} truncations<extra></extra>",
     )  # fmt: skip
-    _dress(figure, theme, height, ",d")
+    _style_figure(figure, theme, height, ",d")
     return figure.update_yaxes(rangemode="tozero").update_xaxes(nticks=4)
 
 
-def _dress(figure: go.Figure, theme: Theme, height: int, ticks: str) -> None:
+def _style_figure(figure: go.Figure, theme: Theme, height: int, ticks: str) -> None:
     palette = PALETTES[theme]
     figure.update_layout(
         height=height, margin={"l": 52, "r": 10, "t": 8, "b": 28}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from turnscope.counting.exact import ExactCounts
 from turnscope.counting.exact import is_available as exact_available
-from turnscope.library.loading import places, tool_of
+from turnscope.library.loading import find_places, get_tool_title
 from turnscope.reading.importer import Place
 from turnscope.reading.registry import find_session_path, find_suffixes
 from turnscope.reading.source import Entry
@@ -13,99 +13,96 @@ from turnscope.session.thread import iter_descendants
 
 if TYPE_CHECKING:
     from turnscope.counting.ledger import Ledger
+    from turnscope.library.advice_job import AdviceJob, AdviceTask
     from turnscope.library.advising import TRIALS
-    from turnscope.library.advising_job import AdvisingJob, Task
-    from turnscope.library.calculating import CALCULATED, FIELDS, Calculated, Shape
-    from turnscope.library.chats import forget as forget_chat
-    from turnscope.library.chats import index_chats, source_of, thread_of
-    from turnscope.library.comparing import SHOWN as COMPARED
-    from turnscope.library.comparing import WINDOWS, sized, under
-    from turnscope.library.comparing_job import ComparingJob, Wanted
-    from turnscope.library.discovery import sources_in
-    from turnscope.library.following import Following
-    from turnscope.library.indexing_job import IndexingJob, summary
-    from turnscope.library.known import Line
-    from turnscope.library.opening import begun, ledger_of_branch
-    from turnscope.library.replaying import Replaying, Replays, Stage
-    from turnscope.library.store import Opened, Progress, Recent, Store, current
-    from turnscope.library.tried import kept
+    from turnscope.library.calculating import CALCULATED_POLICIES, FIELDS, Calculation, Shape
+    from turnscope.library.chats import forget_chat, get_chat_source, get_chat_thread, index_chats
+    from turnscope.library.comparing import COMPARED_POLICIES, WINDOWS, replace_model, resize_budget
+    from turnscope.library.comparison_job import ComparisonJob, ReplayTask
+    from turnscope.library.discovery import find_sources
+    from turnscope.library.index_job import IndexJob, count_reasons
+    from turnscope.library.index_queries import Line
+    from turnscope.library.opening import begin_replay, count_branch
+    from turnscope.library.replay_job import ReplayCache, ReplayJob, Stage
+    from turnscope.library.session_follower import SessionFollower
+    from turnscope.library.store import OpenedSession, Progress, Recent, Store, is_current
+    from turnscope.library.trial_log import find_advice_folder
     from turnscope.pricing.prices import list_models
     from turnscope.storage.sessions import KEPT
 else:
-    _LATER = {  # by module; `a=b`: its `a` is called `b` here
-        "counting.ledger": ("Ledger",),
-        "library.advising": ("TRIALS",),
-        "library.advising_job": ("AdvisingJob", "Task"),
-        "library.calculating": ("CALCULATED", "FIELDS", "Calculated", "Shape"),
-        "library.chats": ("forget=forget_chat", "index_chats", "source_of", "thread_of"),
-        "library.comparing": ("SHOWN=COMPARED", "WINDOWS", "sized", "under"),
-        "library.comparing_job": ("ComparingJob", "Wanted"),
-        "library.discovery": ("sources_in",),
-        "library.following": ("Following",),
-        "library.indexing_job": ("IndexingJob", "summary"),
-        "library.known": ("Line",),
-        "library.opening": ("begun", "ledger_of_branch"),
-        "library.replaying": ("Replaying", "Replays", "Stage"),
-        "library.store": ("Opened", "Progress", "Recent", "Store", "current"),
-        "library.tried": ("kept",),
-        "pricing.prices": ("list_models",),
-        "storage.sessions": ("KEPT",),
+    _MODULES = {  # names of a module that is imported when one of them is first used
+        "turnscope.counting.ledger": ("Ledger",),
+        "turnscope.library.advice_job": ("AdviceJob", "AdviceTask"),
+        "turnscope.library.advising": ("TRIALS",),
+        "turnscope.library.calculating": ("CALCULATED_POLICIES", "FIELDS", "Calculation", "Shape"),
+        "turnscope.library.chats": ("forget_chat", "get_chat_source", "get_chat_thread", "index_chats"),
+        "turnscope.library.comparing": ("COMPARED_POLICIES", "WINDOWS", "replace_model", "resize_budget"),
+        "turnscope.library.comparison_job": ("ComparisonJob", "ReplayTask"),
+        "turnscope.library.discovery": ("find_sources",),
+        "turnscope.library.index_job": ("IndexJob", "count_reasons"),
+        "turnscope.library.index_queries": ("Line",),
+        "turnscope.library.opening": ("begin_replay", "count_branch"),
+        "turnscope.library.replay_job": ("ReplayCache", "ReplayJob", "Stage"),
+        "turnscope.library.session_follower": ("SessionFollower",),
+        "turnscope.library.store": ("OpenedSession", "Progress", "Recent", "Store", "is_current"),
+        "turnscope.library.trial_log": ("find_advice_folder",),
+        "turnscope.pricing.prices": ("list_models",),
+        "turnscope.storage.sessions": ("KEPT",),
     }
-    _WHERE = {name.rpartition("=")[2]: (module, name.partition("=")[0]) for module, names in _LATER.items() for name in names}
+    _LATER = {name: module for module, names in _MODULES.items() for name in names}
 
     def __getattr__(name: str) -> Any:
-        """What is loaded when it is first asked for."""
-        if name not in _WHERE:
+        """Import a name when it is first used."""
+        if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        module, known = _WHERE[name]
-        value = globals()[name] = getattr(import_module(f"turnscope.{module}"), known)
+        value = globals()[name] = getattr(import_module(_LATER[name]), name)
         return value
 
 
 __all__ = [
-    "CALCULATED",
-    "COMPARED",
+    "CALCULATED_POLICIES",
+    "COMPARED_POLICIES",
     "FIELDS",
     "KEPT",
     "TRIALS",
     "WINDOWS",
-    "AdvisingJob",
-    "Calculated",
-    "ComparingJob",
+    "AdviceJob",
+    "AdviceTask",
+    "Calculation",
+    "ComparisonJob",
     "Entry",
     "ExactCounts",
-    "Following",
-    "IndexingJob",
+    "IndexJob",
     "Ledger",
     "Line",
-    "Opened",
+    "OpenedSession",
     "Place",
     "Progress",
     "Recent",
-    "Replaying",
-    "Replays",
+    "ReplayCache",
+    "ReplayJob",
+    "ReplayTask",
+    "SessionFollower",
     "Shape",
     "Stage",
     "Store",
-    "Task",
-    "Wanted",
-    "begun",
-    "current",
+    "begin_replay",
+    "count_branch",
+    "count_reasons",
     "exact_available",
+    "find_advice_folder",
+    "find_places",
     "find_session_path",
+    "find_sources",
     "find_suffixes",
     "forget_chat",
+    "get_chat_source",
+    "get_chat_thread",
+    "get_tool_title",
     "index_chats",
+    "is_current",
     "iter_descendants",
-    "kept",
-    "ledger_of_branch",
     "list_models",
-    "places",
-    "sized",
-    "source_of",
-    "sources_in",
-    "summary",
-    "thread_of",
-    "tool_of",
-    "under",
+    "replace_model",
+    "resize_budget",
 ]

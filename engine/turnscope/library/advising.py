@@ -19,25 +19,25 @@ from random import Random
 import msgspec
 
 from turnscope.errors import PolicyError, TurnscopeError
-from turnscope.library import settings_asked as settings
-from turnscope.library.discovery import sources_in
+from turnscope.library import trial_settings as settings
+from turnscope.library.discovery import find_sources
 from turnscope.library.loading import entries, load
-from turnscope.library.opening import begun, named, replay
-from turnscope.library.tried import Line, Memory, memory_of
+from turnscope.library.opening import begin_replay, load_policy, replay
+from turnscope.library.trial_log import TrialLog, TrialResult, open_log
 from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON, Session
-from turnscope.views import advice, knobs
+from turnscope.views import advice, parameters
 from turnscope.views.advice import Advice, Axis, Figures, Point
-from turnscope.views.comparison import Shared, row
+from turnscope.views.comparison import SharedFacts, build_row
 
 TRIALS = 50
-MOST = 30  # sessions; of more a sample is taken, by the seed
-SHORT = 5  # requests of a session that is too short to say anything
-REQUESTS, USES = 50, 20  # that the searched sessions must have, else nothing is advised
-HELD, FEW = 0.3, 3  # share of the sessions that is held out, and how many there must be for that
+MAX_SESSIONS = 30  # sessions; of more a sample is taken, by the seed
+MIN_SESSION_REQUESTS = 5  # requests of a session that is too short to say anything
+MIN_REQUESTS, MIN_USES = 50, 20  # that the searched sessions must have, else nothing is advised
+HOLDOUT_SHARE, MIN_SESSIONS = 0.3, 3  # share of the sessions that is held out, and how many there must be for that
 
-Tell = Callable[[int, int], object]  # settings that were tried, and how many will be
+Progress = Callable[[int, int], object]  # settings that were tried, and how many will be
 Stop = Callable[[], bool]
 
 
@@ -48,30 +48,30 @@ class Case:
     name: str
     key: str
     record: Trace
-    shared: Shared
+    shared: SharedFacts
 
-    def tried(self, policy: Policy) -> tuple[Figures, int]:
+    def evaluate(self, policy: Policy) -> tuple[Figures, int]:
         """What a policy comes to, and how many of its requests have no price. `TurnscopeError`s of rules."""
-        whole, plans = begun(self.record, policy)
+        whole, plans = begin_replay(self.record, policy)
         trace = replace(whole, plans=tuple(plans))
-        made = row(trace, self.shared)
+        made = build_row(trace, self.shared)
         over = (size > window for size, window in zip(made.sizes, made.windows, strict=True))
         refused = (plan.verdict == "refuse" for plan in trace.plans)
         unsent = len({n for n, wrong in enumerate(zip(over, refused, strict=True)) if any(wrong)} | {*made.rejected})
         lost, uses = len(made.losses.hits), sum(made.losses.uses)
         usd = made.usd or Decimal(0)
-        return Figures(usd, lost, uses, unsent, len(made.changed), len(trace.plans), made.peak[0]), made.cost.unpriced
+        return Figures(usd, lost, uses, unsent, len(made.changed), len(trace.plans), made.peak[0]), made.cost.unpriced_requests
 
 
 class Stopped(Exception):
     """Whoever asked wants no more of it."""
 
 
-def _silent(done: int, of: int) -> None:
+def _ignore_progress(done: int, of: int) -> None:
     """Nobody hears how far it is."""
 
 
-def _never() -> bool:
+def _never_stop() -> bool:
     """Nobody stops it."""
     return False
 
@@ -84,50 +84,58 @@ def advise(
     seed: int = 0,
     turn: Iterable[str] = (),
     folder: Path | None = None,
-    tell: Tell | None = None,
+    tell: Progress | None = None,
     stop: Stop | None = None,
 ) -> Advice:
     """Search a policy's parameters for settings that cost less and lose less, over a session, several, a file or a folder.
 
-    `turn`: keys of the parameters (`views.advice.axes`), () = the usual ones. `folder`: where what was tried is kept, so that a
-    search that was stopped goes on; None = nowhere. `tell` hears how far it is, `stop` says when it is to end. PolicyError: no
-    such policy or parameter. `TurnscopeError` where `of` cannot be read.
+    `turn`: keys of the parameters (`views.advice.list_axes`), () = the usual ones. `folder`: where what was tried is kept, so
+    that a search that was stopped goes on; None = nowhere. `tell` hears how far it is, `stop` says when it is to end.
+    PolicyError: no such policy or parameter. `TurnscopeError` where `of` cannot be read.
 
     >>> found = turnscope.advise(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), "last-20-messages", trials=4)
-    >>> found.method, [point.searched.lost for _, point in found.on_front][-1] <= found.points[0].searched.lost
+    >>> found.method, [point.searched.lost for _, point in found.front_points][-1] <= found.points[0].searched.lost
     ('grid', True)
     """
     if trials < 1:
         raise PolicyError(f"{trials} settings cannot be tried", hint="Give a number from 1 on.")
-    chosen = named(policy) if isinstance(policy, str) else policy
-    axes = _axes(chosen, tuple(turn))
-    cases, left_out = _cases(of, seed)
-    searched, held = _parted(cases, seed)
-    grid = settings.grid(axes, trials, seed)
+    chosen = load_policy(policy) if isinstance(policy, str) else policy
+    axes = _choose_axes(chosen, tuple(turn))
+    cases, left_out = _collect_cases(of, seed)
+    searched, held = _split_holdout(cases, seed)
+    grid = settings.build_grid(axes, trials, seed)
     made = Advice(
-        chosen.name, chosen.title or chosen.name, knobs.as_text(chosen), axes, "tpe" if grid is None else "grid", seed, trials,
-        searched=tuple(case.name for case in searched), held=tuple(case.name for case in held), left_out=dict(left_out),
-    )  # fmt: skip
-    memory = memory_of(folder, chosen) if folder else Memory()
-    search = _Search(chosen, searched, memory, stop or _never)
-    say = tell or _silent
-    if too_few := _too_few(axes, search, left_out):
+        policy=chosen.name,
+        title=chosen.title or chosen.name,
+        text=parameters.to_toml(chosen),
+        axes=axes,
+        method="tpe" if grid is None else "grid",
+        seed=seed,
+        trials=trials,
+        searched=tuple(case.name for case in searched),
+        held=tuple(case.name for case in held),
+        left_out=dict(left_out),
+    )
+    memory = open_log(folder, chosen) if folder else TrialLog()
+    search = _Search(chosen, searched, memory, stop or _never_stop)
+    say = tell or _ignore_progress
+    if too_few := _explain_too_few(axes, search, left_out):
         return msgspec.structs.replace(made, too_few=too_few)
     stopped = False
     try:
-        asked = iter(grid) if grid is not None else settings.sampled(axes, seed, search.all)
+        asked = iter(grid) if grid is not None else settings.sample_settings(axes, seed, search.evaluate)
         many = trials if grid is None else min(trials, len(grid))
         for done, setting in enumerate(islice(asked, many)):
             say(done, many)
-            search.all(setting)
+            search.evaluate(setting)
         say(many, many)
     except Stopped:
         stopped = True
-    return _advice(made, search, held, stopped)
+    return _build_advice(made, search, held, stopped)
 
 
-def _axes(policy: Policy, turn: Sequence[str]) -> tuple[Axis, ...]:
-    known = {axis.key: axis for axis in advice.axes(policy)}
+def _choose_axes(policy: Policy, turn: Sequence[str]) -> tuple[Axis, ...]:
+    known = {axis.key: axis for axis in advice.list_axes(policy)}
     if unknown := [key for key in turn if key not in known]:
         raise PolicyError(
             f"{policy.name} has no parameter {unknown[0]!r} that could be turned", hint=f"There are: {', '.join(known)}."
@@ -138,33 +146,35 @@ def _axes(policy: Policy, turn: Sequence[str]) -> tuple[Axis, ...]:
 # Sessions
 
 
-def _cases(of: Path | str | Session | Iterable[Session], seed: int) -> tuple[list[Case], Counter[str]]:
+def _collect_cases(of: Path | str | Session | Iterable[Session], seed: int) -> tuple[list[Case], Counter[str]]:
     """The sessions that can be compared in dollars, each content once, and why others are left out."""
     found: dict[str, Case] = {}
     left_out: Counter[str] = Counter()
-    for name, session in _sessions(of, seed, left_out):
-        if len(session.requests) < SHORT:
-            left_out[f"fewer than {SHORT} requests"] += 1
+    for name, session in _iter_sessions(of, seed, left_out):
+        if len(session.requests) < MIN_SESSION_REQUESTS:
+            left_out[f"fewer than {MIN_SESSION_REQUESTS} requests"] += 1
             continue
         record = replay(session)
         if not any(record.prices.find_rates(request.model, 0, request.sent_at) for request in session.requests):
             left_out["no known price"] += 1
             continue
-        key = _key(session)
-        found.setdefault(key, Case(name, key, record, Shared.of(record)))
-        if len(found) == MOST:
+        key = _digest_session(session)
+        found.setdefault(key, Case(name, key, record, SharedFacts.from_trace(record)))
+        if len(found) == MAX_SESSIONS:
             break
     return [found[key] for key in sorted(found)], left_out
 
 
-def _sessions(of: Path | str | Session | Iterable[Session], seed: int, left_out: Counter[str]) -> Iterator[tuple[str, Session]]:
+def _iter_sessions(
+    of: Path | str | Session | Iterable[Session], seed: int, left_out: Counter[str]
+) -> Iterator[tuple[str, Session]]:
     if isinstance(of, Session):
         of = (of,)
     if not isinstance(of, (Path, str)):
         yield from ((session.title or session.id, session) for session in of)
         return
     path = Path(of)
-    sources = [*sources_in(path)]
+    sources = [*find_sources(path)]
     Random(seed).shuffle(sources)  # noqa: S311 - a sample, by a seed that is told
     for source in sources:
         try:
@@ -177,7 +187,7 @@ def _sessions(of: Path | str | Session | Iterable[Session], seed: int, left_out:
             left_out["not readable"] += 1
 
 
-def _key(session: Session) -> str:
+def _digest_session(session: Session) -> str:
     """Names a session by what was said, billed and sent."""
     digest = blake2b(digest_size=12)
     for block in session.blocks:
@@ -186,13 +196,13 @@ def _key(session: Session) -> str:
     return digest.hexdigest()
 
 
-def _parted(cases: Sequence[Case], seed: int) -> tuple[list[Case], list[Case]]:
+def _split_holdout(cases: Sequence[Case], seed: int) -> tuple[list[Case], list[Case]]:
     """The sessions that are searched, and those that are held out; which ones follows from seed and contents."""
-    if len(cases) < FEW:
+    if len(cases) < MIN_SESSIONS:
         return [*cases], []
     order = [*cases]
     Random(seed).shuffle(order)  # noqa: S311
-    many = max(1, round(HELD * len(order)))
+    many = max(1, round(HOLDOUT_SHARE * len(order)))
     return order[many:], order[:many]
 
 
@@ -205,49 +215,49 @@ class _Search:
 
     policy: Policy
     cases: Sequence[Case]
-    memory: Memory
+    memory: TrialLog
     stop: Stop
     points: dict[str, tuple[dict[str, JSON], Figures]] = field(default_factory=dict)
     impossible: set[str] = field(default_factory=set)
 
-    def all(self, given: Mapping[str, JSON]) -> Figures | None:
+    def evaluate(self, given: Mapping[str, JSON]) -> Figures | None:
         """What a setting comes to on all of them; None where a rule cannot do it, or it goes where there is no price."""
-        own = {knob.key: knob.value for group in knobs.groups(self.policy) for knob in group.knobs}
+        own = {knob.key: knob.value for group in parameters.group_parameters(self.policy) for knob in group.parameters}
         changes = {key: value for key, value in given.items() if own[key] != value}
-        name = knobs.written(changes)
+        name = parameters.encode_changes(changes)
         if name not in self.points and name not in self.impossible:
-            found = self.on(self.cases, changes)
+            found = self.evaluate_on(self.cases, changes)
             if found is None:
                 self.impossible.add(name)
             else:
                 self.points[name] = changes, found
         return self.points[name][1] if name in self.points else None
 
-    def on(self, cases: Sequence[Case], changes: Mapping[str, JSON]) -> Figures | None:
+    def evaluate_on(self, cases: Sequence[Case], changes: Mapping[str, JSON]) -> Figures | None:
         """The same on some sessions."""
-        lines = [self._one(case, changes) for case in cases]
-        whole = [self._one(case, {}) for case in cases]
+        lines = [self._evaluate_one(case, changes) for case in cases]
+        whole = [self._evaluate_one(case, {}) for case in cases]
         if any(line.error or line.unpriced > base.unpriced for line, base in zip(lines, whole, strict=True)):
             return None
         return sum((line.figures for line in lines), Figures())
 
-    def _one(self, case: Case, changes: Mapping[str, JSON]) -> Line:
-        name = knobs.written(changes)
+    def _evaluate_one(self, case: Case, changes: Mapping[str, JSON]) -> TrialResult:
+        name = parameters.encode_changes(changes)
         if (name, case.key) not in self.memory.known:
             if self.stop():
                 raise Stopped
             try:
-                line = Line(name, case.key, *case.tried(knobs.tuned(self.policy, changes)))
+                line = TrialResult(name, case.key, *case.evaluate(parameters.apply_changes(self.policy, changes)))
             except TurnscopeError as error:
-                line = Line(name, case.key, error=str(error))
-            self.memory.keep(line)
+                line = TrialResult(name, case.key, error=str(error))
+            self.memory.add(line)
         return self.memory.known[name, case.key]
 
 
 # Advice
 
 
-def _too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[str, int]) -> str:
+def _explain_too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[str, int]) -> str:
     """Why nothing can be advised, before anything is searched; "" where it can."""
     cases = search.cases
     reasons = ", ".join(
@@ -258,40 +268,41 @@ def _too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[str, int])
     if not cases:
         return f"There is no session to learn from{f' ({reasons} left out)' if reasons else ''}."
     requests = sum(len(case.record.plans) for case in cases)
-    if requests < REQUESTS:
+    if requests < MIN_REQUESTS:
         return (
-            f"{requests:,} requests are too few to advise by: {REQUESTS} are wanted. Give longer sessions, or a folder of them."
+            f"{requests:,} requests are too few to advise by: {MIN_REQUESTS} are wanted. "
+            "Give longer sessions, or a folder of them."
         )
-    uses = sum(len(words) for case in cases for words in case.shared.used.uses)
-    if uses < USES:
+    uses = sum(len(words) for case in cases for words in case.shared.references.uses)
+    if uses < MIN_USES:
         return (
-            f"The answers take up {uses:,} things that were said before, too few to see what a policy would lose: {USES} are "
-            "wanted. Sessions with files, names and numbers say more."
+            f"The answers take up {uses:,} things that were said before, too few to see what a policy would lose: {MIN_USES} "
+            "are wanted. Sessions with files, names and numbers say more."
         )
     return ""
 
 
-def _advice(made: Advice, search: _Search, held: Sequence[Case], stopped: bool) -> Advice:
+def _build_advice(made: Advice, search: _Search, held: Sequence[Case], stopped: bool) -> Advice:
     """The points put together: front, choice, and how those on the front do on what was held out."""
     rows = [*search.points.values()]
     figures = [found for _, found in rows]
-    best = advice.front(figures)
-    number, because = advice.chosen(figures, best)
+    best = advice.find_pareto_front(figures)
+    number, because = advice.choose_point(figures, best)
     points = [Point(changes, found) for changes, found in rows]
     search.stop = (lambda: True) if stopped else search.stop
     try:
         for n in {0, *best} if rows else ():
-            points[n] = msgspec.structs.replace(points[n], held=search.on(held, rows[n][0]) if held else None)
+            points[n] = msgspec.structs.replace(points[n], held=search.evaluate_on(held, rows[n][0]) if held else None)
     except Stopped:
         stopped = True
-    too_few = _idle(figures, stopped)
+    too_few = _explain_no_effect(figures, stopped)
     return msgspec.structs.replace(
         made, points=tuple(points), front=best, chosen=None if too_few else number, because="" if too_few else because,
         impossible=len(search.impossible), too_few=too_few, stopped=stopped,
     )  # fmt: skip
 
 
-def _idle(figures: Sequence[Figures], stopped: bool) -> str:
+def _explain_no_effect(figures: Sequence[Figures], stopped: bool) -> str:
     """Why what was tried says nothing; "" where it does."""
     if not figures:
         return "It was stopped before a setting was tried." if stopped else "No setting that was tried can be done."

@@ -15,27 +15,27 @@ from typing import Any
 from turnscope import notebook
 from turnscope.counting.tokens import make_estimator
 from turnscope.errors import TurnscopeError
-from turnscope.library.comparing import sized
-from turnscope.library.opening import begun, named, own_prices, replay
+from turnscope.library.comparing import resize_budget
+from turnscope.library.opening import begin_replay, load_policy, load_prices, replay
 from turnscope.planning.policy import Policy, write
 from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps
 from turnscope.session.model import Session
-from turnscope.views.cached_cost import answers_of
-from turnscope.views.comparison import Row, Shared, row
-from turnscope.views.losses import Used
-from turnscope.views.tables import csv_text
+from turnscope.views.cached_cost import count_answer_tokens
+from turnscope.views.comparison import Row, SharedFacts, build_row
+from turnscope.views.losses import References
+from turnscope.views.tables import format_csv
 
-CALCULATED = (
+CALCULATED_POLICIES = (
     "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "condense-oldest", "balanced", "claude-code",
     "codex", "cline-classic", "half-in-pairs",
 )  # fmt: skip
-HEAD = ("policy", "title", "usd", "cache_share", "kept_share", "peak_fill", "first_cut_turn", "cuts", "ends_at_turn")
+COLUMNS = ("policy", "title", "usd", "cache_share", "kept_share", "peak_fill", "first_cut_turn", "cuts", "ends_at_turn")
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC: prices are those of that day
-TURNS = 2_000  # at most
-MILLIONS = 20_000_000  # tokens of all texts, at most
-CALL = 12  # words of a call's input
+MAX_TURNS = 2_000  # at most
+MAX_TOKENS = 20_000_000  # tokens of all texts, at most
+CALL_WORDS = 12  # words of a call's input
 WORDS = (
     "time year people way day thing world life hand part child place work week case point company number group problem fact "
     "house water room money story month right study book word business issue side kind head service friend father power hour "
@@ -70,13 +70,14 @@ class Shape:
             if each.name != "model" and (type(value) is not int or value < least):
                 raise TurnscopeError(f"{each.name} is {value!r}", hint=f"Give a whole number from {least} on.")
         whole = self.system + self.tools + self.turns * (self.person + self.answer + self.results)
-        if self.turns > TURNS or whole > MILLIONS or self.calls > 50:
+        if self.turns > MAX_TURNS or whole > MAX_TOKENS or self.calls > 50:
             raise TurnscopeError(
-                "that is more than is calculated", hint=f"At most {TURNS:,} turns, 50 rounds of tools, {MILLIONS:,} tokens."
+                "that is more than is calculated",
+                hint=f"At most {MAX_TURNS:,} turns, 50 rounds of tools, {MAX_TOKENS:,} tokens.",
             )
 
 
-_TOLD = {
+_FIELD_HELP = {
     "window": "the model's window",
     "system": "system prompt",
     "tools": "definitions of tools",
@@ -88,7 +89,7 @@ _TOLD = {
     "pause": "seconds between two turns",
     "model": "whose prices and tokenizer",
 }
-FIELDS = tuple((name, getattr(Shape(), name), told) for name, told in _TOLD.items())
+FIELDS = tuple((name, getattr(Shape(), name), told) for name, told in _FIELD_HELP.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,27 +109,27 @@ class Outlook:
 
     @property
     def cells(self) -> tuple[Any, ...]:
-        """Its values in the order of `HEAD`."""
+        """Its values in the order of `COLUMNS`."""
         usd = None if self.row.usd is None else round(float(self.row.usd), 6)
-        shares = (round(share, 4) for share in (self.row.cost.share, self.row.kept, self.row.peak[0]))
+        shares = (round(share, 4) for share in (self.row.cost.cache_share, self.row.kept_share, self.row.peak[0]))
         return (self.row.policy, self.row.title, usd, *shares, self.first, self.cuts, self.ends)
 
 
 @dataclass(frozen=True, slots=True)
-class Calculated:
+class Calculation:
     """What policies do to a planned conversation, in the order in which they were asked for."""
 
     shape: Shape
     outlooks: tuple[Outlook, ...]
 
-    def csv(self) -> str:
+    def to_csv(self) -> str:
         """A line per policy."""
-        return csv_text(HEAD, (each.cells for each in self.outlooks))
+        return format_csv(COLUMNS, (each.cells for each in self.outlooks))
 
-    def json(self) -> str:
+    def to_json(self) -> str:
         """The same as JSON, with the fill of every turn."""
         shape = {each.name: getattr(self.shape, each.name) for each in fields(self.shape)}
-        listed = [dict(zip(HEAD, each.cells, strict=True)) | {"fill": each.fill} for each in self.outlooks]
+        listed = [dict(zip(COLUMNS, each.cells, strict=True)) | {"fill": each.fill} for each in self.outlooks]
         return dumps({"conversation": shape, "policies": listed}) + "\n"
 
     def _repr_html_(self) -> str:
@@ -137,8 +138,8 @@ class Calculated:
             (
                 each.row.title,
                 "no known price" if each.row.usd is None else f"{each.row.usd:,.2f}",
-                f"{each.row.cost.share:.0%}",
-                f"{each.row.kept:.0%}",
+                f"{each.row.cost.cache_share:.0%}",
+                f"{each.row.kept_share:.0%}",
                 f"{each.row.peak[0]:.0%}",
                 each.first or "",
                 each.cuts,
@@ -149,7 +150,7 @@ class Calculated:
         return notebook.render_card(f"{self.shape.turns:,} turns on {self.shape.model}", notebook.render_table(head, lines))
 
 
-def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CALCULATED) -> Calculated:
+def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CALCULATED_POLICIES) -> Calculation:
     """What policies do to a conversation that is only planned: fill by turn, first cut, cuts, cost with its simulated cache.
 
     PolicyError where there is no policy of a name.
@@ -160,32 +161,37 @@ def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CAL
     """
     shape = shape or Shape()
     each = (policies,) if isinstance(policies, (str, Policy)) else policies
-    return Calculated(shape, tuple(_outlook(shape, named(one) if isinstance(one, str) else one) for one in each))
+    return Calculation(shape, tuple(_get_outlook(shape, load_policy(one) if isinstance(one, str) else one) for one in each))
 
 
 @lru_cache(maxsize=8)
-def session_of(shape: Shape) -> Session:
+def build_session(shape: Shape) -> Session:
     """The conversation as a session: each turn a prompt, its rounds of tool use, and the answer. No two texts are alike."""
     builder = Builder("calculated", "calculator", "A conversation that is only planned")
-    words = _Words(Random(0), make_estimator(own_prices().find_facts(shape.model).family).factor)  # noqa: S311 - no secret
+    words = _Words(Random(0), make_estimator(load_prices().find_facts(shape.model).family).factor)  # noqa: S311 - no secret
     if shape.tools:
-        tool = {"name": "look_up", "description": words.of(shape.tools), "input_schema": {"type": "object"}}
+        tool = {"name": "look_up", "description": words.make_text(shape.tools), "input_schema": {"type": "object"}}
         builder.add_message("tools", [{"type": "tool", **tool}], origin="system")
     if shape.system:
-        builder.add_message("system", words.of(shape.system), origin="system")
+        builder.add_message("system", words.make_text(shape.system), origin="system")
     now = NOON
     for turn in range(shape.turns):
-        builder.add_message("user", words.of(shape.person), sent_at=now)
+        builder.add_message("user", words.make_text(shape.person), sent_at=now)
         for number in range(shape.calls if shape.results else 0):
-            call = {"type": "tool_use", "id": f"call_{turn}_{number}", "name": "look_up", "input": {"about": words.of(CALL)}}
-            now = _asked(builder, [call], shape.model, now)
-            said = words.of(shape.results * (number + 1) // shape.calls - shape.results * number // shape.calls)
+            call = {
+                "type": "tool_use",
+                "id": f"call_{turn}_{number}",
+                "name": "look_up",
+                "input": {"about": words.make_text(CALL_WORDS)},
+            }
+            now = _add_request(builder, [call], shape.model, now)
+            said = words.make_text(shape.results * (number + 1) // shape.calls - shape.results * number // shape.calls)
             builder.add_message("user", [{"type": "tool_result", "tool_use_id": call["id"], "content": said}], sent_at=now)
-        now = _asked(builder, words.of(shape.answer), shape.model, now) + shape.pause
+        now = _add_request(builder, words.make_text(shape.answer), shape.model, now) + shape.pause
     return builder.build([])
 
 
-def _asked(builder: Builder, answer: Any, model: str, now: float) -> float:
+def _add_request(builder: Builder, answer: Any, model: str, now: float) -> float:
     """A request and its answer, which takes 5 seconds; gives when it is there."""
     builder.set_request(builder.add_message("assistant", answer), model=model, sent_at=now, answered_at=now + 5)
     return now + 5
@@ -198,34 +204,34 @@ class _Words:
     random: Random
     factor: float
 
-    def of(self, tokens: int) -> str:
+    def make_text(self, tokens: int) -> str:
         return " ".join(self.random.choices(WORDS, k=max(1, round(tokens / self.factor))))
 
 
 @lru_cache(maxsize=8)
-def _record(shape: Shape) -> tuple[Trace, Shared]:
+def _replay_record(shape: Shape) -> tuple[Trace, SharedFacts]:
     """The conversation as it stands, and what all policies share. Nothing refers back in it, so nothing can be lost."""
-    trace = replay(session_of(shape))
-    return trace, Shared(Used({}, tuple({} for _ in trace.plans)), answers_of(trace))
+    trace = replay(build_session(shape))
+    return trace, SharedFacts(References({}, tuple({} for _ in trace.plans)), count_answer_tokens(trace))
 
 
-_made: dict[tuple[Shape, str], Outlook] = {}
-KEPT = 256  # outlooks
+_outlooks: dict[tuple[Shape, str], Outlook] = {}
+MAX_OUTLOOKS = 256  # outlooks
 
 
-def _outlook(shape: Shape, policy: Policy) -> Outlook:
+def _get_outlook(shape: Shape, policy: Policy) -> Outlook:
     key = shape, f"{policy.name}\n{write(policy)}"
-    if key not in _made:
-        record, shared = _record(shape)
-        whole, plans = begun(record, sized(policy, shape.window))
-        _made[key] = _looked(replace(whole, plans=tuple(plans)), shared)
-        while len(_made) > KEPT:
-            _made.pop(next(iter(_made)), None)
-    return _made[key]
+    if key not in _outlooks:
+        record, shared = _replay_record(shape)
+        whole, plans = begin_replay(record, resize_budget(policy, shape.window))
+        _outlooks[key] = _build_outlook(replace(whole, plans=tuple(plans)), shared)
+        while len(_outlooks) > MAX_OUTLOOKS:
+            _outlooks.pop(next(iter(_outlooks)), None)
+    return _outlooks[key]
 
 
-def _looked(trace: Trace, shared: Shared) -> Outlook:
-    made = row(trace, shared)
+def _build_outlook(trace: Trace, shared: SharedFacts) -> Outlook:
+    made = build_row(trace, shared)
     turns = [plan.request.turn for plan in trace.plans]
     first = min(turns)
     fill = [0.0] * (max(turns) - first + 1)

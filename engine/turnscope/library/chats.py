@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from turnscope.errors import TurnscopeError
-from turnscope.library.indexing import indexed, readers
-from turnscope.library.loading import unwalked
+from turnscope.library.indexing import build_entry, get_reader_version
+from turnscope.library.loading import pause_gc
 from turnscope.reading.source import Source
 from turnscope.storage import index as kept
 from turnscope.storage.index import Indexed, Problem
@@ -21,66 +21,66 @@ from turnscope.storage.threads import Look, Threads
 SCHEME, TOOL = "chat:", "Live chat"
 
 
-def source_of(thread: str) -> str:
+def get_chat_source(thread: str) -> str:
     """What stands in the index in place of a path."""
     return SCHEME + thread
 
 
-def thread_of(source: str) -> str:
+def get_chat_thread(source: str) -> str:
     """The thread that a source of the index is; "" where it is a file."""
     return source.removeprefix(SCHEME) if source.startswith(SCHEME) else ""
 
 
-def changed(path: Path, threads: Threads) -> tuple[Look, ...]:
+def list_changed(path: Path, threads: Threads) -> tuple[Look, ...]:
     """The user's chats that the index at `path` does not know as they are; what is no chat of theirs goes out of it.
 
     No chat is read for it. StorageError where the index cannot be written.
     """
-    known = {source: stamp for source, stamp in kept.stamps(path).items() if thread_of(source)}
-    looks = {source_of(look.thread): look for look in threads.looks()}
+    known = {source: stamp for source, stamp in kept.stamps(path).items() if get_chat_thread(source)}
+    looks = {get_chat_source(look.thread): look for look in threads.looks()}
     if gone := known.keys() - looks.keys():
         kept.drop(path, sorted(gone))
-    return tuple(look for source, look in looks.items() if known.get(source) != _stamp(look))
+    return tuple(look for source, look in looks.items() if known.get(source) != _build_stamp(look))
 
 
 def index_chats(path: Path, threads: Threads) -> int:
     """Bring the user's chats in the index at `path` up to date; gives how many were read. StorageError as above."""
-    looks = changed(path, threads)
+    looks = list_changed(path, threads)
     for look in looks:
-        _index(path, threads, look)
+        _index_chat(path, threads, look)
     return len(looks)
 
 
-def forget(path: Path, thread: str) -> None:
+def forget_chat(path: Path, thread: str) -> None:
     """Take a chat that is deleted out of the index, where there is one. StorageError where it cannot be written."""
     if path.exists():
-        kept.drop(path, [source_of(thread)])
+        kept.drop(path, [get_chat_source(thread)])
 
 
-def _index(path: Path, threads: Threads, look: Look) -> None:
-    source, problem = source_of(look.thread), None
+def _index_chat(path: Path, threads: Threads, look: Look) -> None:
+    source, problem = get_chat_source(look.thread), None
     found: list[Indexed] = []
     try:
-        with unwalked():
-            found = [*_indexed(threads, look, source)]
+        with pause_gc():
+            found = [*_build_entries(threads, look, source)]
     except TurnscopeError as error:
         problem = Problem(source, error.what, error.hint)
-    kept.keep(path, source, _stamp(look), found, problem)
+    kept.keep(path, source, _build_stamp(look), found, problem)
     if not threads.holds(look.thread):  # it was deleted meanwhile
         kept.drop(path, [source])
 
 
-def _indexed(threads: Threads, look: Look, source: str) -> Iterator[Indexed]:
+def _build_entries(threads: Threads, look: Look, source: str) -> Iterator[Indexed]:
     session = threads.load(look.thread)
     if not session.blocks:
         return
     shared = len(session.requests) - look.requests
-    found = indexed(session, Source(threads.path), source, "", TOOL, shared)
+    found = build_entry(session, Source(threads.path), source, "", TOOL, shared)
     spent = ((f"{source}:{n}", *row[1:]) for n, row in enumerate(found.spent))
     size = sum(len(block.text) for block in session.blocks)
     line = replace(found.line, name="", project="live chat", size=size, good=0, rated=0)  # ratings are counted where they stand
     yield Indexed(replace(line, title=look.title or line.title, ended=look.updated), tuple(spent), found.cuts, found.texts)
 
 
-def _stamp(look: Look) -> str:
-    return f"{look.stamp}:{readers()}"
+def _build_stamp(look: Look) -> str:
+    return f"{look.stamp}:{get_reader_version()}"

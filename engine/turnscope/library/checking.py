@@ -19,7 +19,7 @@ from turnscope.library.opening import AS_RECORDED
 from turnscope.planning.policy import Policy
 from turnscope.views.comparison import Row
 
-_UNHELD = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INVALID_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,35 +33,36 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """One file's outcome. `broken`: the limits that it breaks, in words; `error`: why it could not be read, "" where it was."""
+class CheckResult:
+    """One file's outcome. `violations`: the limits that it breaks, in words; `error`: why it could not be read, "" where it
+    was."""
 
     path: str
     row: Row | None = None
-    broken: tuple[str, ...] = ()
+    violations: tuple[str, ...] = ()
     error: str = ""
 
     @property
-    def passed(self) -> bool:
+    def ok(self) -> bool:
         """Whether it was read and keeps to every limit."""
-        return not self.broken and not self.error
+        return not self.violations and not self.error
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What the session came to, in a line; "" where it could not be read."""
         if self.row is None:
             return ""
-        usd = _usd(self.row)
+        usd = _get_usd(self.row)
         priced = "no known price" if usd is None else f"{usd:,.2f} USD"
         return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}"
 
 
-def inside(path: Path) -> tuple[str, ...]:
+def list_entries(path: Path) -> tuple[str, ...]:
     """What there is to judge at a path: the sessions of a folder, by their ids; of anything else the main one alone, ""."""
     return tuple(sorted(entry.id for entry in entries(path))) or ("",) if path.is_dir() else ("",)
 
 
-def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, entry: str = "") -> Checked:
+def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, entry: str = "") -> CheckResult:
     """Judge a file, or one session of several by the id of its entry. What cannot be read is an outcome too; PolicyError where
     there is no such policy.
     """
@@ -69,17 +70,17 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
     try:
         session = load(path, entry)
     except (TurnscopeError, OSError) as error:
-        return Checked(name, error=f"{error}. {getattr(error, 'hint', '')}".strip())
+        return CheckResult(name, error=f"{error}. {getattr(error, 'hint', '')}".strip())
     (row,) = compare(session, [policy]).rows
-    return Checked(name, row, tuple(_broken(row, limits)))
+    return CheckResult(name, row, tuple(_find_violations(row, limits)))
 
 
-def _broken(row: Row, limits: Limits) -> Iterable[str]:
+def _find_violations(row: Row, limits: Limits) -> Iterable[str]:
     fill, at = row.peak
     if limits.max_fill is not None and 100 * fill > limits.max_fill:
         yield f"request {at} fills {fill:.1%} of its window, more than {limits.max_fill:g} %"
     if limits.max_usd is not None:
-        usd = _usd(row)
+        usd = _get_usd(row)
         if usd is None and row.sizes:
             yield "no request has a known price, so its cost cannot be held to a limit"
         elif usd is not None and usd > Decimal(str(limits.max_usd)):
@@ -93,27 +94,29 @@ def _broken(row: Row, limits: Limits) -> Iterable[str]:
         yield from (f"{many:,} requests {what}" for many, what in counts if many)
 
 
-def _usd(row: Row) -> Decimal | None:
+def _get_usd(row: Row) -> Decimal | None:
     """What a session cost: as billed, else simulated."""
     return row.usd if row.billed is None else row.billed
 
 
-def junit(outcomes: Iterable[Checked], policy: str) -> str:
+def to_junit(outcomes: Iterable[CheckResult], policy: str) -> str:
     """Outcomes as JUnit XML: a test case per file."""
     made = list(outcomes)
-    failed, errors = sum(bool(each.broken) for each in made), sum(bool(each.error) for each in made)
+    failed, errors = sum(bool(each.violations) for each in made), sum(bool(each.error) for each in made)
     counts = {"tests": str(len(made)), "failures": str(failed), "errors": str(errors)}
     suites = ET.Element("testsuites", counts)
-    suite = ET.SubElement(suites, "testsuite", {"name": _plain(f"turnscope check: {policy}")} | counts)
+    suite = ET.SubElement(suites, "testsuite", {"name": _replace_invalid(f"turnscope check: {policy}")} | counts)
     for each in made:
-        case = ET.SubElement(suite, "testcase", {"classname": "turnscope", "name": _plain(each.path)})
+        case = ET.SubElement(suite, "testcase", {"classname": "turnscope", "name": _replace_invalid(each.path)})
         if each.error:
-            ET.SubElement(case, "error", {"message": _plain(each.error)})
-        elif each.broken:
-            ET.SubElement(case, "failure", {"message": _plain("; ".join(each.broken))}).text = _plain("\n".join(each.broken))
+            ET.SubElement(case, "error", {"message": _replace_invalid(each.error)})
+        elif each.violations:
+            ET.SubElement(case, "failure", {"message": _replace_invalid("; ".join(each.violations))}).text = _replace_invalid(
+                "\n".join(each.violations)
+            )
     return ET.tostring(suites, encoding="unicode", xml_declaration=True)
 
 
-def _plain(text: str) -> str:
+def _replace_invalid(text: str) -> str:
     """A text without the characters that XML cannot hold."""
-    return _UNHELD.sub("\ufffd", text)
+    return _INVALID_XML.sub("\ufffd", text)

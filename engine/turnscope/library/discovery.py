@@ -9,7 +9,7 @@ from pathlib import Path
 from turnscope.reading.registry import find_session_path, find_suffixes
 
 
-def sources_in(folder: Path) -> Iterator[Path]:
+def find_sources(folder: Path) -> Iterator[Path]:
     """The paths under which what lies in a folder opens, each once; a file alone is one. Hidden folders are left out."""
     if not folder.is_dir():
         yield folder

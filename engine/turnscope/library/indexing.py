@@ -1,6 +1,6 @@
 """From session files to the index of the library: what a session is called, cost and filled, and the text of its blocks.
 
-Reads and writes source by source, in this process; `indexing_job` does so in others. What looks as it did is not read again.
+Reads and writes source by source, in this process; `index_job` does so in others. What looks as it did is not read again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 from turnscope.errors import BrokenFile, TurnscopeError
-from turnscope.library import opinion
-from turnscope.library.loading import unwalked
-from turnscope.library.opening import ledger_of, replay
-from turnscope.library.store import stamp_of
+from turnscope.library import session_summary
+from turnscope.library.loading import pause_gc
+from turnscope.library.opening import count_session, replay
+from turnscope.library.store import stamp_source
 from turnscope.planning.trace import Trace
 from turnscope.reading import claims, contents
 from turnscope.reading.holders import open_source
@@ -35,17 +35,24 @@ from turnscope.storage import index as kept
 from turnscope.storage.catalogue import SETTLED
 from turnscope.storage.database import StorageError
 from turnscope.storage.index import PICO, Indexed, Line, Problem, Text
-from turnscope.views.events import SHRINKS
-from turnscope.views.overview import Overview, overview
-from turnscope.views.whole_bill import beside_the_path
+from turnscope.views.events import CUT_KINDS
+from turnscope.views.overview import Overview, build_overview
+from turnscope.views.total_cost import charge_off_path
 
 BAND = (0.4, 0.7)  # of the window: what a request typically fills
-PLACES = ("cwd", "directory", "project", "repoPath", "workspace", "projectHash")  # keys under which logs name their project
+PROJECT_KEYS = (
+    "cwd",
+    "directory",
+    "project",
+    "repoPath",
+    "workspace",
+    "projectHash",
+)  # keys under which logs name their project
 HINT = "Open it alone to see more, and report its shape."
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class IndexedSource:
     """A source that was dealt with: how many sessions it gave, or what was wrong. `fresh`: it had to be read."""
 
     path: str
@@ -55,78 +62,80 @@ class Done:
     problem: Problem | None = None
 
 
-def index(path: Path, sources: Iterable[Path]) -> Iterator[Done]:
+def index(path: Path, sources: Iterable[Path]) -> Iterator[IndexedSource]:
     """Bring the index at `path` up to date with these sources, one after the other. StorageError where it cannot be written."""
     known = kept.stamps(path)
     with kept.held(path):
         for source in sources:
-            yield index_one(path, source, known.get(str(source)))
+            yield index_source(path, source, known.get(str(source)))
 
 
-def unchanged(file: Path, known: str | None) -> Done | None:
+def check_unchanged(file: Path, known: str | None) -> IndexedSource | None:
     """What becomes of a source that looks as it did when it was read; None where it has to be read. Reads nothing of it."""
     if known is None:
         return None
     with suppress(OSError, TurnscopeError):
         source = open_source(file)
-        if _stamp(source) == known:
-            return Done(str(file), stamp_of(source).size, fresh=False)
+        if _build_stamp(source) == known:
+            return IndexedSource(str(file), stamp_source(source).size, fresh=False)
     return None
 
 
-def index_one(path: Path, file: Path, known: str | None = None) -> Done:
+def index_source(path: Path, file: Path, known: str | None = None) -> IndexedSource:
     """The same for one source; `known`: what it looked like when it was read last."""
     where = str(file)
     try:
         source = open_source(file)
-        stamp, size = _stamp(source), stamp_of(source).size
+        stamp, size = _build_stamp(source), stamp_source(source).size
     except (OSError, TurnscopeError) as error:
         kept.drop(path, [where])
-        return Done(where, problem=_problem(where, error))
+        return IndexedSource(where, problem=_build_problem(where, error))
     if stamp == known:
-        return Done(where, size, fresh=False)
+        return IndexedSource(where, size, fresh=False)
     try:
-        with unwalked():
-            found, problem = [*read_all(source, where)], None
+        with pause_gc():
+            found, problem = [*read_sessions(source, where)], None
     except StorageError:
         raise
     except Exception as error:  # noqa: BLE001 - one file does not keep the others from being read, and says what was wrong
-        found, problem = [], _problem(where, error)
+        found, problem = [], _build_problem(where, error)
     kept.keep(path, where, stamp, found, problem)
-    return Done(where, size, len(found), problem=problem)
+    return IndexedSource(where, size, len(found), problem=problem)
 
 
-def read_all(source: Source, where: str) -> Iterator[Indexed]:
+def read_sessions(source: Source, where: str) -> Iterator[Indexed]:
     """Every conversation of a source, as the index takes it. TurnscopeErrors where none can be read."""
     source, importer = claims.recognize(source)
     if importer is None:
         for id in [entry.id for entry in contents.list_entries(source)]:
             with suppress(BrokenFile):  # what holds no message is no session, and what else is in there is read all the same
                 session, held = contents.read_entry(source, id).session, contents.locate_entry(source, id)[1]
-                yield indexed(session, source, where, id, held.title)
+                yield build_entry(session, source, where, id, held.title)
         return
     listed, empty = [*importer.entries(source)], True
     for entry in listed:
         session = importer.read(source, entry).session
         if session.blocks:
             empty = False
-            yield indexed(session, source, where, entry.id if len(listed) > 1 else "", importer.title)
+            yield build_entry(session, source, where, entry.id if len(listed) > 1 else "", importer.title)
     if empty:
         contents.read_entry(source)  # says what is wrong with it
 
 
-def indexed(session: Session, source: Source, where: str, entry: str, title: str, first: int = 0) -> Indexed:
+def build_entry(session: Session, source: Source, where: str, entry: str, title: str, first: int = 0) -> Indexed:
     """A session as the index takes it. What was spent and cut before request `first` belongs to another one."""
-    trace = replay(session, ledger=ledger_of(session))
-    view = overview(trace)
-    line = _line(trace, view, source, where, entry, title.partition(" (")[0])
-    return Indexed(line, tuple(_spent(trace, view, first)), tuple(_cuts(view, first)), tuple(_texts(session)))
+    trace = replay(session, ledger=count_session(session))
+    view = build_overview(trace)
+    line = _build_line(trace, view, source, where, entry, title.partition(" (")[0])
+    return Indexed(
+        line, tuple(_list_spending(trace, view, first)), tuple(_count_cuts_by_day(view, first)), tuple(_iter_texts(session))
+    )
 
 
-def _line(trace: Trace, view: Overview, source: Source, where: str, entry: str, tool: str) -> Line:
+def _build_line(trace: Trace, view: Overview, source: Source, where: str, entry: str, tool: str) -> Line:
     session, fill = trace.session, view.fill[~np.isnan(view.fill)]
     times = [float(at) for at in view.sent_at if not np.isnan(at)]
-    named = next((str(session.about[key]) for key in PLACES if isinstance(session.about.get(key), str)), "")
+    named = next((str(session.about[key]) for key in PROJECT_KEYS if isinstance(session.about.get(key), str)), "")
     return Line(
         path=where,
         entry=entry,
@@ -136,14 +145,14 @@ def _line(trace: Trace, view: Overview, source: Source, where: str, entry: str, 
         project=named or source.path.parent.name,
         models=", ".join(dict.fromkeys(model for model in view.models if model)),
         requests=len(view),
-        messages=_carried(trace),
+        messages=_count_messages(trace),
         peak=int(view.prompts.max(initial=0)),
         window=int(view.windows.max(initial=0)),
         filled=len(fill),
         fill=float(fill.mean()) if len(fill) else 0.0,
         band=int(((fill >= BAND[0]) & (fill <= BAND[1])).sum()),
-        cuts=sum(marker.kind in SHRINKS for marker in view.markers),
-        pico=_pico(view.total),
+        cuts=sum(marker.kind in CUT_KINDS for marker in view.markers),
+        pico=_to_pico(view.total),
         started=times[0] if times else None,
         ended=times[-1] if times else source.at,
         size=source.size,
@@ -152,7 +161,7 @@ def _line(trace: Trace, view: Overview, source: Source, where: str, entry: str, 
     )
 
 
-def _carried(trace: Trace) -> int:
+def _count_messages(trace: Trace) -> int:
     """Messages that the requests carried, added up; what stands for some of them counts as one."""
     starts = [message.start for message in trace.session.messages if message.role in ("user", "assistant")]
     carried = 0
@@ -165,25 +174,25 @@ def _carried(trace: Trace) -> int:
     return carried
 
 
-def _spent(trace: Trace, view: Overview, first: int) -> Iterator[tuple[str, str, str, int | None]]:
+def _list_spending(trace: Trace, view: Overview, first: int) -> Iterator[tuple[str, str, str, int | None]]:
     for request, usd in [*zip(trace.session.requests, view.totals, strict=True)][first:]:
-        yield _row(request, usd)
-    for pairs in beside_the_path(trace):
+        yield _build_spending_row(request, usd)
+    for pairs in charge_off_path(trace):
         for request, charge in pairs:
-            yield _row(request, charge.cost.total if charge.cost else None)
+            yield _build_spending_row(request, charge.cost.total if charge.cost else None)
 
 
-def _row(request: Request, usd: Decimal | None) -> tuple[str, str, str, int | None]:
-    return request.id, _day(request.sent_at), request.model, _pico(usd)
+def _build_spending_row(request: Request, usd: Decimal | None) -> tuple[str, str, str, int | None]:
+    return request.id, _format_day(request.sent_at), request.model, _to_pico(usd)
 
 
-def _cuts(view: Overview, first: int) -> Iterator[tuple[str, int]]:
-    cuts = (marker.request for marker in view.markers if marker.kind in SHRINKS and marker.request >= first)
-    days = (_day(float(view.sent_at[request])) for request in cuts)
+def _count_cuts_by_day(view: Overview, first: int) -> Iterator[tuple[str, int]]:
+    cuts = (marker.request for marker in view.markers if marker.kind in CUT_KINDS and marker.request >= first)
+    days = (_format_day(float(view.sent_at[request])) for request in cuts)
     return iter(Tally(days).items())
 
 
-def _texts(session: Session) -> Iterator[Text]:
+def _iter_texts(session: Session) -> Iterator[Text]:
     """The text of every block once: of the path, of what branches add to it, and of subagents."""
     for part, own in enumerate((session, *(each.own for each in iter_descendants(session)))):
         cuts = [request.cut for request in own.requests]
@@ -193,7 +202,7 @@ def _texts(session: Session) -> Iterator[Text]:
                 yield Text(part, block.at, own.requests[near].n if cuts else 0, text)
 
 
-def _day(at: float | None) -> str:
+def _format_day(at: float | None) -> str:
     """The day in UTC; "" where it is not known."""
     if at is None or np.isnan(at):
         return ""
@@ -202,25 +211,25 @@ def _day(at: float | None) -> str:
     return ""
 
 
-def _pico(usd: Decimal | None) -> int | None:
+def _to_pico(usd: Decimal | None) -> int | None:
     return None if usd is None else round(usd * PICO)
 
 
-def _problem(where: str, error: Exception) -> Problem:
+def _build_problem(where: str, error: Exception) -> Problem:
     if isinstance(error, TurnscopeError):
         return Problem(where, error.what, error.hint)
     return Problem(where, f"{Path(where).name} cannot be read: {type(error).__name__}: {error}"[:500], HINT)
 
 
-def _stamp(source: Source) -> str:
+def _build_stamp(source: Source) -> str:
     """What a source looks like, and who would read it: another version of an importer, or of prices, reads it again."""
-    stamp = stamp_of(source)
+    stamp = stamp_source(source)
     settled = "" if time.time_ns() - stamp.mtime > SETTLED else f":{time.time_ns()}"
-    return f"{stamp.size}:{stamp.mtime}:{stamp.beside}:{readers()}{settled}"
+    return f"{stamp.size}:{stamp.mtime}:{stamp.beside}:{get_reader_version()}{settled}"
 
 
 @cache
-def readers() -> str:
+def get_reader_version() -> str:
     """Differs where other versions of importers, or other prices, would say something else of the same source."""
     versions = " ".join(f"{importer.name} {importer.version}" for importer in find_importers())
-    return sha256(f"{versions} {opinion.version()}".encode()).hexdigest()[:16]
+    return sha256(f"{versions} {session_summary.get_version()}".encode()).hexdigest()[:16]

@@ -22,11 +22,11 @@ from turnscope.settings import detect_machine
 
 atexit.register(gc.freeze)  # at the end nobody has to walk over sessions once more: that would take as long as closing the app
 
-LONG = 1_000_000  # bytes of a file that takes longer to be read than a vocabulary takes to be loaded
+LONG_FILE = 1_000_000  # bytes of a file that takes longer to be read than a vocabulary takes to be loaded
 
 
 @contextmanager
-def unwalked() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """While a session is made: without the garbage collector, which would walk over what is read again and again.
 
     A third of the time that reading takes goes there, and nothing is found: what is dropped meanwhile has no cycles.
@@ -67,10 +67,10 @@ def thread(path: Path | str, entry: Entry | str = "") -> Thread:
     >>> turnscope.thread("sample_sessions/cache-goes-cold.jsonl").leaves
     ('d9487e17-7279-42b9-8e29-af6015ee7538',)
     """
-    return read(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
+    return read_thread(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
 
 
-def session_of(given: Session | Thread | Path | str) -> Session:
+def get_session(given: Session | Thread | Path | str) -> Session:
     """The session that is meant: itself, that of a thread, or the main one of a path. `TurnscopeError` where it is none."""
     if isinstance(given, Session):
         return given
@@ -81,12 +81,12 @@ def session_of(given: Session | Thread | Path | str) -> Session:
     raise make_wrong_type_error(given)
 
 
-def read(source: Source, entry: str = "") -> Thread:
+def read_thread(source: Source, entry: str = "") -> Thread:
     """Read a conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s."""
-    if source.kind != "file" or source.size <= LONG:
-        with unwalked():
+    if source.kind != "file" or source.size <= LONG_FILE:
+        with pause_gc():
             return contents.read_entry(source, entry)
-    with unwalked(), count_while_reading() as source.hear:  # its texts will be counted next
+    with pause_gc(), count_while_reading() as source.hear:  # its texts will be counted next
         return contents.read_entry(source, entry)
 
 
@@ -100,12 +100,12 @@ def entries(path: Path | str) -> Iterator[Entry]:
     return contents.list_entries(open_source(Path(path)))
 
 
-def places() -> tuple[tuple[str, Place], ...]:
+def find_places() -> tuple[tuple[str, Place], ...]:
     """Where the tools that are known keep their sessions on this machine, each with what its sessions are called."""
     return tuple((importer.title.partition(" (")[0], place) for importer, place in registry.find_places(detect_machine()))
 
 
-def tool_of(source: str) -> str:
+def get_tool_title(source: str) -> str:
     """What a person calls the format of a session, by the name of its importer (`Session.source`)."""
     title = next((importer.title for importer in registry.find_importers() if importer.name == source), source)
     return title.partition(" (")[0]

@@ -17,14 +17,14 @@ from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.media import count_media
 from turnscope.counting.tokens import make_estimator
 from turnscope.envelope.plan import Plan
+from turnscope.library.loading import get_session, pause_gc
 from turnscope.library.loading import load as load  # noqa: PLC0414 - the whole way from a path to an overview, for who asks here
 from turnscope.library.loading import load_all as load_all  # noqa: PLC0414
-from turnscope.library.loading import session_of, unwalked
 from turnscope.library.loading import thread as thread  # noqa: PLC0414
 from turnscope.planning import policy as shelf
-from turnscope.planning.assemble import beside_the_record
-from turnscope.planning.policy import Policy, following, sendable
-from turnscope.planning.trace import Trace, own_counts, trace
+from turnscope.planning.assemble import replay_with_record
+from turnscope.planning.policy import Policy, add_wishes_rule, make_sendable
+from turnscope.planning.trace import Trace, build_own_ledger, trace
 from turnscope.pricing.overlay import read_overlay
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.model import CHAT, Answer, Session
@@ -37,15 +37,15 @@ _last: tuple[Session, Prices, Trace] | None = None  # the session replayed last,
 
 
 @cache
-def own_prices() -> Prices:
+def load_prices() -> Prices:
     """The built-in prices under the user's own file, read once. BrokenFile where that file is wrong."""
     own = find_prices_file()
     return Prices(read_overlay(own)) if own else PRICES
 
 
-def named(name: str, folder: Path | None = None) -> Policy:
+def load_policy(name: str, folder: Path | None = None) -> Policy:
     """A policy by name, ours or from `folder`, with what the environment sets. PolicyError where there is none."""
-    return shelf.with_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
+    return shelf.set_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
 
 
 def policies() -> tuple[Policy, ...]:
@@ -54,17 +54,17 @@ def policies() -> tuple[Policy, ...]:
     >>> [policy.title for policy in turnscope.policies() if policy.source.startswith("LiteLLM")]
     ['LiteLLM trim_messages']
     """
-    return tuple(named(name) for name in shelf.names())
+    return tuple(load_policy(name) for name in shelf.list_policies())
 
 
-def family_of(session: Session, prices: Prices | None = None) -> str:
+def find_family(session: Session, prices: Prices | None = None) -> str:
     """Tokenizer family of the model that most of a session's requests used; "" where unknown."""
-    prices = prices or own_prices()
+    prices = prices or load_prices()
     models = Tally(request.model for request in session.requests if request.model)
     return prices.find_facts(models.most_common(1)[0][0]).family if models else ""
 
 
-def ledger_of(
+def count_session(
     session: Session,
     memo: dict[str, int] | None = None,
     exact: Mapping[str, int] | None = None,
@@ -74,7 +74,7 @@ def ledger_of(
 
     `memo`: tokens by digest from an earlier count, extended. `exact`: exact tokens of texts by digest, where known.
     """
-    family = family_of(session, prices)
+    family = find_family(session, prices)
     if not exact:
         return build_ledger(session, make_estimator(family), memo)
     known = {b.digest: exact[b.digest] + count_media(b.raw, family) for b in session.blocks if b.digest in exact}
@@ -83,10 +83,10 @@ def ledger_of(
     return replace(ledger, exact=counted / max(1, ledger.total[-1]))
 
 
-def ledger_of_branch(session: Session, number: int, ledger: Ledger) -> Ledger:
+def count_branch(session: Session, number: int, ledger: Ledger) -> Ledger:
     """Count branch `number` of a session: from where it parted, where the session's own `ledger` counts as it would."""
     branch = session.branches[number]
-    return ledger.build_branch(session, number) if family_of(branch) == family_of(session) else ledger_of(branch)
+    return ledger.build_branch(session, number) if find_family(branch) == find_family(session) else count_session(branch)
 
 
 def replay(
@@ -107,48 +107,48 @@ def replay(
 
     `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.
     """
-    prices, session = prices or own_prices(), session_of(session)
-    asked, chosen = _asked(session, policy, answers)
+    prices, session = prices or load_prices(), get_session(session)
+    asked, chosen = _prepare(session, policy, answers)
     if ledger:
         return trace(asked, chosen, ledger, prices)
-    record = _record(session, prices)
+    record = _get_record(session, prices)
     if chosen == record.policy and asked is session:
         return record
     return trace(asked, chosen, replace(record.ledger, memo={**record.ledger.memo}), record.prices, record)
 
 
-def _record(session: Session, prices: Prices) -> Trace:
+def _get_record(session: Session, prices: Prices) -> Trace:
     """The session as it was really sent. What replays of one session share is made once: its counts, and the record's plans."""
     global _last
     known = _last
     if known is None or known[0] is not session or known[1] != prices:
-        known = _last = (session, prices, trace(session, AS_RECORDED, ledger_of(session, prices=prices), prices))
+        known = _last = (session, prices, trace(session, AS_RECORDED, count_session(session, prices=prices), prices))
     return known[2]
 
 
-def begun(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] | None = None) -> tuple[Trace, Iterator[Plan]]:
+def begin_replay(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] | None = None) -> tuple[Trace, Iterator[Plan]]:
     """A replay that is made while somebody watches: its trace without a plan, and the plans that make it whole, one by one.
 
     `recorded`: the same session as it was really sent, to which all that was billed belongs; so its fits are those of every
     replay. With all plans the trace equals what `replay` gives.
     """
-    session, chosen = _asked(recorded.session, policy, answers)
+    session, chosen = _prepare(recorded.session, policy, answers)
     ledger, prices = replace(recorded.ledger, memo={**recorded.ledger.memo}), recorded.prices  # its texts go with it
-    counts, sent = own_counts(session, chosen), recorded.plans if recorded.policy.name == AS_RECORDED else ()
-    pairs = beside_the_record(session, chosen, ledger, counts, prices=prices, sent=sent)
+    counts, sent = build_own_ledger(session, chosen), recorded.plans if recorded.policy.name == AS_RECORDED else ()
+    pairs = replay_with_record(session, chosen, ledger, counts, prices=prices, sent=sent)
     return Trace(session, chosen, ledger, (), recorded.fits, prices), (plan for plan, _ in pairs)
 
 
-def _asked(session: Session, policy: Policy | str, answers: Mapping[str, Answer] | None) -> tuple[Session, Policy]:
+def _prepare(session: Session, policy: Policy | str, answers: Mapping[str, Answer] | None) -> tuple[Session, Policy]:
     """What is replayed: the session with what is known beside it, and the policy with what a person wished."""
     if answers:
         recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
         session = structs.replace(session, recorded=recorded)
-    chosen = named(policy) if isinstance(policy, str) else policy
+    chosen = load_policy(policy) if isinstance(policy, str) else policy
     if session.source == CHAT:
-        chosen = sendable(chosen)
+        chosen = make_sendable(chosen)
     elif chosen.name != AS_RECORDED and session.recorded.wishes:
-        chosen = following(chosen)  # what a person condensed by hand stays so under every policy
+        chosen = add_wishes_rule(chosen)  # what a person condensed by hand stays so under every policy
     return session, chosen
 
 
@@ -162,5 +162,5 @@ def overview(session: Session | Thread | Path | str, ledger: Ledger | None = Non
     >>> view.prompts[:3], view.total
     (array([18251, 18676, 19158]), Decimal('5.72862325'))
     """
-    with unwalked():
-        return views.overview(replay(session, AS_RECORDED, ledger))
+    with pause_gc():
+        return views.build_overview(replay(session, AS_RECORDED, ledger))

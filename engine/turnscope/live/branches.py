@@ -13,7 +13,7 @@ from msgspec import structs
 from turnscope.counting.tokens import make_estimator
 from turnscope.envelope.plan import Plan
 from turnscope.errors import TurnscopeError
-from turnscope.library.opening import family_of, own_prices
+from turnscope.library.opening import find_family, load_prices
 from turnscope.live.archive_tools import list_definitions
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.live_session import LiveSession
@@ -22,7 +22,7 @@ from turnscope.live.sinks import Sink
 from turnscope.live.tools import Tools
 from turnscope.planning import assemble
 from turnscope.planning.extract import extract
-from turnscope.planning.policy import Policy, load, sendable
+from turnscope.planning.policy import Policy, load, make_sendable
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
 from turnscope.session.destination import Destination
@@ -43,7 +43,7 @@ def start_chat(
     destination: Destination | None = None,
 ) -> Chat:
     """A chat without a prompt yet: tool definitions and system prompt are said."""
-    prices = own_prices()
+    prices = load_prices()
     counter = make_estimator(prices.find_facts(settings.model).family)
     chat = Chat(LiveSession(Session(id, source=SOURCE), counter, prices), provider, sink, settings, destination=destination)
     if tools := [*tools, *list_definitions(settings.policy)]:
@@ -67,20 +67,20 @@ def resume_chat(
     `policies`: from which request on which was in force (`Threads.policies`); without them the one of `settings`.
     `place`: where the thread goes (`Threads.place`).
     """
-    prices = own_prices().add_proofs(session)
+    prices = load_prices().add_proofs(session)
     growing = LiveSession(
-        session, make_estimator(family_of(session, prices) or prices.find_facts(settings.model).family), prices
+        session, make_estimator(find_family(session, prices) or prices.find_facts(settings.model).family), prices
     )
     since = int(session.about.get("live_from", 0))
     record = load(assemble.AS_RECORDED)
 
     def in_force(request: Request) -> Policy:
         found = [policy for first, policy in policies if first <= request.n]
-        return sendable(found[-1] if found else settings.policy) if request.n >= since else record
+        return make_sendable(found[-1] if found else settings.policy) if request.n >= since else record
 
     plans = tuple(assemble.replay(session, in_force, growing.ledger, growing.get_policy_ledger, prices=prices))
     chat = Chat(growing, provider, sink, settings, tools)
-    chat.plan = assemble.settle(plans[-1]) if plans else None
+    chat.plan = assemble.reconcile_plan(plans[-1]) if plans else None
     chat.destination = destination
     chat.spent_usd = sum_cost(session, prices)
     chat.prompt_tokens = [plan.seen.tokens for plan in plans]

@@ -1,4 +1,4 @@
-"""Chatting through the same assembler: append the prompt, `step`, send, stream, `settle`, append the answer, tell the sink.
+"""Chatting through the same assembler: append the prompt, plan, send, stream, reconcile, append the answer, tell the sink.
 
 Provider, tools and sink are passed in; this module knows no network and no page. What a chat holds is in `talk`, one request of
 it in `request`; here are its turns, its tools, its limits, and what a person does to it by hand.
@@ -31,8 +31,8 @@ from turnscope.live.events import (
 )
 from turnscope.live.request import send_request
 from turnscope.live.stream_assembler import repair_text
-from turnscope.planning.assemble import step
-from turnscope.planning.policy import wishes_alone
+from turnscope.planning.assemble import plan_step
+from turnscope.planning.policy import keep_wishes_only
 from turnscope.session.model import JSON, Edit, Request, Span, Usage, WishFact
 
 __all__ = ["Chat", "Settings"]
@@ -165,7 +165,7 @@ class Chat(ChatState):
             ask = next(asking)
             tried = wishes.preview_summary(plan.after, ctx, keep_turns)
             wishes.check_summary_stays(
-                step(self.plan, tried, plan.request, self.policy, self.live_session.get_policy_basis(self.policy)).after
+                plan_step(self.plan, tried, plan.request, self.policy, self.live_session.get_policy_basis(self.policy)).after
             )
             while True:
                 answer = answers(ask)
@@ -206,8 +206,8 @@ class Chat(ChatState):
     def _plan_by_hand(self) -> Plan:
         """What the next request starts from, with all that was wished, before the policy."""
         growing = self.live_session
-        policy = wishes_alone(self.settings.policy)
-        return step(self.plan, growing.session, self.build_request(growing), policy, growing.get_policy_basis(policy))
+        policy = keep_wishes_only(self.settings.policy)
+        return plan_step(self.plan, growing.session, self.build_request(growing), policy, growing.get_policy_basis(policy))
 
     def _record_wish(self, edits: Sequence[Edit]) -> WishFact:
         session = self.live_session.session

@@ -18,9 +18,9 @@ from turnscope.live.sinks import Sink
 from turnscope.live.stream_assembler import repair_text
 from turnscope.live.tools import Tools
 from turnscope.live.write_retry import WriteQueue
-from turnscope.planning.answers import OFFLINE, Answers, answerer
+from turnscope.planning.answers import OFFLINE, Answers, make_answerer
 from turnscope.planning.bodies import Bodies
-from turnscope.planning.policy import Policy, sendable
+from turnscope.planning.policy import Policy, make_sendable
 from turnscope.session.destination import Destination
 from turnscope.session.model import JSON, Answer, AnswerFact, Ask, AskKind, Fact, Request, Usage
 
@@ -140,7 +140,7 @@ class ChatState:
             live_session = LiveSession(live_session.session, live_session.ledger.counter, live_session.prices)
             for role, content in messages:
                 live_session.append_message(role, repair_text(content), origin="prompt" if role == "user" else "answer")
-        answers = answerer(live_session.session.recorded.answers.get, {**OFFLINE, **self.preview_answers})
+        answers = make_answerer(live_session.session.recorded.answers.get, {**OFFLINE, **self.preview_answers})
         return request_checks.plan_request(
             self.plan, live_session, self.build_request(live_session), self.policy, answers
         ), live_session
@@ -148,7 +148,7 @@ class ChatState:
     @property
     def policy(self) -> Policy:
         """The policy in force: wishes of the user come before its rules, and repairs after them."""
-        return sendable(self.settings.policy)
+        return make_sendable(self.settings.policy)
 
     @property
     def active_provider(self) -> Provider:
@@ -190,7 +190,7 @@ class ChatState:
         answers = dict(build_answers(self.active_provider, settings.model, summaries, shared, chosen_by_user=chosen))
         answers |= self.injected_answers
         answers |= {"recall": self.recall_answers} if self.recall_answers else {}
-        return answerer(find_recorded, answers, self.record_answer)
+        return make_answerer(find_recorded, answers, self.record_answer)
 
     def record_answer(self, ask: Ask, answer: Answer) -> None:
         """Record the answer to a rule query, and add its cost."""

@@ -21,7 +21,7 @@ from turnscope.live.output_tool import OutputTool
 from turnscope.live.post_turn import run_post_turn_queries
 from turnscope.live.sinks import Sinks
 from turnscope.planning.answers import Answers
-from turnscope.planning.policy import Policy, Step, find
+from turnscope.planning.policy import Policy, Step, find_rule
 from turnscope.session.model import JSON, Answer, Ask, AskKind
 from turnscope.storage.memories import Memories
 
@@ -42,7 +42,7 @@ class InjectedContext:
 def add_memory_rules(policy: Policy) -> Policy:
     """The policy with the rules for facts and notes in front, where it has none of its own."""
     has = {part.rule.name for part in policy.rules}
-    added = (Step(rule, rule.params()) for rule in map(find, (FACTS_RULE, NOTES_RULE)) if rule.name not in has)
+    added = (Step(rule, rule.params()) for rule in map(find_rule, (FACTS_RULE, NOTES_RULE)) if rule.name not in has)
     return replace(policy, rules=(*added, *policy.rules))
 
 

@@ -15,7 +15,7 @@ from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import Counter
 from turnscope.planning.assemble import Basis
 from turnscope.planning.policy import Policy
-from turnscope.planning.trace import own_counts
+from turnscope.planning.trace import build_own_ledger
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.facts import add_facts, make_storable
 from turnscope.session.index import Index
@@ -73,7 +73,7 @@ class LiveSession:
         """Return the token counts by the policy's own counter; None if it names none."""
         key = (policy.counter, policy.per_message)
         if policy.counter and key not in self._policy_ledgers:
-            self._policy_ledgers[key] = own_counts(self.session, policy)
+            self._policy_ledgers[key] = build_own_ledger(self.session, policy)
         return self._policy_ledgers.get(key)
 
     def append_message(

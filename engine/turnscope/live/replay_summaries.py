@@ -12,10 +12,10 @@ from turnscope.counting.ledger import Ledger
 from turnscope.errors import TurnscopeError
 from turnscope.live.provider import Provider
 from turnscope.live.rule_queries import request_summary
-from turnscope.planning.answers import answerer
+from turnscope.planning.answers import make_answerer
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import Policy
-from turnscope.planning.trace import own_counts
+from turnscope.planning.trace import build_own_ledger
 from turnscope.session.model import Answer, Ask, Session
 
 
@@ -56,7 +56,7 @@ def request_summaries(
         found_answers[ask.key] = answer
         fresh.append((ask, answer))
 
-    answers = answerer(find_summary, {"summary": partial(request_summary, provider, model)}, add_summary)
-    for _ in replay(session, policy, ledger, own_counts(session, policy), answers):
+    answers = make_answerer(find_summary, {"summary": partial(request_summary, provider, model)}, add_summary)
+    for _ in replay(session, policy, ledger, build_own_ledger(session, policy), answers):
         yield from fresh
         fresh.clear()

@@ -29,7 +29,7 @@ from turnscope.live.events import (
 )
 from turnscope.live.provider import AnswerStart, ProviderAnswer, stream_answer
 from turnscope.live.write_retry import Draft, DraftSink
-from turnscope.planning.assemble import answered, settle
+from turnscope.planning.assemble import apply_response, reconcile_plan
 from turnscope.session.model import JSON, Request, Usage
 from turnscope.storage.database import StorageError
 
@@ -51,7 +51,7 @@ def send_request(chat: ChatState) -> Iterator[Event]:
             _end(chat, plan, "refused", ProviderAnswer(stop_reason="refused"), attempts=attempt - 1, error=refused)
             yield RequestRefused(refused)
             return
-        body = chat.bodies.body(plan, chat.live_session.session)
+        body = chat.bodies.build(plan, chat.live_session.session)
         if rejected := request_checks.check_body(body, plan.model, chat.live_session.prices, chat.bodies, chat.destination):
             _end(chat, plan, "refused", ProviderAnswer(stop_reason="refused"), attempts=attempt - 1)
             yield TurnFailed(rejected)
@@ -183,7 +183,7 @@ def _end(
         request = structs.replace(request, estimate=_estimate_usage(chat, plan, used))
     request = chat.live_session.append_request(request)
     if complete:
-        plan = answered(structs.replace(plan, request=request), chat.live_session.session, chat.live_session.basis)
+        plan = apply_response(structs.replace(plan, request=request), chat.live_session.session, chat.live_session.basis)
     chat.prompt_tokens.append(plan.seen.tokens)
     reverted = request_checks.find_reverted_edits(chat.plan, plan, chat.live_session)
     for edit in (*reverted, *(decision.edit for decision in plan.decisions if decision.splice)):
@@ -191,7 +191,7 @@ def _end(
     usd = chat.compute_cost(usage, plan.model)
     id, sink = chat.live_session.session.id, chat.sink
     ended = RequestEnded(id, request, plan, status, answer, said.content, reverted, seconds, usd, attempts, error)
-    chat.plan = settle(structs.replace(plan, request=request))
+    chat.plan = reconcile_plan(structs.replace(plan, request=request))
     chat.spent_usd += usd or chat.compute_cost(request.estimate, plan.model) or 0
     if complete and request.window and not chat.settings.window:
         chat.settings = replace(chat.settings, window=request.window)  # a claim in a refusal that held

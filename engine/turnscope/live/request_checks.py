@@ -24,7 +24,7 @@ from turnscope.live.live_session import LiveSession
 from turnscope.live.provider import Provider, translate_errors
 from turnscope.planning import refusals
 from turnscope.planning.answers import Answers
-from turnscope.planning.assemble import step
+from turnscope.planning.assemble import plan_step
 from turnscope.planning.bodies import Bodies
 from turnscope.planning.policy import Policy
 from turnscope.pricing.prices import Prices
@@ -44,7 +44,7 @@ def count_prompt(plan: Plan, session: Session, provider: Provider, share: float,
     near = share and plan.projected > share * plan.budget.limit
     if not near or find_count(session.recorded, plan.request.n, plan.seen.tokens):
         return None
-    planned = bodies.body(plan, session)
+    planned = bodies.build(plan, session)
     with suppress(ProviderError), translate_errors(provider):  # without a count, planning goes on with the estimate
         tokens = provider.count_tokens(planned)
         if tokens is None or not is_plausible_count(plan, tokens):
@@ -104,12 +104,12 @@ def plan_request(
     """The plan of the next request. Where the window holds the prompt and not the whole answer, the answer may be as long as
     it holds: a policy that fills the window would never get to its next cut, for nothing that is refused makes a chat grow.
     """
-    plan = step(previous, live_session.session, request, policy, live_session.get_policy_basis(policy), answers)
+    plan = plan_step(previous, live_session.session, request, policy, live_session.get_policy_basis(policy), answers)
     left, most = plan.budget.window - max(plan.projected, plan.largest), request.settings.get("max_tokens")
     if plan.verdict == "refuse" or not plan.budget.known or not isinstance(most, int) or not MIN_ANSWER <= left < most:
         return plan
     request = structs.replace(request, settings={**request.settings, "max_tokens": left})
-    return step(previous, live_session.session, request, policy, live_session.get_policy_basis(policy), answers)
+    return plan_step(previous, live_session.session, request, policy, live_session.get_policy_basis(policy), answers)
 
 
 def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceededError | None:
@@ -177,10 +177,10 @@ def check_body(
 
     Of a server of other models it is known that a message must be there and that calls and results are paired, and no more.
     """
-    rules = refusals.judge(model, prices) or PAIRS_ONLY if destination and destination.kind == "server" else ALL_RULES
-    if wrong := refusals.refused(bodies.wrong(body, model, prices), rules):
+    rules = refusals.find_judge(model, prices) or PAIRS_ONLY if destination and destination.kind == "server" else ALL_RULES
+    if wrong := refusals.select_refused(bodies.lint(body, model, prices), rules):
         return UnsendableError(wrong[0].path, wrong[0].what)
-    large = attachments.crowded(body["messages"]) if rules == ALL_RULES else None
+    large = attachments.find_oversized_image(body["messages"]) if rules == ALL_RULES else None
     return UnsendableError(*large) if large else None
 
 

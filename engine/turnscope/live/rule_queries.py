@@ -7,7 +7,7 @@ from functools import partial
 
 from turnscope.errors import ProviderError
 from turnscope.live.provider import Provider, translate_errors
-from turnscope.planning.answers import Answers, extracted
+from turnscope.planning.answers import Answers, summarise_offline
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Answer, Ask, AskKind
 
@@ -34,7 +34,7 @@ def build_answers(
         if summary_model
         else _refuse_summary,
         "compact": partial(request_compaction, provider, model, settings or {}) if summary_model else _refuse_summary,
-        "expect": extracted,
+        "expect": summarise_offline,
         "count": partial(request_count, provider, model),
     }
 

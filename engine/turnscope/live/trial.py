@@ -20,10 +20,10 @@ from turnscope.live import request_checks
 from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
 from turnscope.live.tools import DEFINITIONS
-from turnscope.planning.answers import OFFLINE, answerer
-from turnscope.planning.assemble import settle
+from turnscope.planning.answers import OFFLINE, make_answerer
+from turnscope.planning.assemble import reconcile_plan
 from turnscope.planning.bodies import Bodies
-from turnscope.planning.policy import Policy, names, sendable
+from turnscope.planning.policy import Policy, list_policies, make_sendable
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.destination import Destination
 from turnscope.session.model import JSON, Session
@@ -71,7 +71,7 @@ def run_trial(policy: Policy, summaries: bool = True) -> Trial:
     """Try a policy, with a fixed budget as if it were nine tenths of the window. `summaries`: whether a model may sum up."""
     if policy.budget.formula == "fixed":
         policy = replace(policy, budget=replace(policy.budget, tokens=9 * WINDOW // 10))
-    chosen = sendable(policy)
+    chosen = make_sendable(policy)
     return max(
         (_run_course(chosen, summaries, *course) for course in COURSES),
         key=lambda trial: (bool(trial.rejected), trial.refused_at_end),
@@ -83,7 +83,7 @@ def _run_course(chosen: Policy, summaries: bool, words: int, lines: int) -> Tria
     growing, bodies = LiveSession(Session("trial", source="trial"), COUNTER), Bodies()
     growing.append_message("tools", DEFINITIONS, origin="system")
     growing.append_message("system", "You are brief.", origin="system")
-    answers = answerer(growing.facts.answers.get, OFFLINE if summaries else {})
+    answers = make_answerer(growing.facts.answers.get, OFFLINE if summaries else {})
     plan: Plan | None = None
     found = Trial(TURNS)
     for turn in range(TURNS):
@@ -100,12 +100,12 @@ def _run_course(chosen: Policy, summaries: bool, words: int, lines: int) -> Tria
                 found = structs.replace(
                     found, refused=found.refused + 1, first_refused=first, refused_at_end=found.refused_at_end + 1
                 )
-            elif wrong := request_checks.check_body(bodies.body(plan, growing.session), MODEL, growing.prices, bodies, None):
+            elif wrong := request_checks.check_body(bodies.build(plan, growing.session), MODEL, growing.prices, bodies, None):
                 return structs.replace(found, rejected=wrong.wrong)
             else:
                 found = structs.replace(found, refused_at_end=0)
                 growing.append_message("assistant", content, origin="answer")
-            plan = settle(structs.replace(plan, request=growing.append_request(asked)))
+            plan = reconcile_plan(structs.replace(plan, request=growing.append_request(asked)))
             if refused:
                 break
             if calls := [block["id"] for block in content if block["type"] == "tool_use"]:
@@ -132,7 +132,7 @@ def load_trials() -> Mapping[str, Trial]:
 
 def get_trial(policy: Policy, summaries: bool = True, shipped: bool = True) -> Trial:
     """What is kept of a policy that is as it was shipped, else a trial of it."""
-    if summaries and shipped and policy.name in names():
+    if summaries and shipped and policy.name in list_policies():
         return load_trials().get(policy.name, Trial(TURNS))
     return run_trial(policy, summaries)
 

@@ -9,24 +9,29 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from turnscope.planning.extract import extract
-from turnscope.planning.reranking import reranked
+from turnscope.planning.reranking import rerank_texts
 from turnscope.session.model import Answer, Ask, AskKind
 
 Answers = Callable[[Ask], Answer]
 
 
-def extracted(ask: Ask) -> Answer:
+def summarise_offline(ask: Ask) -> Answer:
     """A summary of the text's own sentences, marked as the stand-in that it is."""
     return Answer(extract(ask.content, ask.max_tokens), source="offline")
 
 
-OFFLINE: Mapping[AskKind, Answers] = {"summary": extracted, "compact": extracted, "expect": extracted, "rank": reranked}
+OFFLINE: Mapping[AskKind, Answers] = {
+    "summary": summarise_offline,
+    "compact": summarise_offline,
+    "expect": summarise_offline,
+    "rank": rerank_texts,
+}
 
 
-def answerer(
-    known: Callable[[str], Answer | None],
+def make_answerer(
+    recorded: Callable[[str], Answer | None],
     by_kind: Mapping[AskKind, Answers] = OFFLINE,
-    told: Callable[[Ask, Answer], object] | None = None,
+    on_answer: Callable[[Ask, Answer], object] | None = None,
 ) -> Answers:
     """Who answers: what is `known` by key, else whoever is there for the kind, else a failure that says so.
 
@@ -34,12 +39,12 @@ def answerer(
     """
 
     def answer(ask: Ask) -> Answer:
-        if (found := known(ask.key)) is not None:
+        if (found := recorded(ask.key)) is not None:
             return found
         who = by_kind.get(ask.kind)
         made = who(ask) if who else Answer(failed=f"no answer to this {ask.kind} was recorded, and nobody is here to give one")
-        if told:
-            told(ask, made)
+        if on_answer:
+            on_answer(ask, made)
         return made
 
     return answer

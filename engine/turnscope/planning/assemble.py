@@ -1,7 +1,7 @@
-"""The fold that plans requests: `step` before a request is sent, `settle` once it is answered, `replay` for a whole session.
+"""The fold that plans requests: `plan_step` before one is sent, `reconcile_plan` once it is answered, `replay` for a session.
 
 No I/O, no clock, no look at the future: the plan of request n depends on `blocks[:cut]`, on recorded answers and on the plans
-before it alone. Live chat calls the same `step` and `settle`.
+before it alone. Live chat calls the same `plan_step` and `reconcile_plan`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import FreshEdits, Plan, StepState, Verdict, count_read_tokens
 from turnscope.envelope.rule import Ctx
 from turnscope.errors import RuleError
-from turnscope.planning.answers import Answers, answerer
-from turnscope.planning.foreign_summaries import LEFT_OUT, foreign_summaries, servers_summaries
-from turnscope.planning.policy import Policy, Step, find, in_force, load
-from turnscope.planning.provider_edits import ASKING, Seen, asking, seen_under, serverside
+from turnscope.planning.answers import Answers, make_answerer
+from turnscope.planning.foreign_summaries import LEFT_OUT, drop_foreign_summaries, drop_server_summaries
+from turnscope.planning.policy import Policy, Step, apply_model_table, find_rule, load
+from turnscope.planning.provider_edits import (
+    CONTEXT_MANAGEMENT,
+    Seen,
+    apply_provider_edits,
+    request_context_edits,
+    select_server_rules,
+)
 from turnscope.planning.render import render
-from turnscope.planning.repeated import laid, shared, wanted
+from turnscope.planning.repeated_edits import collect_fresh_edits, continue_previous, share_fresh_edits
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.facts import find_count
 from turnscope.session.index import Index
@@ -53,7 +59,7 @@ class Basis:
         return Basis(ledger, own or ledger, Index.build(session), prices)
 
 
-def step(
+def plan_step(
     previous: Plan | None, session: Session, request: Request, policy: Policy, basis: Basis, answers: Answers | None = None
 ) -> Plan:
     """Plan one request: the previous plan's envelope, grown to `request.cut`, changed by the policy's rules in order.
@@ -73,36 +79,38 @@ def step(
         plan = _Planner(previous, session, request, policy, basis, calibration, answers).plan()
         return structs.replace(plan, onward=onward) if onward is not calibration else plan
     first = structs.replace(request, model=request.requested_model) if request.requested_model else request
-    asked = asking(in_force(policy, first.model, basis.prices.find_facts(first.model).name)[0].rules, first)
+    asked = request_context_edits(
+        apply_model_table(policy, first.model, basis.prices.find_facts(first.model).name)[0].rules, first
+    )
     plan = _Planner(previous, session, asked, policy, basis, calibration, answers).plan()
     learned: CountFact | None = None
     for _ in range(COUNTS):
-        told = find_count(session.recorded, request.n, plan.seen.tokens)
-        if told is None or told is learned:
+        recorded_count = find_count(session.recorded, request.n, plan.seen.tokens)
+        if recorded_count is None or recorded_count is learned:
             break
-        learned = told
-        calibration = calibration.learn(plan.seen.tokens, told.tokens, plan.model)
+        learned = recorded_count
+        calibration = calibration.learn(plan.seen.tokens, recorded_count.tokens, plan.model)
         plan = _Planner(previous, session, asked, policy, basis, calibration, answers).plan()
     return structs.replace(plan, onward=onward) if onward is not calibration else plan
 
 
-def answered(plan: Plan, session: Session, basis: Basis) -> Plan:
+def apply_response(plan: Plan, session: Session, basis: Basis) -> Plan:
     """The plan once its request was sent and answered: what the provider says it did stands where it was only expected.
 
     A replay of the record plans it so at once. `session` holds the answer.
     """
-    if not (plan.server or ASKING in plan.request.settings):
+    if not (plan.server or CONTEXT_MANAGEMENT in plan.request.settings):
         return plan
-    ctx = _context(None, session, plan.request, basis, plan.calibration, plan.budget, None)
-    seen = seen_under(None, plan.after, ctx, (), answerer(session.recorded.answers.get), (), recorded=True)
-    states = tuple(state for state in plan.states if find(state.rule).sends is None)
+    ctx = _build_context(None, session, plan.request, basis, plan.calibration, plan.budget, None)
+    seen = apply_provider_edits(None, plan.after, ctx, (), make_answerer(session.recorded.answers.get), (), recorded=True)
+    states = tuple(state for state in plan.states if find_rule(state.rule).sends is None)
     return structs.replace(plan, seen=seen.envelope, server=tuple(seen.decisions), states=states)
 
 
-def settle(plan: Plan) -> Plan:
+def reconcile_plan(plan: Plan) -> Plan:
     """The plan once its request was sent and answered: the calibration learns from the usage that was billed.
 
-    What was only counted for the request (see `step`) is forgotten with it.
+    What was only counted for the request (see `plan_step`) is forgotten with it.
     """
     usage, calibration = plan.request.usage, plan.onward or plan.calibration
     if (
@@ -125,12 +133,12 @@ def replay(
     """Plan every request of a session in order. Each plan carries the calibration it was made with.
 
     `policy` may be a function that gives the one in force for a request: in a chat it changes on the way. `answers` is asked
-    what rules ask; see `step`. `own`: what its decisions count with, or a function that gives it for a policy.
+    what rules ask; see `plan_step`. `own`: what its decisions count with, or a function that gives it for a policy.
     """
-    return (plan for plan, _ in beside_the_record(session, policy, ledger, own, answers, prices))
+    return (plan for plan, _ in replay_with_record(session, policy, ledger, own, answers, prices))
 
 
-def beside_the_record(
+def replay_with_record(
     session: Session,
     policy: Policy | Callable[[Request], Policy],
     ledger: Ledger,
@@ -153,16 +161,18 @@ def beside_the_record(
     for number, request in enumerate(session.requests):
         chosen = policy(request) if callable(policy) else policy
         counts = (own(chosen) if callable(own) else own) or ledger
-        plan = step(previous, session, request, chosen, Basis(ledger, counts, basis.index, prices), answers)
+        plan = plan_step(previous, session, request, chosen, Basis(ledger, counts, basis.index, prices), answers)
         if follows:
             yield plan, plan
-            previous = settle(plan)
+            previous = reconcile_plan(plan)
         else:
             truly = (
-                known[number] if known else step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
+                known[number]
+                if known
+                else plan_step(shadow, session, request, record, Basis(ledger, ledger, basis.index, prices))
             )
             yield plan, truly
-            shadow = settle(truly)
+            shadow = reconcile_plan(truly)
             previous = structs.replace(plan, calibration=shadow.calibration)
 
 
@@ -184,7 +194,7 @@ class _Planner:
         answers: Answers | None,
     ) -> None:
         self.previous, self.session, self.request, self.basis, self.calibration = previous, session, request, basis, calibration
-        self.answers = answers or answerer(session.recorded.answers.get)
+        self.answers = answers or make_answerer(session.recorded.answers.get)
         self.recorded = policy.name == AS_RECORDED
         self.whole = policy  # with the tables of all models
         self.policy, self.table = self.find_terms(request.model)
@@ -229,7 +239,7 @@ class _Planner:
             model=self.model,
             budget=self.budget,
             calibration=self.calibration,
-            verdict=_verdict(self.policy, self.decisions, self.budget, prompt),
+            verdict=_judge(self.policy, self.decisions, self.budget, prompt),
             first=self.first,
             kept=self.kept,
             base=self.base,
@@ -240,7 +250,7 @@ class _Planner:
 
     def find_terms(self, model: str) -> tuple[Policy, str]:
         """The policy as it is for a model, and the name of the table that makes it so ("" = none)."""
-        return in_force(self.whole, model, self.basis.prices.find_facts(model).name)
+        return apply_model_table(self.whole, model, self.basis.prices.find_facts(model).name)
 
     def find_window(self) -> int | None:
         """The context window in tokens: as requested, else of the session, else of the price list; None where none knows it."""
@@ -252,12 +262,12 @@ class _Planner:
     def make_context(self, request: Request) -> Ctx:
         """What rules may read of a request. They see the decisions so far where these alone lead here from the plan before."""
         done = self.decisions if self.lasting else None
-        return _context(self.previous, self.session, request, self.basis, self.calibration, self.budget, done)
+        return _build_context(self.previous, self.session, request, self.basis, self.calibration, self.budget, done)
 
     def leave_out_foreign_summaries(self, *, again: bool = False) -> None:
         """Leave out the summaries that another tool, or a provider's server, wrote into the log."""
-        left_out = [*foreign_summaries(self.after, self.ctx, self.policy, again=again)]
-        for edit in left_out if again else (*left_out, *servers_summaries(self.after, self.ctx, self.policy)):
+        left_out = [*drop_foreign_summaries(self.after, self.ctx, self.policy, again=again)]
+        for edit in left_out if again else (*left_out, *drop_server_summaries(self.after, self.ctx, self.policy)):
             self.apply(LEFT_OUT, "remembers", edit)
 
     def apply_rules(self) -> None:
@@ -270,7 +280,7 @@ class _Planner:
             if part.rule.state is None:
                 self.run_rule(part, self.ctx)
             else:
-                known = _known(states, part)
+                known = _take_state(states, part)
                 carried = known is not None and known.state is not None
                 state = self.run_rule(part, structs.replace(self.ctx, state=known.state) if known and carried else self.ctx)
                 self.states.append(known if known and known.state is state else StepState(part.rule.name, part.params, state))
@@ -323,41 +333,41 @@ class _Planner:
             self.fresh += self.decisions[-1:] if splice else ()
             return
         same = self.base is self.kept
-        self.kept = self.after if one else _carried(self.kept, edit, number, ledger)
+        self.kept = self.after if one else _carry_edit(self.kept, edit, number, ledger)
         if memory == "remembers":
-            self.base = self.kept if same else _carried(self.base, edit, number, ledger)
+            self.base = self.kept if same else _carry_edit(self.base, edit, number, ledger)
 
     def keep_repeated(self) -> FreshEdits | None:
         """Let what fresh rules decide again stand as it was decided first; gives all that they want (see `repeated`)."""
-        again = wanted(self.decisions, self.fresh)
+        again = collect_fresh_edits(self.decisions, self.fresh)
         previous = self.previous if self.grown else None
         if not (again and previous):
             return again
-        found = laid(previous, self.decisions, again, self.request.cut, self.basis.ledger)
+        found = continue_previous(previous, self.decisions, again, self.request.cut, self.basis.ledger)
         if found is None or found[2].counts != self.after.counts:  # an insert inside what is left out moves
             return again
         self.before, self.decisions, self.after = found
         self.lasting = True
-        return shared(previous.fresh_edits, again) if previous.fresh_edits else again
+        return share_fresh_edits(previous.fresh_edits, again) if previous.fresh_edits else again
 
     def condensed_unseen(self) -> bool:
         """Whether the recorded tool condensed here, and so may have re-injected what the log does not hold."""
         condensed = any(d.splice and d.action == "condense" for d in self.decisions)
-        return condensed and not _chatted(self.session, self.request)
+        return condensed and not _is_live(self.session, self.request)
 
     def follow_provider(self) -> Seen:
         """What the model sees of the request once its provider has made its own edits."""
         lasts = self.lasting and self.previous is not None and self.previous.model == self.ctx.request.model
-        previous, parts = self.previous if lasts else None, serverside(self.policy.rules)
-        return seen_under(previous, self.after, self.ctx, parts, self.answers, self.decisions, recorded=self.recorded)
+        previous, parts = self.previous if lasts else None, select_server_rules(self.policy.rules)
+        return apply_provider_edits(previous, self.after, self.ctx, parts, self.answers, self.decisions, recorded=self.recorded)
 
 
-def _chatted(session: Session, request: Request) -> bool:
+def _is_live(session: Session, request: Request) -> bool:
     """True for a request that was sent from here: what is recorded of it is all that there was, nothing was put back unseen."""
     return session.source == CHAT and request.n >= int(session.about.get("live_from", 0))
 
 
-def _known(left: list[StepState], part: Step) -> StepState | None:
+def _take_state(left: list[StepState], part: Step) -> StepState | None:
     """What this step left at the previous request; taken out of `left`, for the same step can stand in a policy twice."""
     for number, known in enumerate(left):
         if known.rule == part.rule.name and (known.params is part.params or known.params == part.params):
@@ -365,14 +375,14 @@ def _known(left: list[StepState], part: Step) -> StepState | None:
     return None
 
 
-def _carried(envelope: Envelope, edit: Edit, number: int, ledger: Ledger) -> Envelope:
+def _carry_edit(envelope: Envelope, edit: Edit, number: int, ledger: Ledger) -> Envelope:
     try:
         return envelope.replace(edit, number, ledger)[0]
     except RuleError:  # it touched what another rule put there for this request only: there is nothing to carry
         return envelope
 
 
-def _context(
+def _build_context(
     previous: Plan | None,
     session: Session,
     request: Request,
@@ -384,7 +394,7 @@ def _context(
     own = basis.own
     scale = calibration.scale if own is basis.ledger else 1.0
     limit = int((room.limit - calibration.prefix) / scale)
-    reported = _reported(previous, calibration, basis.ledger) if previous else 0
+    reported = _count_previous_usage(previous, calibration, basis.ledger) if previous else 0
     index, ledger, prices = basis.index, basis.ledger, basis.prices
     return Ctx(
         session=session,
@@ -403,7 +413,7 @@ def _context(
     )
 
 
-def _reported(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:
+def _count_previous_usage(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:
     """Prompt + answer of the previous request: as billed where that very envelope was sent, else by count."""
     request, usage = previous.request, previous.request.usage
     if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.answered_prompt_tokens:
@@ -412,7 +422,7 @@ def _reported(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:
     return calibration.predict(previous.seen.tokens) + answer
 
 
-def _verdict(policy: Policy, decisions: Sequence[Decision], room: Budget, projected: int) -> Verdict:
+def _judge(policy: Policy, decisions: Sequence[Decision], room: Budget, projected: int) -> Verdict:
     actions = {decision.action for decision in decisions}
     if "refuse" in actions:
         return "refuse"

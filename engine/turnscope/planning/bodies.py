@@ -1,6 +1,6 @@
 """The bodies of one conversation's requests, each made of, and looked over on top of, what it shares with the one before.
 
-A long conversation's next body is the last one and a little more. What is made is what `render.body` and `lint.lint` make.
+A next body of a long conversation is the last one and a little more. It is what `render.build_body` and `lint.lint` make.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from turnscope.envelope.plan import Plan
-from turnscope.planning.lint import Passed, Problem, lint_on
-from turnscope.planning.render import Rendered, body, rendered
+from turnscope.planning.lint import CheckedMessages, Problem, lint_continued
+from turnscope.planning.render import Rendering, build_body, render_envelope
 from turnscope.pricing.prices import Prices
 from turnscope.session.model import JSON, Session
 
@@ -19,15 +19,15 @@ from turnscope.session.model import JSON, Session
 class Bodies:
     """Of one conversation that grows: a block that stood at an address stands there for good. Nobody may change a body."""
 
-    _last: Rendered | None = None
-    _passed: Passed | None = None
+    _last: Rendering | None = None
+    _passed: CheckedMessages | None = None
 
-    def body(self, plan: Plan, session: Session) -> dict[str, JSON]:
-        """See `render.body`."""
-        self._last = rendered(plan.after, session, self._last)
-        return body(plan, session, made_of=self._last)
+    def build(self, plan: Plan, session: Session) -> dict[str, JSON]:
+        """See `render.build_body`."""
+        self._last = render_envelope(plan.after, session, self._last)
+        return build_body(plan, session, rendering=self._last)
 
-    def wrong(self, body: Mapping[str, JSON], model: str, prices: Prices) -> tuple[Problem, ...]:
+    def lint(self, body: Mapping[str, JSON], model: str, prices: Prices) -> tuple[Problem, ...]:
         """See `lint.lint`; without stale thinking."""
-        found, self._passed = lint_on(body, model, prices, self._passed)
+        found, self._passed = lint_continued(body, model, prices, self._passed)
         return found

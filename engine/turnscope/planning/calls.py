@@ -30,34 +30,34 @@ class Calls:
         """Read message number `i`; gives the path of each mistake, and what it is."""
         now = str(message.get("role") if isinstance(message, MAPPING) else None)
         if now == "assistant" and self.role == "user":
-            yield from self.unanswered()
+            yield from self.find_unanswered()
             self.waiting.clear()
         self.role = now if now in ("user", "assistant") else self.role
-        for j, block in enumerate(blocks(message)):
+        for j, block in enumerate(list_blocks(message)):
             path, kind = f"messages.{i}.content.{j}", str(block.get("type"))
             if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-                yield from ((path, what) for what in _call(block, now, self.known))
+                yield from ((path, what) for what in _check_call(block, now, self.known))
                 self.known.add(str(block.get("id")))
                 if kind == "tool_use":
                     self.waiting[str(block.get("id"))] = path
             elif kind.endswith("tool_result"):
                 plain = kind == "tool_result"
-                yield from ((path, what) for what in _result(block, now, self.known, self.waiting, plain))
+                yield from ((path, what) for what in _check_result(block, now, self.known, self.waiting, plain))
                 self.waiting.pop(str(block.get("tool_use_id")), None)
 
-    def unanswered(self) -> Iterator[tuple[str, str]]:
+    def find_unanswered(self) -> Iterator[tuple[str, str]]:
         """The calls that wait for a result."""
         for name, path in self.waiting.items():
             yield path, f"the call {name} has no result in the message behind it"
 
 
-def blocks(message: Any) -> list[Mapping[str, Any]]:
+def list_blocks(message: Any) -> list[Mapping[str, Any]]:
     """The content blocks of a message that is a list of them."""
     content = message.get("content") if isinstance(message, MAPPING) else None
     return [block for block in content if isinstance(block, MAPPING)] if isinstance(content, list) else []
 
 
-def _call(block: Mapping[str, Any], role: str, known: Collection[str]) -> Iterator[str]:
+def _check_call(block: Mapping[str, Any], role: str, known: Collection[str]) -> Iterator[str]:
     name = str(block.get("id"))
     if role != "assistant":
         yield "a call of a tool stands in answers alone"
@@ -69,7 +69,7 @@ def _call(block: Mapping[str, Any], role: str, known: Collection[str]) -> Iterat
         yield "a call's input must be an object"
 
 
-def _result(
+def _check_result(
     block: Mapping[str, Any], role: str, known: Collection[str], waiting: Collection[str], plain: bool
 ) -> Iterator[str]:
     """`plain`: of the caller's own tool, so in the user's message right behind the call; others stand in the answer itself."""

@@ -27,7 +27,7 @@ FILES = 12  # file names listed at the end
 # Counted with o200k times 1.75: above what the tokenizers known here make of text, so that the cap holds in any unit.
 COUNTER = TokenCounter("toktok", "o200k_base", 1.75, "upper bound")
 
-_COSTS: dict[str, int] = {}  # tokens of lines: one summary takes most of its lines from the one before it
+_COUNTS: dict[str, int] = {}  # tokens of lines: one summary takes most of its lines from the one before it
 
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\d])|(?<=[。!?])")
 _ENDS = re.compile(r"[.!?。](?:(?<=[!?。])|\s)")  # found wherever `_END` is
@@ -89,16 +89,16 @@ def extract(content: str, max_tokens: int = 0) -> str:
     """
     room = max_tokens or CAP
     files: Counter[str] = Counter()
-    best = nlargest(COMPETE, _scored(content, files))
+    best = nlargest(COMPETE, _score_sentences(content, files))
     ranked = [_Sentence(-place, speaker, text, about, score) for score, place, speaker, text, about in best]
     if not ranked:
         return _shorten(HEAD, room)
     lines = {s.place: f"- {s.speaker}: {s.text}" for s in ranked}
-    naming = _naming(files)
-    costs = dict(zip(lines, (cost + 1 for cost in _costs([*lines.values(), *naming[:1]])), strict=False))
-    room -= _cost(HEAD) + 1
-    named = next((line for line in naming if _cost(line) < room // 6), "")
-    room -= _cost(named) + 1 if named else 0
+    naming = _list_files(files)
+    costs = dict(zip(lines, (cost + 1 for cost in _count_lines([*lines.values(), *naming[:1]])), strict=False))
+    room -= _count_line(HEAD) + 1
+    named = next((line for line in naming if _count_line(line) < room // 6), "")
+    room -= _count_line(named) + 1 if named else 0
     chosen = _choose(ranked, costs, room)
     if not chosen:
         first = min(ranked, key=lambda s: s.place)
@@ -106,20 +106,20 @@ def extract(content: str, max_tokens: int = 0) -> str:
     return "\n".join(filter(None, (HEAD, *(lines[place] for place in sorted(chosen)), named)))
 
 
-def _costs(lines: Sequence[str]) -> list[int]:
+def _count_lines(lines: Sequence[str]) -> list[int]:
     """Tokens of each line, those that are new counted together: the tokenizer's call costs more than a line."""
-    known = {line: _COSTS.pop(line, -1) for line in lines}
+    known = {line: _COUNTS.pop(line, -1) for line in lines}
     new = [line for line, cost in known.items() if cost < 0]
     known.update(zip(new, count_texts(new, COUNTER), strict=True))
-    _COSTS.update(known)  # at the end: what was not asked for the longest is forgotten first
-    if (over := len(_COSTS) - 8 * COMPETE) > 0:
-        for line in [*_COSTS][:over]:  # a list: other threads replay as well
-            _COSTS.pop(line, 0)
+    _COUNTS.update(known)  # at the end: what was not asked for the longest is forgotten first
+    if (over := len(_COUNTS) - 8 * COMPETE) > 0:
+        for line in [*_COUNTS][:over]:  # a list: other threads replay as well
+            _COUNTS.pop(line, 0)
     return [known[line] for line in lines]
 
 
-def _cost(line: str) -> int:
-    return _costs([line])[0]
+def _count_line(line: str) -> int:
+    return _count_lines([line])[0]
 
 
 def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> set[int]:
@@ -132,7 +132,7 @@ def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> se
     ]
     rest = iter(sorted(ranked, key=lambda s: (-s.score / (8 + costs[s.place]) ** 0.5, s.place)))
     for sentence in (*filter(None, openers), *rest):
-        cost, words = costs[sentence.place], _words(sentence.text)
+        cost, words = costs[sentence.place], _find_words(sentence.text)
         stale = len(words & known) > 0.8 * len(words) if words else sentence.text in said
         if sentence.place in chosen or cost > room or sentence.text in said or (stale and "opening" not in sentence.about):
             continue
@@ -144,20 +144,20 @@ def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> se
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _words(text: str) -> frozenset[str]:
+def _find_words(text: str) -> frozenset[str]:
     """The words of a sentence that tell it from others."""
     return frozenset(_WORD.findall(text.lower()))
 
 
-def _scored(content: str, files: Counter[str]) -> Iterator[tuple[float, int, str, str, frozenset[str]]]:
+def _score_sentences(content: str, files: Counter[str]) -> Iterator[tuple[float, int, str, str, frozenset[str]]]:
     """Score, place (negative: of equals the first is best), speaker, text and kinds of each sentence; counts file names."""
     opened = False
     known: set[str] = set()
-    for place, (speaker, text) in enumerate(_sentences(content)):
+    for place, (speaker, text) in enumerate(_split_transcript(content)):
         if text in known:
             continue
         known.add(text)
-        about, score, named, words = _told(text)
+        about, score, named, words = _classify(text)
         if named:
             files.update(named)
         if speaker == "user" and not opened:
@@ -170,7 +170,7 @@ def _scored(content: str, files: Counter[str]) -> Iterator[tuple[float, int, str
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _told(text: str) -> tuple[frozenset[str], float, tuple[str, ...], int]:
+def _classify(text: str) -> tuple[frozenset[str], float, tuple[str, ...], int]:
     """What a sentence is about, what that is worth, the files that it names, and how many different words it has."""
     head = text[:READ]
     low = head.lower()
@@ -187,18 +187,18 @@ def _told(text: str) -> tuple[frozenset[str], float, tuple[str, ...], int]:
     if _NUMBER.search(head):
         score += 0.8
         about.add("number")
-    named = tuple(_files(head)) if _FILE.search(head) else ()
+    named = tuple(_find_files(head)) if _FILE.search(head) else ()
     if named:
         score += 1.5
         about.add("file")
     return frozenset(about), score, named, len(words)
 
 
-def _sentences(content: str) -> Iterator[tuple[str, str]]:
+def _split_transcript(content: str) -> Iterator[tuple[str, str]]:
     """Speaker and text of every sentence of lines not said before. Lines of an earlier stand-in keep the speakers it named."""
     speaker = "user"
     known: set[tuple[str, str]] = set()
-    for found in _lines(content):
+    for found in _iter_lines(content):
         line = found[: READ * 4].rstrip()
         within = ""
         if said := _SPEAKER.match(line):
@@ -212,22 +212,22 @@ def _sentences(content: str) -> Iterator[tuple[str, str]]:
             line = line[2:]
             if speaker == "summary" and (said := _SPEAKER.match(line)):
                 within, line = said[1], said[2]
-        for text in _parted(line):
+        for text in _split_sentences(line):
             yield within or speaker, text
 
 
-def _lines(content: str) -> Iterator[str]:
+def _iter_lines(content: str) -> Iterator[str]:
     """The lines of a transcript that hold anything; of what a tool printed those that speak of a failure."""
     starts = [0, *(found.end() for found in _SPEAKS.finditer(content)), len(content)]
     for start, stop in pairwise(starts):
         if content.startswith("tool:", start):
             yield "tool:"
-            yield from _failing(content, start, stop)
+            yield from _iter_failures(content, start, stop)
         else:
             yield from _LINE.findall(content, start, stop)
 
 
-def _failing(content: str, at: int, stop: int) -> Iterator[str]:
+def _iter_failures(content: str, at: int, stop: int) -> Iterator[str]:
     while found := _FAILS.search(content, at, stop):
         begin, end = content.rfind("\n", at, found.start()) + 1, content.find("\n", found.end(), stop)
         end = end if end >= 0 else stop
@@ -236,13 +236,13 @@ def _failing(content: str, at: int, stop: int) -> Iterator[str]:
 
 
 @lru_cache(maxsize=REMEMBERED)
-def _parted(line: str) -> tuple[str, ...]:
+def _split_sentences(line: str) -> tuple[str, ...]:
     """The sentences of a line."""
     texts = [" ".join(sentence.split()) for sentence in _END.split(line)] if _ENDS.search(line) else [" ".join(line.split())]
     return tuple([text for text in texts if len(text) >= 8 or "?" in text])
 
 
-def _files(text: str) -> Iterator[str]:
+def _find_files(text: str) -> Iterator[str]:
     for word in _PATH.findall(text):
         name = word.rstrip(".-")
         stem, dot, suffix = name.rpartition(".")
@@ -250,7 +250,7 @@ def _files(text: str) -> Iterator[str]:
             yield name
 
 
-def _naming(files: Counter[str]) -> list[str]:
+def _list_files(files: Counter[str]) -> list[str]:
     """Lines with the files named most, the longest first."""
     best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
     told = [f"{name} ({times})" if times > 1 else name for name, times in best]

@@ -25,23 +25,23 @@ FOLLOWS = "follow_the_record"
 
 
 @memoize
-def _summaries(session: Session, _index: Index) -> tuple[tuple[int, Span], ...]:
+def _find_summaries(session: Session, _index: Index) -> tuple[tuple[int, Span], ...]:
     """The request that each summary of the tool's came with, and its message; rising."""
-    found = {at: seen.request for seen in session.observed if (at := summary_at(seen.edit)) >= 0}
+    found = {at: seen.request for seen in session.observed if (at := get_summary_block(seen.edit)) >= 0}
     messages = ((n, session.messages[session.blocks[at].message]) for at, n in found.items() if at < len(session.blocks))
     return tuple(sorted((n, Span(message.start, message.stop)) for n, message in messages))
 
 
-def foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, again: bool = False) -> Iterator[Edit]:
+def drop_foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, again: bool = False) -> Iterator[Edit]:
     """Drops each summary of the tool's at the request that it came with; nothing for a policy that follows the record.
 
     `again`: those that stand in the request although they were left out before.
     """
     if not ctx.session.observed or any(part.rule.name == FOLLOWS for part in policy.rules):
         return
-    known, before = _summaries(ctx), ctx.previous
+    known, before = _find_summaries(ctx), ctx.previous
     since = bisect_left(known, before.request.n + 1 if before else 0, key=itemgetter(0))
-    same = _same(before.after, envelope) if again and before else 0
+    same = _find_common_stop(before.after, envelope) if again and before else 0
     elsewhere = Span(0, 0)  # where no block stands as itself
     for n, span in known[0 if again else since :]:
         if n > ctx.request.n:
@@ -56,13 +56,13 @@ def foreign_summaries(envelope: Envelope, ctx: Ctx, policy: Policy, *, again: bo
             yield Edit("drop", "the recorded tool's own summary: what it stood for was not condensed here", span)
 
 
-def _same(one: Envelope, other: Envelope) -> int:
+def _find_common_stop(one: Envelope, other: Envelope) -> int:
     """The address up to which two envelopes hold the very same chunks."""
     shared = takewhile(lambda pair: pair[0] is pair[1], zip(one.chunks, other.chunks, strict=False))
     return max((chunk.stop for chunk, _ in shared), default=0)
 
 
-def servers_summaries(envelope: Envelope, ctx: Ctx, policy: Policy) -> Iterator[Edit]:
+def drop_server_summaries(envelope: Envelope, ctx: Ctx, policy: Policy) -> Iterator[Edit]:
     """Drops each summary that the provider made of the conversation, for a policy that asks for none: it would be read in place
     of what precedes it.
     """
@@ -75,7 +75,7 @@ def servers_summaries(envelope: Envelope, ctx: Ctx, policy: Policy) -> Iterator[
             yield Edit("drop", why, Span(at, at + 1))
 
 
-def summary_at(edit: Edit) -> int:
+def get_summary_block(edit: Edit) -> int:
     """The block that holds the summary of what a recorded condensation took out; -1 where the edit names none."""
     at = edit.facts.get("summary") if edit.action == "condense" and edit.body == () else None
     return at if isinstance(at, int) and not isinstance(at, bool) and edit.span and at >= edit.span.stop else -1

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
-from turnscope.planning.calls import MAPPING, Calls, blocks
+from turnscope.planning.calls import MAPPING, Calls, list_blocks
 from turnscope.pricing.abilities import binds_thinking, takes_prefill
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.content import is_text
@@ -39,7 +39,7 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class CheckedMessages:
     """The first messages of a body, without a mistake and a cache mark, and the calls of tools in them."""
 
     messages: Sequence[Any]
@@ -54,97 +54,101 @@ def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = (), pric
     `stale`: numbers of the thinking blocks (counted through the body, from 0) whose prefix is not the one they were made with;
     see `stale_thinking`.
     """
-    return _linted(body, model, stale, prices, 0, Calls())
+    return _lint_messages(body, model, stale, prices, 0, Calls())
 
 
-def lint_on(
-    body: Mapping[str, JSON], model: str, prices: Prices, before: Passed | None
-) -> tuple[tuple[Problem, ...], Passed | None]:
+def lint_continued(
+    body: Mapping[str, JSON], model: str, prices: Prices, before: CheckedMessages | None
+) -> tuple[tuple[Problem, ...], CheckedMessages | None]:
     """The same for a body that begins with the messages of another one, the very same objects; these are not read again.
 
     Gives what the next one needs not read; None where this one is wrong, or holds cache marks in its messages.
     """
-    messages = _list(body.get("messages"))
+    messages = _as_list(body.get("messages"))
     known = before is not None and len(before.messages) < len(messages) and all(map(is_, before.messages, messages))
     start, calls = (len(before.messages), before.calls) if before and known else (0, Calls())
-    found = _linted(body, model, (), prices, start, calls.copy())
-    if found or any(marked(message) for message in messages[start:]):
+    found = _lint_messages(body, model, (), prices, start, calls.copy())
+    if found or any(has_cache_mark(message) for message in messages[start:]):
         return found, None
     calls = calls.copy()
     for i in range(start, len(messages) - 1):
         deque(calls.read(i, messages[i]), 0)
-    return (), Passed(messages[:-1], calls)
+    return (), CheckedMessages(messages[:-1], calls)
 
 
-def _linted(
+def _lint_messages(
     body: Mapping[str, JSON], model: str, stale: Collection[int], prices: Prices, start: int, calls: Calls
 ) -> tuple[Problem, ...]:
     """`start`: the number of the first message that was not read before; `calls`: those of the messages before it."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return (Problem("messages", "at least one message is required"),)
-    found = [*head(body, model, prices, start), *ends(messages, messages[-1], len(messages), model, prices)]
+    found = [*check_head(body, model, prices, start), *check_ends(messages, messages[-1], len(messages), model, prices)]
     bound = bool(stale) and _binds(body, model, prices)
     number = 0
     for i in range(start, len(messages)):
-        thoughts = sum(block.get("type") in _THINKING for block in blocks(messages[i]))
+        thoughts = sum(block.get("type") in _THINKING for block in list_blocks(messages[i]))
         wrong = bound and {n - number for n in range(number, number + thoughts) if n in stale}
-        found += (Problem(f"messages.{i}{path}", what) for path, what in alone(messages[i], wrong or ()))
+        found += (Problem(f"messages.{i}{path}", what) for path, what in check_message(messages[i], wrong or ()))
         number += thoughts
     found += (Problem(*wrong) for i in range(start, len(messages)) for wrong in calls.read(i, messages[i]))
-    return (*found, *(Problem(*wrong) for wrong in calls.unanswered()))
+    return (*found, *(Problem(*wrong) for wrong in calls.find_unanswered()))
 
 
-def head(body: Mapping[str, JSON], model: str, prices: Prices = PRICES, start: int = 0) -> Iterator[Problem]:
+def check_head(body: Mapping[str, JSON], model: str, prices: Prices = PRICES, start: int = 0) -> Iterator[Problem]:
     """What is wrong with the settings of a body, its tools and system prompt, and its cache marks; see `lint`.
 
     `start`: the number of the first message whose cache marks are read.
     """
-    yield from _settings(body, model, prices)
-    yield from _cache(body, start)
+    yield from _check_settings(body, model, prices)
+    yield from _check_cache_marks(body, start)
 
 
-def ends(messages: Iterable[Any], last: Any, many: int, model: str, prices: Prices = PRICES) -> Iterator[Problem]:
+def check_ends(messages: Iterable[Any], last: Any, many: int, model: str, prices: Prices = PRICES) -> Iterator[Problem]:
     """What is wrong with how `many` messages a body has, with the first of them and with the `last`; see `lint`."""
     if many > MESSAGES:
         yield Problem("messages", f"{many:,} messages are more than {MESSAGES:,}")
-    first = next((message for message in messages if _role(message) != "system"), None)
-    summed = any(block.get("type") == "compaction" for block in blocks(first)[:1])  # the server's own summary may stand first
-    if _role(first) == "assistant" and not summed:
+    first = next((message for message in messages if _get_role(message) != "system"), None)
+    summed = any(
+        block.get("type") == "compaction" for block in list_blocks(first)[:1]
+    )  # the server's own summary may stand first
+    if _get_role(first) == "assistant" and not summed:
         yield Problem("messages.0", "the first message must be a user's")
     path = f"messages.{many - 1}"
-    paused = any(block.get("type") == "compaction" for block in blocks(last)[-1:])  # it goes on from its summary
-    if _role(last) == "assistant" and not paused and not takes_prefill(model, prices):
+    paused = any(block.get("type") == "compaction" for block in list_blocks(last)[-1:])  # it goes on from its summary
+    if _get_role(last) == "assistant" and not paused and not takes_prefill(model, prices):
         yield Problem(path, f"{model} does not go on from an answer: the last message must be a user's")
-    if _role(last) == "assistant" and isinstance(last["content"], str) and not _trimmed(last["content"]):
+    if _get_role(last) == "assistant" and isinstance(last["content"], str) and not _is_trimmed(last["content"]):
         yield Problem(path, "the last answer must not end with white space")
 
 
-def alone(message: Any, stale: Collection[int] = ()) -> Iterator[tuple[str, str]]:
+def check_message(message: Any, stale: Collection[int] = ()) -> Iterator[tuple[str, str]]:
     """What is wrong with a message by itself: the rest of the path behind its number, and what; see `lint`.
 
     `stale`: the numbers of its thinking blocks, from 0, that stand behind another prefix than their own.
     """
-    if _role(message) not in ROLES:
-        yield "", f"there is no role {_role(message)!r}"
-    yield from _content(message)
+    if _get_role(message) not in ROLES:
+        yield "", f"there is no role {_get_role(message)!r}"
+    yield from _check_content(message)
     number = 0
-    for j, block in enumerate(blocks(message)):
+    for j, block in enumerate(list_blocks(message)):
         if block.get("type") in _THINKING:
-            yield from _thinking(block, f".content.{j}", message, number in stale)
+            yield from _check_thinking(block, f".content.{j}", message, number in stale)
             number += 1
 
 
-def marked(message: Any) -> bool:
+def has_cache_mark(message: Any) -> bool:
     """Whether a message holds a cache mark."""
-    return any("cache_control" in block or any(map(_has_mark, _list(block.get("content")))) for block in blocks(message))
+    return any(
+        "cache_control" in block or any(map(_has_mark, _as_list(block.get("content")))) for block in list_blocks(message)
+    )
 
 
 def _has_mark(part: Any) -> bool:
     return isinstance(part, MAPPING) and "cache_control" in part
 
 
-def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
+def find_stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
     """Numbers of the thinking blocks in the last plan's request that stand behind an edit made after they were said.
 
     `plans`: all plans up to the request, in order. For `lint`. What was left out already, and is decided again, is no edit.
@@ -161,17 +165,17 @@ def stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
         if piece.body is None:
             for block in session.blocks[piece.start : piece.stop]:
                 if block.bucket == Bucket.THINKING and not block.in_tags:
-                    if edited > (birth := _last(births, block.at)) and (birth < 0 or changed(birth, block.at)):
+                    if edited > (birth := _find_last(births, block.at)) and (birth < 0 or changed(birth, block.at)):
                         found.append(number)
                     number += 1
             continue
         if any(count for bucket, count in zip(BUCKETS, piece.counts, strict=True) if bucket != Bucket.SYSTEM) or not piece.body:
-            edited = max(edited, _last(firsts, piece.by))
+            edited = max(edited, _find_last(firsts, piece.by))
         number += sum(part.kind in _THINKING and not is_text(part.raw) for part in piece.body)
     return tuple(found)
 
 
-def _last(rising: Sequence[int], value: int) -> int:
+def _find_last(rising: Sequence[int], value: int) -> int:
     """Number of the last of `rising` that is <= `value`; -1 where none is."""
     return bisect_right(rising, value) - 1
 
@@ -181,8 +185,8 @@ def _binds(body: Mapping[str, JSON], model: str, prices: Prices) -> bool:
     return binds_thinking(model, prices) and not (isinstance(thinking, MAPPING) and thinking.get("block_binding") == DROP)
 
 
-def _settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[Problem]:
-    thinking, choice = _keys(body.get("thinking")), _keys(body.get("tool_choice"))
+def _check_settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[Problem]:
+    thinking, choice = _as_mapping(body.get("thinking")), _as_mapping(body.get("tool_choice"))
     forced = choice.get("type") in ("any", "tool")
     binds = binds_thinking(model, prices)
     if forced and binds:
@@ -192,7 +196,7 @@ def _settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[
     if thinking.get("type") in ("enabled", "disabled") and binds:
         yield Problem("thinking", f"{model} takes no thinking of type {thinking['type']!r}: it thinks by itself")
     names: set[str] = set()
-    for i, tool in enumerate(_list(body.get("tools"))):
+    for i, tool in enumerate(_as_list(body.get("tools"))):
         name = tool.get("name") if isinstance(tool, MAPPING) else None
         if isinstance(name, str) and name in names:
             yield Problem(f"tools.{i}", f"two tools are called {name!r}")
@@ -205,20 +209,20 @@ def _settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Iterator[
             yield Problem(f"system.{i}", "a text block is empty")
 
 
-def _role(message: Any) -> Any:
+def _get_role(message: Any) -> Any:
     return message.get("role") if isinstance(message, MAPPING) else None
 
 
-def _trimmed(text: str) -> bool:
+def _is_trimmed(text: str) -> bool:
     return not text.strip() or text == text.rstrip()
 
 
-def _content(message: Any) -> Iterator[tuple[str, str]]:
+def _check_content(message: Any) -> Iterator[tuple[str, str]]:
     """Empty content, as a gateway measured against the API in 2026: an answer may be empty, a user's message may not."""
     content = message.get("content") if isinstance(message, MAPPING) else None
     if not isinstance(content, (str, list)):
         yield "", "content must be a string or a list of blocks"
-    elif not content and _role(message) != "assistant":
+    elif not content and _get_role(message) != "assistant":
         yield "", "a user's message must not be empty"
     elif isinstance(content, str):
         if content and not content.strip():
@@ -238,7 +242,7 @@ def _content(message: Any) -> Iterator[tuple[str, str]]:
             yield "", "a message must hold more than white space"
 
 
-def _thinking(block: Mapping[str, Any], path: str, message: Mapping[str, Any], stale: bool) -> Iterator[tuple[str, str]]:
+def _check_thinking(block: Mapping[str, Any], path: str, message: Mapping[str, Any], stale: bool) -> Iterator[tuple[str, str]]:
     if message.get("role") != "assistant":
         yield path, "thinking stands in answers alone"
     if block.get("type") == "thinking" and not block.get("signature"):
@@ -247,8 +251,8 @@ def _thinking(block: Mapping[str, Any], path: str, message: Mapping[str, Any], s
         yield path, "the messages before this thinking were edited; this model accepts it behind its own prefix alone"
 
 
-def _cache(body: Mapping[str, JSON], start: int) -> Iterator[Problem]:
-    marks = [*_marks(body, start)]
+def _check_cache_marks(body: Mapping[str, JSON], start: int) -> Iterator[Problem]:
+    marks = [*_find_cache_marks(body, start)]
     if len(marks) > BREAKPOINTS:
         yield Problem(marks[BREAKPOINTS][0], f"{len(marks)} cache breakpoints are more than {BREAKPOINTS}")
     short = ""
@@ -265,23 +269,23 @@ def _cache(body: Mapping[str, JSON], start: int) -> Iterator[Problem]:
         short = short or (path if ttl == "5m" and path else "")
 
 
-def _marks(body: Mapping[str, JSON], start: int = 0) -> Iterator[tuple[str, Any, str]]:
+def _find_cache_marks(body: Mapping[str, JSON], start: int = 0) -> Iterator[tuple[str, Any, str]]:
     """Every cache mark in the order in which a provider reads: tools, system, messages; then the one of the body."""
-    rows: list[tuple[str, Any]] = [(f"tools.{i}", tool) for i, tool in enumerate(_list(body.get("tools")))]
-    rows += [(f"system.{i}", block) for i, block in enumerate(_list(body.get("system")))]
-    for i, message in enumerate(_list(body.get("messages"))[start:], start):
-        for j, block in enumerate(_list(message.get("content")) if isinstance(message, MAPPING) else []):
+    rows: list[tuple[str, Any]] = [(f"tools.{i}", tool) for i, tool in enumerate(_as_list(body.get("tools")))]
+    rows += [(f"system.{i}", block) for i, block in enumerate(_as_list(body.get("system")))]
+    for i, message in enumerate(_as_list(body.get("messages"))[start:], start):
+        for j, block in enumerate(_as_list(message.get("content")) if isinstance(message, MAPPING) else []):
             path = f"messages.{i}.content.{j}"
-            inner = _list(block.get("content")) if isinstance(block, MAPPING) else []
+            inner = _as_list(block.get("content")) if isinstance(block, MAPPING) else []
             rows += [*((f"{path}.content.{k}", part) for k, part in enumerate(inner)), (path, block)]
     for path, block in (*rows, ("", body)):
         if isinstance(block, MAPPING) and block.get("cache_control") is not None:
             yield path or "cache_control", block["cache_control"], str(block.get("type", ""))
 
 
-def _keys(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, MAPPING) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

@@ -31,11 +31,11 @@ HERE = Path(__file__).parent / "policies"
 GUARANTEES = {"fits", "paired", "prefix"}
 WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
 # what mends a request: each rule sees what those before it changed
-MENDING = ("drop_blank_texts", "repair", "begin_with_question", "end_with_question", "strip_stale_thinking")
+REPAIRS = ("drop_blank_texts", "repair", "begin_with_question", "end_with_question", "strip_stale_thinking")
 OURS = "ours"  # how the fidelity of a policy of our own begins
 PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
-LOOKING = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
-RENAMED = {"staged": "chainreview-staged"}  # names that links and chats of earlier versions hold
+CHECKS = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
+OLD_NAMES = {"staged": "chainreview-staged"}  # names that links and chats of earlier versions hold
 TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss", "tools")
 XML = "send_tools_as_xml"  # the rule that a policy has whose `tools` are "xml"
 KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "models", "rules")  # of a policy's file
@@ -105,55 +105,55 @@ class Policy:
 
     def _repr_html_(self) -> str:
         """What it is and where it comes from, and its rules with their parameters."""
-        rows = ((part.rule.name, part.rule.doc, _told(part.params)) for part in self.rules)
+        rows = ((part.rule.name, part.rule.doc, _format_params(part.params)) for part in self.rules)
         parts = [notebook.render_line(self.doc), notebook.render_table(("rule", "what it does", "parameters"), rows)]
         note = " · ".join(text for text in (self.name, self.source, self.version, self.fidelity) if text)
         return notebook.render_card(self.title or self.name, *parts, note=note)
 
 
 @cache
-def _modules() -> Mapping[str, str]:
+def _find_modules() -> Mapping[str, str]:
     """Where each rule stands: every module below `turnscope.rules`, in a folder or not, by its last name."""
     found = pkgutil.walk_packages(rules_package.__path__, f"{rules_package.__name__}.")
     return {module.name.rpartition(".")[2]: module.name for module in found if not module.ispkg}
 
 
 @cache
-def rules() -> Mapping[str, Rule]:
+def load_rules() -> Mapping[str, Rule]:
     """Every rule by name."""
-    return {name: find(name) for name in sorted(_modules())}
+    return {name: find_rule(name) for name in sorted(_find_modules())}
 
 
 @cache
-def find(name: str) -> Rule:
+def find_rule(name: str) -> Rule:
     """The rule of that name: a module of that name below `turnscope.rules` that defines `RULE`. PolicyError: there is none."""
-    known = _modules()
+    known = _find_modules()
     if name not in known:
         raise PolicyError(f"there is no rule {name!r}", hint=f"Known: {', '.join(sorted(known))}.")
     rule: Rule = importlib.import_module(known[name]).RULE
     return rule
 
 
-def names(folder: Path = HERE) -> tuple[str, ...]:
+def list_policies(folder: Path = HERE) -> tuple[str, ...]:
     """Names of the policies in a folder."""
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
-def renamed(name: str) -> str:
+def resolve_name(name: str) -> str:
     """What a policy of ours is called now."""
-    return RENAMED.get(name, name)
+    return OLD_NAMES.get(name, name)
 
 
 def load(name: str, folder: Path = HERE) -> Policy:
     """The policy of that name, or of what took its name's place. PolicyError where it does not exist or is malformed."""
     if folder == HERE:
-        name = renamed(name)
-    if name not in names(folder):
-        raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join(names(folder))}.")
+        name = resolve_name(name)
+    if name not in list_policies(folder):
+        raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join(list_policies(folder))}.")
     return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
 
 
-def with_pairs(policy: Policy, pairs: int | None) -> Policy:
+def set_pairs(policy: Policy, pairs: int | None) -> Policy:
     """The policy keeping `pairs` pairs wherever it keeps the last ones; None leaves it as it is."""
     if pairs is None or not any(s.rule.name == "keep_last_pairs" and s.params.pairs >= 0 for s in policy.rules):
         return policy
@@ -162,44 +162,44 @@ def with_pairs(policy: Policy, pairs: int | None) -> Policy:
     return replace(policy, rules=tuple(steps))
 
 
-def following(policy: Policy) -> Policy:
+def add_wishes_rule(policy: Policy) -> Policy:
     """The policy with wishes followed before anything else."""
     if policy.rules and policy.rules[0].rule.name in (WISHES, "follow_the_record"):  # the record holds what was wished
         return policy
-    return replace(policy, rules=(Step(find(WISHES), NoParams()), *policy.rules))
+    return replace(policy, rules=(Step(find_rule(WISHES), NoParams()), *policy.rules))
 
 
-def mended(policy: Policy) -> Policy:
+def add_repairs(policy: Policy) -> Policy:
     """The policy with what mends a request that a provider would reject at its end, which it gets once.
 
     Mending stands behind all that cuts, but before what only looks at the outcome. The record is what it is.
     """
     names = [part.rule.name for part in policy.rules]
-    if MENDING[-1] in names or "follow_the_record" in names:
+    if REPAIRS[-1] in names or "follow_the_record" in names:
         return policy
     steps = [*policy.rules]
     end = len(steps)
-    while end and steps[end - 1].rule.name in LOOKING:
+    while end and steps[end - 1].rule.name in CHECKS:
         end -= 1
     paired = not PAIRING.isdisjoint(names)
-    given = {"repair": {"begin": False}, MENDING[-1]: {"bound": True}}
-    mending = (find(name) for name in MENDING if name != "repair" or not paired)
+    given = {"repair": {"begin": False}, REPAIRS[-1]: {"bound": True}}
+    mending = (find_rule(name) for name in REPAIRS if name != "repair" or not paired)
     steps[end:end] = (Step(rule, replace(rule.params(), **given.get(rule.name, {}))) for rule in mending)
     return replace(policy, rules=tuple(steps))
 
 
-def sendable(policy: Policy) -> Policy:
+def make_sendable(policy: Policy) -> Policy:
     """The policy as a chat sends under it: wishes first, and mended.
 
     Where a chat goes is not known for good, so thinking behind an edit is sent to no model.
     """
-    steps = mended(following(policy)).rules
-    return replace(policy, rules=tuple(Step(s.rule, s.rule.params()) if s.rule.name == MENDING[-1] else s for s in steps))
+    steps = add_repairs(add_wishes_rule(policy)).rules
+    return replace(policy, rules=tuple(Step(s.rule, s.rule.params()) if s.rule.name == REPAIRS[-1] else s for s in steps))
 
 
-def wishes_alone(policy: Policy) -> Policy:
+def keep_wishes_only(policy: Policy) -> Policy:
     """A policy of the same budget that follows wishes and does nothing else."""
-    return replace(policy, rules=(Step(find(WISHES), NoParams()),))
+    return replace(policy, rules=(Step(find_rule(WISHES), NoParams()),))
 
 
 def parse(name: str, text: str) -> Policy:
@@ -222,45 +222,47 @@ def parse(name: str, text: str) -> Policy:
         raise PolicyError(f"policy {name!r} names an unknown counter {counter!r}", hint=f"Known: {', '.join(COUNTERS)}.")
     if (tools := data.get("tools", "")) not in ("", "xml"):
         raise PolicyError(f"policy {name!r} sends tools as {tools!r}", hint='Known: "" (as blocks), "xml" (as text).')
-    steps = tuple(map(_step, file.rules))
+    steps = tuple(map(_parse_step, file.rules))
     if tools and XML not in [part.rule.name for part in steps]:
-        end = next((n for n, part in enumerate(steps) if part.rule.name in (*MENDING, *LOOKING)), len(steps))
-        steps = (*steps[:end], Step(find(XML), NoParams()), *steps[end:])
-    _tables(name, file.models, steps)
+        end = next((n for n, part in enumerate(steps) if part.rule.name in (*REPAIRS, *CHECKS)), len(steps))
+        steps = (*steps[:end], Step(find_rule(XML), NoParams()), *steps[end:])
+    _check_tables(name, file.models, steps)
     policy = Policy(
         name,
         **{key: str(data.get(key, "")) for key in TEXTS},
         per_message=file.per_message,
         guarantees=file.guarantees,
-        budget=_params(f"the budget of policy {name!r}", BudgetParams, file.budget),
+        budget=_convert_params(f"the budget of policy {name!r}", BudgetParams, file.budget),
         rules=steps,
         constants=file.constants,
         models=file.models,
     )
-    return mended(policy) if policy.fidelity.startswith(OURS) else policy
+    return add_repairs(policy) if policy.fidelity.startswith(OURS) else policy
 
 
-def in_force(policy: Policy, *names: str) -> tuple[Policy, str]:
+def apply_model_table(policy: Policy, *names: str) -> tuple[Policy, str]:
     """The policy as it is for a model that goes by `names`, and the pattern of the table that holds for it; "" = none does."""
     fits = (pattern for pattern in policy.models if any(fnmatchcase(name, pattern) for name in names if name))
     pattern = next(fits, "")
     if not pattern:
         return policy, ""
     table = policy.models[pattern]
-    budget = _laid("budget", policy.budget, table.get("budget", {}))
-    rules = (Step(part.rule, _laid(part.rule.name, part.params, table.get(part.rule.name, {}))) for part in policy.rules)
+    budget = _override_params("budget", policy.budget, table.get("budget", {}))
+    rules = (
+        Step(part.rule, _override_params(part.rule.name, part.params, table.get(part.rule.name, {}))) for part in policy.rules
+    )
     return replace(policy, budget=budget, rules=tuple(rules)), pattern
 
 
-def _laid(name: str, params: T, table: Mapping[str, Any]) -> T:
+def _override_params(name: str, params: T, table: Mapping[str, Any]) -> T:
     """Parameters with those of a model's table over them."""
     if not table:
         return params
-    given = _params(f"{name} in a table of models", type(params), table)
+    given = _convert_params(f"{name} in a table of models", type(params), table)
     return replace(params, **{key: getattr(given, key) for key in table})  # type: ignore[type-var]
 
 
-def _tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Sequence[Step]) -> None:
+def _check_tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Sequence[Step]) -> None:
     """PolicyError where a model's table names what the policy has not."""
     known: dict[str, Any] = {"budget": BudgetParams} | {part.rule.name: part.rule.params for part in steps}
     for pattern, table in models.items():
@@ -268,15 +270,17 @@ def _tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Sequence[
         if unknown := sorted(set(table) - set(known)):
             raise PolicyError(f"{whose} names {unknown[0]!r}", hint=f"It may hold: {', '.join(known)}.")
         for part, given in table.items():
-            _params(f"{part} in {whose}", known[part], given)
+            _convert_params(f"{part} in {whose}", known[part], given)
 
 
-def _step(row: Mapping[str, Any]) -> Step:
-    rule = find(str(row.get("rule", "")))
-    return Step(rule, _params(f"rule {rule.name!r}", rule.params, {key: value for key, value in row.items() if key != "rule"}))
+def _parse_step(row: Mapping[str, Any]) -> Step:
+    rule = find_rule(str(row.get("rule", "")))
+    return Step(
+        rule, _convert_params(f"rule {rule.name!r}", rule.params, {key: value for key, value in row.items() if key != "rule"})
+    )
 
 
-def _params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
+def _convert_params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
     """Parameters as the frozen dataclass that a rule declares. PolicyError names an unknown or ill-typed one."""
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     known = ", ".join(names) or "none"
@@ -292,23 +296,23 @@ def write(policy: Policy) -> str:
     """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
     texts = {key: getattr(policy, key) for key in TEXTS}
     held = texts | {"per_message": policy.per_message, "guarantees": list(policy.guarantees)}
-    held |= {"budget": _table(policy.budget)} | ({"constants": dict(policy.constants)} if policy.constants else {})
+    held |= {"budget": _convert_to_table(policy.budget)} | ({"constants": dict(policy.constants)} if policy.constants else {})
     held |= (
         {"models": {key: {k: dict(v) for k, v in row.items()} for key, row in policy.models.items()}} if policy.models else {}
     )
-    held |= {"rules": [{"rule": part.rule.name, **_table(part.params)} for part in policy.rules]}
+    held |= {"rules": [{"rule": part.rule.name, **_convert_to_table(part.params)} for part in policy.rules]}
     text = tomli_w.dumps(held, multiline_strings=True)
     # readers of TOML turn the CRLF of a text written on several lines into LF
     return text if tomllib.loads(text) == held else tomli_w.dumps(held)
 
 
-def _told(params: Any) -> str:
+def _format_params(params: Any) -> str:
     """Parameters in one line for people."""
-    held = _table(params).items()
+    held = _convert_to_table(params).items()
     return "; ".join(f"{name} = {json.dumps(value, ensure_ascii=False, default=dict)}" for name, value in held)
 
 
-def _table(params: Any) -> dict[str, Any]:
+def _convert_to_table(params: Any) -> dict[str, Any]:
     """Parameters as TOML has them, which knows lists alone, and no null."""
     held = {f.name: getattr(params, f.name) for f in fields(params)}
     return {name: [*value] if isinstance(value, tuple) else value for name, value in held.items() if value is not None}

@@ -30,7 +30,7 @@ _END = attrgetter("end")
 STATIC = -1  # end of an entry that holds system prompt and tools alone
 
 
-class Kept(NamedTuple):
+class CacheUse(NamedTuple):
     """What the cache did for one request, in provider tokens: read, written to it, and neither; they sum to the prompt.
 
     `held`: what it held of the request before, still alive; `stands`: how much of that is in this one too, wherever. `hour`:
@@ -41,7 +41,7 @@ class Kept(NamedTuple):
     written: int = 0
     plain: int = 0
     held: int = 0
-    stands: int = 0
+    still_sent: int = 0
     hour: bool = False
     sent: bool = True
 
@@ -51,9 +51,9 @@ class Kept(NamedTuple):
         return self.read + self.written + self.plain
 
     @property
-    def again(self) -> int:
+    def missed(self) -> int:
         """Tokens that the cache held, that are sent again, and that it does not serve since something before them changed."""
-        return max(0, self.stands - self.read)
+        return max(0, self.still_sent - self.read)
 
 
 class _Entry(NamedTuple):
@@ -65,7 +65,7 @@ class _Entry(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _CachedPrompt:
     """What one model's cache holds of a conversation: prefixes of its last prompt, short ones first, all last used `used`."""
 
     plan: Plan
@@ -73,7 +73,7 @@ class _Line:
     used: float | None
     entries: list[_Entry] = field(default_factory=list)
 
-    def alive(self, now: float | None) -> list[_Entry]:
+    def find_alive(self, now: float | None) -> list[_Entry]:
         """What the cache still holds at a time; all of it where the log has no times."""
         if now is None or self.used is None:
             return self.entries
@@ -81,52 +81,52 @@ class _Line:
         return self.entries if idle <= MINUTES else [entry for entry in self.entries if idle <= entry.lives]
 
 
-def walked(trace: Trace, sizes: Sequence[int] | None = None) -> tuple[Kept, ...]:
+def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None) -> tuple[CacheUse, ...]:
     """What the cache does for every request of a trace, in order. `sizes`: `trace.tokens` of each, where they are at hand."""
-    session, lines, found = trace.session, dict[str, _Line](), list[Kept]()
+    session, lines, found = trace.session, dict[str, _CachedPrompt](), list[CacheUse]()
     facts: dict[str, tuple[ModelFacts, CacheRules]] = {}
-    off = uncached(session)
-    for n, (plan, life) in enumerate(zip(trace.plans, _asked(session), strict=False)):
+    off = is_uncached(session)
+    for n, (plan, life) in enumerate(zip(trace.plans, _iter_lifetimes(session), strict=False)):
         size = trace.tokens(n) if sizes is None else sizes[n]
         if plan.model not in facts:
             model = trace.prices.find_facts(plan.model)
             facts[plan.model] = model, find_rules(model)
         model, rules = facts[plan.model]
         if plan.verdict == "refuse":
-            found.append(Kept(sent=False))
+            found.append(CacheUse(sent=False))
             continue
         if rules.how == "none" or (off and rules.how == "marked"):
-            found.append(Kept(plain=size))
+            found.append(CacheUse(plain=size))
             continue
         line, lives = lines.get(plan.model), rules.lives.get(life, next(iter(rules.lives.values())))
-        step = _Step(trace, plan, trace.fit(n), size, rules, rules.find_shortest_prefix(model), lives)
-        kept, lines[plan.model] = step.marked(line) if rules.how == "marked" else step.prefix(line)
+        step = _CacheStep(trace, plan, trace.fit(n), size, rules, rules.find_shortest_prefix(model), lives)
+        kept, lines[plan.model] = step.use_breakpoints(line) if rules.how == "marked" else step.use_prefix(line)
         found.append(kept._replace(hour=rules.how == "marked" and lives > MINUTES))
     return tuple(found)
 
 
-def uncached(session: Session) -> bool:
+def is_uncached(session: Session) -> bool:
     """Whether the requests of a session asked for no caching: several are recorded, and none has read or written any."""
     billed = [request.usage for request in session.requests if request.usage and request.usage.prompt_tokens]
     return len(billed) > 1 and not any(u.cache_read_input_tokens or u.cache_creation_input_tokens for u in billed)
 
 
-def _asked(session: Session) -> Iterator[str]:
+def _iter_lifetimes(session: Session) -> Iterator[str]:
     """The name of the life that each request buys, as the record shows: that of the last entry that was written."""
     first = next((r for r in session.requests if r.usage and r.usage.cache_creation_input_tokens), None)
-    life = _life(first) if first else ""
+    life = _get_lifetime(first) if first else ""
     for request in session.requests:
         if request.usage and request.usage.cache_creation_input_tokens:
-            life = _life(request)
+            life = _get_lifetime(request)
         yield str(request.settings.get("prompt_cache_retention") or life)
 
 
-def _life(request: Request) -> str:
+def _get_lifetime(request: Request) -> str:
     return "1h" if request.usage and request.usage.cache_creation_1h_input_tokens else "5m"
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _CacheStep:
     """One request meeting what the cache holds."""
 
     trace: Trace
@@ -137,48 +137,48 @@ class _Step:
     shortest: int
     lives: float
 
-    def marked(self, line: _Line | None) -> tuple[Kept, _Line]:
+    def use_breakpoints(self, line: _CachedPrompt | None) -> tuple[CacheUse, _CachedPrompt]:
         """Breakpoints behind the system prompt and the last two messages: an entry is found from one of them or not at all."""
-        now, then = _times(self.plan.request)
-        held = line.alive(now) if line else []
+        now, then = _get_times(self.plan.request)
+        held = line.find_alive(now) if line else []
         if self.size < self.shortest:
-            return Kept(plain=self.size), _Line(self.plan, self.size, then)
-        at = self._alike(line)[0]
+            return CacheUse(plain=self.size), _CachedPrompt(self.plan, self.size, then)
+        at = self._find_common(line)[0]
         left = held[: bisect_right(held, at, key=_END)]
-        marks = self._marks()
-        while left and left[-1].end != STATIC and not self._found(left[-1].end, marks):
+        marks = self._find_breakpoints()
+        while left and left[-1].end != STATIC and not self._is_found(left[-1].end, marks):
             del left[1 if left[0].end == STATIC else 0 :]  # those before it lie further away
         read = min(left[-1].tokens, self.size) if left else 0
         for end in (STATIC, *marks):
             place = bisect_left(left, end, key=_END)
-            size = self._static() if end == STATIC else self.size - self._behind(self.plan.seen, end)
+            size = self._count_static() if end == STATIC else self.size - self._count_from(self.plan.seen, end)
             if (place == len(left) or left[place].end != end) and size >= self.shortest:
                 left.insert(place, _Entry(end, size, self.lives))
         most = held[-1].tokens if held else 0
-        kept = Kept(read, self.size - read, 0, most, min(self._stands(line), most))
-        return kept, _Line(self.plan, self.size, then, left)
+        kept = CacheUse(read, self.size - read, 0, most, min(self._count_repeated(line), most))
+        return kept, _CachedPrompt(self.plan, self.size, then, left)
 
-    def prefix(self, line: _Line | None) -> tuple[Kept, _Line]:
+    def use_prefix(self, line: _CachedPrompt | None) -> tuple[CacheUse, _CachedPrompt]:
         """The longest common beginning, in steps: every prefix of the last prompt is held."""
-        now, then = _times(self.plan.request)
-        most = line.size if line and line.alive(now) else 0
-        common = min(self._alike(line)[1], most, self.size)
+        now, then = _get_times(self.plan.request)
+        most = line.size if line and line.find_alive(now) else 0
+        common = min(self._find_common(line)[1], most, self.size)
         read = common // self.rules.step * self.rules.step
         read = read if read >= self.shortest else 0
         entries = [_Entry(self.plan.seen.stop, self.size, self.lives)] if self.size >= self.shortest else []
-        kept = Kept(read, 0, self.size - read, most, min(self._stands(line), most))
-        return kept, _Line(self.plan, self.size, then, entries)
+        kept = CacheUse(read, 0, self.size - read, most, min(self._count_repeated(line), most))
+        return kept, _CachedPrompt(self.plan, self.size, then, entries)
 
-    def _stands(self, line: _Line | None) -> int:
+    def _count_repeated(self, line: _CachedPrompt | None) -> int:
         """Tokens of the last prompt that are in this one too: all but what came since, and what stands for something."""
         if line is None:
             return 0
         put = sum(sum(p.counts) for d in self.plan.decisions if d.splice for p in d.splice.new if p.body and p.by == d.seq)
         return max(
-            0, min(line.size, self.size - self._behind(self.plan.seen, line.plan.seen.stop) - round(put * self.terms.scale))
+            0, min(line.size, self.size - self._count_from(self.plan.seen, line.plan.seen.stop) - round(put * self.terms.scale))
         )
 
-    def _alike(self, line: _Line | None) -> tuple[int, int]:
+    def _find_common(self, line: _CachedPrompt | None) -> tuple[int, int]:
         """Up to which block the last prompt and this one are alike (`STATIC` - 1: none), and its tokens up to there."""
         if line is None:
             return STATIC - 1, 0
@@ -190,9 +190,9 @@ class _Step:
             return was.stop, line.size
         if self.trace.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS):
             return STATIC - 1, 0
-        return at, max(0, line.size - self._behind(was, at))
+        return at, max(0, line.size - self._count_from(was, at))
 
-    def _marks(self) -> tuple[int, ...]:
+    def _find_breakpoints(self) -> tuple[int, ...]:
         """Ends of the last message and of the one before it."""
         blocks, stop = self.trace.session.blocks, self.plan.seen.stop
         at = stop - 1
@@ -200,25 +200,25 @@ class _Step:
             at -= 1
         return (at + 1, stop) if 0 < at + 1 < stop else (stop,)
 
-    def _found(self, end: int, marks: Sequence[int]) -> bool:
+    def _is_found(self, end: int, marks: Sequence[int]) -> bool:
         """Whether an entry lies within the blocks that are searched before one of the breakpoints."""
-        return any(end <= mark and visible(self.plan.seen, end, mark, self.rules.lookback) for mark in marks)
+        return any(end <= mark and is_within_lookback(self.plan.seen, end, mark, self.rules.lookback) for mark in marks)
 
-    def _behind(self, envelope: Envelope, at: int) -> int:
-        return round(behind(envelope, at, self.trace.ledger) * self.terms.scale)
+    def _count_from(self, envelope: Envelope, at: int) -> int:
+        return round(count_tokens_from(envelope, at, self.trace.ledger) * self.terms.scale)
 
-    def _static(self) -> int:
+    def _count_static(self) -> int:
         return min(self.size, self.terms.prefix + round(self.terms.scale * sum(self.plan.seen.counts[:2])))
 
 
-def _times(request: Request) -> tuple[float | None, float | None]:
+def _get_times(request: Request) -> tuple[float | None, float | None]:
     """When a request met the cache, and when it used it last: of the recorded reads, all within 300 s of the answer before were
     served. Of several attempts the last one counts, which the log does not time but for its answer."""
     used = request.answered_at or request.sent_at
     return (used if request.attempts > 1 else request.sent_at), used
 
 
-def visible(envelope: Envelope, start: int, stop: int, most: int) -> bool:
+def is_within_lookback(envelope: Envelope, start: int, stop: int, most: int) -> bool:
     """Whether an envelope carries at most `most` blocks between two addresses."""
     if stop - start <= most:
         return True
@@ -236,7 +236,7 @@ def visible(envelope: Envelope, start: int, stop: int, most: int) -> bool:
     return True
 
 
-def behind(envelope: Envelope, at: int, ledger: Ledger) -> int:
+def count_tokens_from(envelope: Envelope, at: int, ledger: Ledger) -> int:
     """Counted tokens of an envelope's messages from address `at` on."""
     tokens = 0
     for chunk in reversed(envelope.chunks):

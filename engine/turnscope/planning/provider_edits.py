@@ -25,13 +25,13 @@ from turnscope.ports.messages_api import edits as api
 from turnscope.session.index import find_at_or_before, group_runs
 from turnscope.session.model import JSON, Answer, AppliedEdit, Ask, Edit, Request, Session
 
-ASKING = "context_management"  # key of a request's settings: what the server is asked to edit
+CONTEXT_MANAGEMENT = "context_management"  # key of a request's settings: what the server is asked to edit
 COMPACTION = "compaction"  # key of one that asks for a summary and nothing else
 
 
 def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
     """Anthropic's server ignores every message before the newest `compaction` block (Messages API, compact_20260112)."""
-    newest = api.begin(seen, ctx)
+    newest = api.find_begin(seen, ctx)
     if carried and newest < carried.request.cut:
         return
     for span in ctx.index.find_conversation_spans(0, newest):
@@ -40,7 +40,7 @@ def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | 
 
 def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
     """Claude models before Opus 4.5 drop the thinking of past turns from the prompt (`Prices.facts`), unless told otherwise."""
-    told = api.THINKING in api.edits_of(ctx.request.settings)
+    told = api.THINKING in api.get_edits(ctx.request.settings)
     if (
         told
         or ctx.prices.find_facts(ctx.request.model).keeps_thinking
@@ -59,23 +59,27 @@ def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
     """What the provider says that it did to a request that was really sent: its `applied_edits`, and a compaction block in the
     answer. It tells counts alone; which blocks they are is inferred, and said so.
     """
-    asked = api.edits_of(ctx.request.settings)
+    asked = api.get_edits(ctx.request.settings)
     for made in ctx.request.applied:
-        done = _of(carried.request.applied, made.edit).cleared if carried else 0
+        done = _find_applied(carried.request.applied, made.edit).cleared if carried else 0
         facts = {"inferred": True, "cleared": made.cleared, "cleared_input_tokens": made.tokens}
         told = f"the provider says that it cleared {{}} ({made.tokens:,} tokens); which ones is inferred: the oldest"
         if made.edit == api.TOOL_USES:
-            edit, uses = asked.get(api.TOOL_USES, {}), api.uses(seen, ctx)
+            edit, uses = asked.get(api.TOOL_USES, {}), api.list_tool_uses(seen, ctx)
             start = uses[done] if done < len(uses) else ctx.request.cut
-            found = api.clearable(seen, ctx, start if done else 0, ctx.request.cut, edit.get("exclude_tools") or ())
+            found = api.iter_clearable(seen, ctx, start if done else 0, ctx.request.cut, edit.get("exclude_tools") or ())
             inputs, because = edit.get("clear_tool_inputs") or False, told.format(f"{made.cleared:,} tool uses")
-            yield from clear_results(seen, ctx, api.oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs)
+            yield from clear_results(
+                seen, ctx, api.take_oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs
+            )
         elif made.edit == api.THINKING:
             because = told.format(f"the thinking of {made.cleared:,} turns")
-            yield from api.clear_thinking(seen, ctx, 0, api.cleared_to(seen, ctx, made.cleared), because, facts)
-    if summary := _summary(ctx.session, ctx.request):
+            yield from api.clear_thinking(seen, ctx, 0, api.find_cleared_end(seen, ctx, made.cleared), because, facts)
+    if summary := _find_summary(ctx.session, ctx.request):
         because = "the server summed up all that it had been sent, and answered from its summary"
-        yield from api.summed(ctx, api.begin(seen, ctx), ctx.request.cut, summary, because, _read(ctx.request))
+        yield from api.build_summary_edits(
+            ctx, api.find_begin(seen, ctx), ctx.request.cut, summary, because, _count_pass_tokens(ctx.request)
+        )
 
 
 GOES_ON = compaction_replaces_what_precedes.__name__  # each request from then on shows it again
@@ -110,7 +114,7 @@ class Seen:
             return end.value
 
 
-def seen_under(
+def apply_provider_edits(
     previous: Plan | None,
     after: Envelope,
     ctx: Ctx,
@@ -126,16 +130,23 @@ def seen_under(
     but for a server that is asked for edits, where they changed the end alone. What such a server remembers, it finds in the
     conversation, and so remembers whatever is changed.
     """
-    known = [_known(ctx.previous, part) for part in parts]
-    if previous and any(d.splice for d in decisions) and not (parts and _behind(previous, decisions)):
+    known = [_find_state(ctx.previous, part) for part in parts]
+    if previous and any(d.splice for d in decisions) and not (parts and _is_at_end(previous, decisions)):
         previous = None
-    same = previous is not None and previous.request.settings.get(ASKING) == ctx.request.settings.get(ASKING)
-    if previous is None or not (_grew(previous.request, ctx.request) if recorded else same and all(known)):
+    same = previous is not None and previous.request.settings.get(CONTEXT_MANAGEMENT) == ctx.request.settings.get(
+        CONTEXT_MANAGEMENT
+    )
+    if previous is None or not (_covers_applied(previous.request, ctx.request) if recorded else same and all(known)):
         carried = None
     else:
         carried = previous
     found = Seen(after)
-    if carried and carried.seen is carried.after and not (decisions or parts) and _quiet(ctx, carried, recorded=recorded):
+    if (
+        carried
+        and carried.seen is carried.after
+        and not (decisions or parts)
+        and _is_unaffected(ctx, carried, recorded=recorded)
+    ):
         return found
     if carried:
         found.envelope = carried.seen.grow(after.stop, ctx.ledger)
@@ -155,7 +166,7 @@ def seen_under(
     return found
 
 
-def _quiet(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
+def _is_unaffected(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
     """Whether none of the provider's own edits can concern a request that only grew: what most requests are."""
     now, blocks = ctx.request, ctx.session.blocks
     if ctx.index.compactions or (recorded and now.applied):
@@ -165,53 +176,53 @@ def _quiet(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
     return carried.request.turn == now.turn or ctx.prices.find_facts(now.model).keeps_thinking
 
 
-def _behind(previous: Plan, decisions: Sequence[Decision]) -> bool:
+def _is_at_end(previous: Plan, decisions: Sequence[Decision]) -> bool:
     """Whether all that was decided changed blocks alone that came since the previous request was sent."""
     cut = previous.request.cut
     return all(d.edit.span is not None and cut <= d.edit.span.start < d.edit.span.stop for d in decisions if d.splice)
 
 
-def asking(parts: Sequence[Step], request: Request) -> Request:
+def request_context_edits(parts: Sequence[Step], request: Request) -> Request:
     """The request as a policy sends it: with the context edits that its rules ask the server for, and with no other.
 
     Clearing of thinking stands first, as the API demands. What was done to the request that was recorded is not its business.
     """
     made = (part.rule.sends(part.params, request.settings) for part in parts if part.rule.sends)
     edits = sorted((edit for edit in made if edit), key=lambda edit: edit["type"] != api.THINKING)
-    rest = {key: value for key, value in request.settings.items() if key not in (ASKING, COMPACTION)}
-    settings: Mapping[str, JSON] = rest | ({ASKING: {"edits": edits}} if edits else {})
+    rest = {key: value for key, value in request.settings.items() if key not in (CONTEXT_MANAGEMENT, COMPACTION)}
+    settings: Mapping[str, JSON] = rest | ({CONTEXT_MANAGEMENT: {"edits": edits}} if edits else {})
     if settings == request.settings and not request.applied:
         return request
     return structs.replace(request, settings=settings, applied=())
 
 
-def serverside(rules: Sequence[Step]) -> tuple[Step, ...]:
+def select_server_rules(rules: Sequence[Step]) -> tuple[Step, ...]:
     """Those of a policy's rules that the server follows."""
     return tuple(part for part in rules if part.rule.sends)
 
 
-def _known(previous: Plan | None, part: Step) -> StepState | None:
+def _find_state(previous: Plan | None, part: Step) -> StepState | None:
     states = previous.states if previous else ()
     return next((known for known in states if known.rule == part.rule.name and known.params == part.params), None)
 
 
-def _grew(before: Request, now: Request) -> bool:
+def _covers_applied(before: Request, now: Request) -> bool:
     """Whether the provider did at least to this request what it did to the one before."""
-    return all(_of(now.applied, made.edit).cleared >= made.cleared for made in before.applied)
+    return all(_find_applied(now.applied, made.edit).cleared >= made.cleared for made in before.applied)
 
 
-def _of(applied: Sequence[AppliedEdit], edit: str) -> AppliedEdit:
+def _find_applied(applied: Sequence[AppliedEdit], edit: str) -> AppliedEdit:
     return next((made for made in applied if made.edit == edit), AppliedEdit(edit))
 
 
-def _summary(session: Session, request: Request) -> str:
+def _find_summary(session: Session, request: Request) -> str:
     """The newest summary in an answer that goes on from it; "" where there is none, or nothing else was said."""
     answer = session.blocks[request.cut : request.stop]
     last = next((n for n in reversed(range(len(answer))) if answer[n].kind == "compaction" and answer[n].text), -1)
     return answer[last].text if last >= 0 and request.stop_reason != "compaction" else ""
 
 
-def _read(request: Request) -> dict[str, JSON]:
+def _count_pass_tokens(request: Request) -> dict[str, JSON]:
     """What the passes that summed up were billed, in tokens: the largest prompt, and all that they wrote."""
     made = [u for u in request.usage.iterations if u.kind == "compaction"] if request.usage else []
     return {"read": max(u.prompt_tokens for u in made), "written": sum(u.output_tokens for u in made)} if made else {}

@@ -34,12 +34,12 @@ _GOOGLE = (
 _RULES = {"OpenAI": re.compile("|".join(_OPENAI)), "Google": re.compile("|".join(_GOOGLE))}
 
 
-def judge(model: str, prices: Prices) -> str:
+def find_judge(model: str, prices: Prices) -> str:
     """By whose rules the requests to a model are judged; "" where none are known."""
     return _NAMES.get(prices.find_facts(model).provider, UNKNOWN)
 
 
-def refused(found: Sequence[Problem], rules: str) -> tuple[Problem, ...]:
+def select_refused(found: Sequence[Problem], rules: str) -> tuple[Problem, ...]:
     """Of all that is found in a request, what is rejected by the `rules` of `judge`."""
     if rules == "Anthropic":
         return tuple(found)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from turnscope.envelope.difference import find_alterations
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
-from turnscope.planning.calls import Calls, blocks
-from turnscope.planning.lint import Problem, alone, ends, head, marked
-from turnscope.planning.render import AMID, Rendered, body, stretch
+from turnscope.planning.calls import Calls, list_blocks
+from turnscope.planning.lint import Problem, check_ends, check_head, check_message, has_cache_mark
+from turnscope.planning.render import MID_PROMPT, Rendering, build_body, render_span
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
 from turnscope.session.model import JSON, Session, Span
@@ -58,7 +58,7 @@ class _Entry:
     gone: bool = False
 
 
-class _Made(NamedTuple):
+class _Messages(NamedTuple):
     """Messages, and the tools and system prompt among them; the first `front` of either stand before the first message."""
 
     rows: tuple[_Row, ...]
@@ -68,22 +68,22 @@ class _Made(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Looked:
+class SharedChecks:
     """What replays of one session share: messages by the stretches of blocks that stand in them as they are, and what is wrong
     with the pairs of a run of them, which is held so that it can be told by identity."""
 
-    made: dict[tuple[Span, ...], _Made] = field(default_factory=dict)
+    made: dict[tuple[Span, ...], _Messages] = field(default_factory=dict)
     pairs: dict[tuple[bool, frozenset[str], tuple[int, ...]], tuple[list[_Row], tuple[Wrong, ...]]] = field(
         default_factory=dict
     )
 
 
 @dataclass(slots=True)
-class Looking:
+class RequestChecker:
     """One conversation's last request, message by message, and what is wrong with it. For requests in their order."""
 
     session: Session
-    shared: Looked = field(default_factory=Looked)
+    shared: SharedChecks = field(default_factory=SharedChecks)
     envelope: Envelope = field(default_factory=Envelope)
     entries: list[_Entry] = field(default_factory=list)
     calls: dict[str, list[_Entry]] = field(default_factory=dict)
@@ -96,35 +96,35 @@ class Looking:
     _head: tuple[Any, tuple[Problem, ...]] = ((), ())
     _found: tuple[Problem, ...] = ()
 
-    def look(self, plan: Plan, prices: Prices) -> tuple[Problem, ...]:
+    def check(self, plan: Plan, prices: Prices) -> tuple[Problem, ...]:
         """What the provider would reject of the body that a plan is sent with, in the order of that body; see `lint.lint`."""
         self._move(plan.after)
         if not self.entries:
             return (Problem("messages", "at least one message is required"),)
-        found = [*self._heading(plan, prices), *self._ends(plan, prices)]
-        rows = sorted((self._place(entry), entry.row.wrong, entry.pairs) for entry in self.wrong.values())
+        found = [*self._check_head(plan, prices), *self._check_ends(plan, prices)]
+        rows = sorted((self._find_place(entry), entry.row.wrong, entry.pairs) for entry in self.wrong.values())
         found += (Problem(f"messages.{n}{path}", what) for n, wrong, _ in rows for path, what in wrong)
         found += (Problem(f"messages.{n}{path}", what) for n, _, pairs in rows for path, what in pairs)
         if (*found,) != self._found:
             self._found = (*found,)
         return self._found
 
-    def _heading(self, plan: Plan, prices: Prices) -> tuple[Problem, ...]:
+    def _check_head(self, plan: Plan, prices: Prices) -> tuple[Problem, ...]:
         """Of settings, tools, system prompt and cache marks: they rarely change, and few logs hold marks in messages."""
         made_of = (plan.model, plan.budget.max_output, plan.request.settings, self.tools, self.system)
         known = self._head[0]
         same = known[:3] == made_of[:3] and all(map(is_, known[3:], made_of[3:]))
         if not same or self.marks:
             messages = (*(entry.row.message for entry in self.entries),) if self.marks else ()
-            sent = body(plan, self.session, made_of=Rendered(self.session, (), self.tools, self.system, messages, ()))
-            self._head = made_of, (*head(sent, plan.model, prices),)
+            sent = build_body(plan, self.session, rendering=Rendering(self.session, (), self.tools, self.system, messages, ()))
+            self._head = made_of, (*check_head(sent, plan.model, prices),)
         return self._head[1]
 
-    def _ends(self, plan: Plan, prices: Prices) -> Iterator[Problem]:
+    def _check_ends(self, plan: Plan, prices: Prices) -> Iterator[Problem]:
         messages = (entry.row.message for entry in self.entries)
-        return ends(messages, self.entries[-1].row.message, len(self.entries), plan.model, prices)
+        return check_ends(messages, self.entries[-1].row.message, len(self.entries), plan.model, prices)
 
-    def _place(self, entry: _Entry) -> int:
+    def _find_place(self, entry: _Entry) -> int:
         place = bisect_left(self.entries, entry.row.start, key=_START)
         while self.entries[place] is not entry:
             place += 1
@@ -133,20 +133,20 @@ class Looking:
     def _move(self, envelope: Envelope) -> None:
         """Make the messages that an envelope changes anew, and look at them and at what their calls and results touch."""
         spans, self.envelope = find_alterations(self.envelope, envelope), envelope
-        doubtful = [entry for span in reversed([*self._ranges(spans)]) for entry in self._replace(*span)]
+        doubtful = [entry for span in reversed([*self._find_ranges(spans)]) for entry in self._replace(*span)]
         done: set[int] = set()
         for entry in doubtful:
             if not entry.gone and id(entry) not in done:
-                done.update(self._pair(self._place(entry)))
+                done.update(self._check_run(self._find_place(entry)))
 
-    def _ranges(self, spans: Iterable[Span]) -> Iterator[tuple[int, int, int]]:
+    def _find_ranges(self, spans: Iterable[Span]) -> Iterator[tuple[int, int, int]]:
         """The entries that changed spans may have changed, as ranges that do not touch, each with where its changes begin."""
         held: tuple[int, int, int] | None = None
         for start, stop in spans:
             first = max(bisect_left(self.entries, start, key=_START) - 1, 0)
             while first and not self.entries[first].row.clean:
                 first -= 1
-            last = self._clean(max(bisect_left(self.entries, max(stop, start + 1), key=_START), first + 1))
+            last = self._find_clean(max(bisect_left(self.entries, max(stop, start + 1), key=_START), first + 1))
             if held and first <= held[1]:
                 held = held[0], max(held[1], last), held[2]
                 continue
@@ -156,7 +156,7 @@ class Looking:
         if held:
             yield held
 
-    def _clean(self, number: int) -> int:
+    def _find_clean(self, number: int) -> int:
         """The first entry from there on that begins where nothing of another one stands."""
         while number < len(self.entries) and not self.entries[number].row.clean:
             number += 1
@@ -164,16 +164,16 @@ class Looking:
 
     def _replace(self, first: int, stop: int, change: int) -> list[_Entry]:
         """Make the entries `[first, stop)` anew, and more where they now join what follows; gives those to be looked at."""
-        start = self.entries[first].row.start if first else self._begin(change)
-        made = self._made(start, stop)
-        while stop < len(self.entries) and (not made.rows or _role(made.rows[-1]) == _role(self.entries[stop].row)):
-            stop = self._clean(stop + 1)
-            made = self._made(start, stop)
-        same = sum(1 for _ in takewhile(_alike, zip(self.entries[first:stop], made.rows, strict=False))) if start else 0
+        start = self.entries[first].row.start if first else self._find_begin(change)
+        made = self._render_messages(start, stop)
+        while stop < len(self.entries) and (not made.rows or _get_role(made.rows[-1]) == _get_role(self.entries[stop].row)):
+            stop = self._find_clean(stop + 1)
+            made = self._render_messages(start, stop)
+        same = sum(1 for _ in takewhile(_is_same, zip(self.entries[first:stop], made.rows, strict=False))) if start else 0
         first += same  # nothing but what follows them changed
         old, new = self.entries[first:stop], [_Entry(row, row.tools, row.system, row.lead) for row in made.rows[same:]]
         self.entries[first:stop] = new
-        fronts = not start and self._front(made, new)
+        fronts = not start and self._take_front(made, new)
         for entry in old:
             entry.gone = True
             self.wrong.pop(id(entry), None)
@@ -193,13 +193,13 @@ class Looking:
         before = self.entries[first - 1 : first] if same and old else []
         return [*before, *new, *self.entries[first + len(new) :][:1], *touched]
 
-    def _begin(self, change: int) -> int:
+    def _find_begin(self, change: int) -> int:
         """An address at or before a change before which no message begins, and all that goes to the head is known."""
         if not self.entries or change < self.front[0]:
             return 0
         return self.front[0] if self.entries[0].lead else min(change, self.entries[0].row.start)
 
-    def _front(self, made: _Made, new: list[_Entry]) -> bool:
+    def _take_front(self, made: _Messages, new: list[_Entry]) -> bool:
         """Take what stands before the first message of a whole rendering from the entry that has it."""
         if not new:
             self.front = (0, made.tools, made.system)
@@ -209,29 +209,29 @@ class Looking:
         entry.tools, entry.system, entry.lead = entry.tools[tools:], entry.system[system:], False
         return True
 
-    def _made(self, start: int, stop: int) -> _Made:
+    def _render_messages(self, start: int, stop: int) -> _Messages:
         """The messages of the blocks `[start, …)` up to entry `stop`; what was made of the same blocks before is taken."""
         span = Span(start, self.entries[stop].row.start if stop < len(self.entries) else self.envelope.stop)
         stand: list[Span] = []
         for piece in self.envelope.iter_pieces_and_inserts(span):
             if piece.body:
-                return _read(stretch(self.envelope, self.session, span))
+                return _split_messages(render_span(self.envelope, self.session, span))
             if piece.body is None:
                 stand.append(Span(max(piece.start, span.start), min(piece.stop, span.stop)))
         key = (*stand,)
         if key not in self.shared.made:
-            self.shared.made[key] = _read(stretch(self.envelope, self.session, span))
+            self.shared.made[key] = _split_messages(render_span(self.envelope, self.session, span))
         return self.shared.made[key]
 
-    def _pair(self, place: int) -> Iterable[int]:
+    def _check_run(self, place: int) -> Iterable[int]:
         """Look at the calls of a run of answers and the results in the user's messages behind it; gives what was looked at."""
         entries, start, stop = self.entries, place, place + 1
-        while start and not self._parts(start):
+        while start and not self._starts_run(start):
             start -= 1
-        while stop < len(entries) and not self._parts(stop):
+        while stop < len(entries) and not self._starts_run(stop):
             stop += 1
         run = entries[start:stop]
-        for entry, pairs in zip(run, self._paired(run, begins=not start), strict=True):
+        for entry, pairs in zip(run, self._check_pairs(run, begins=not start), strict=True):
             entry.pairs = pairs
             if entry.row.wrong or pairs:
                 self.wrong[id(entry)] = entry
@@ -239,7 +239,7 @@ class Looking:
                 self.wrong.pop(id(entry), None)
         return map(id, run)
 
-    def _paired(self, run: Sequence[_Entry], *, begins: bool) -> tuple[Wrong, ...]:
+    def _check_pairs(self, run: Sequence[_Entry], *, begins: bool) -> tuple[Wrong, ...]:
         """What is wrong with the calls and results of each entry of a run. `begins`: the conversation begins with it."""
         names = [name for entry in run for name in (*entry.row.calls, *entry.row.results)]
         if not names:
@@ -251,31 +251,31 @@ class Looking:
             calls = Calls({*known}, {}, "" if begins else "user")
             found: list[list[tuple[str, str]]] = [[] for _ in run]
             for path, what in chain(
-                (wrong for n, entry in enumerate(run) for wrong in calls.read(n, entry.row.message)), calls.unanswered()
+                (wrong for n, entry in enumerate(run) for wrong in calls.read(n, entry.row.message)), calls.find_unanswered()
             ):
                 _, number, rest = path.split(".", 2)
                 found[int(number)].append((f".{rest}", what))
             self.shared.pairs[key] = [entry.row for entry in run], tuple(map(tuple, found))
         return self.shared.pairs[key][1]
 
-    def _parts(self, number: int) -> bool:
+    def _starts_run(self, number: int) -> bool:
         """Whether an entry is the first answer behind a user's message: what was called before it waits no longer."""
-        if _role(self.entries[number].row) != "assistant":
+        if _get_role(self.entries[number].row) != "assistant":
             return False
-        before = (_role(self.entries[n].row) for n in range(number - 1, -1, -1))
+        before = (_get_role(self.entries[n].row) for n in range(number - 1, -1, -1))
         return next((role for role in before if role in ("user", "assistant")), "") == "user"
 
 
-def rejections(trace: Trace, shared: Looked | None = None) -> tuple[tuple[Problem, ...], ...]:
+def check_trace(trace: Trace, shared: SharedChecks | None = None) -> tuple[tuple[Problem, ...], ...]:
     """For each request of a trace what the provider would reject of it; empty where nothing is.
 
     `shared`: what was read for other replays of the same session.
     """
-    looking = Looking(trace.session, shared or Looked())
-    return tuple(looking.look(plan, trace.prices) for plan in trace.plans)
+    looking = RequestChecker(trace.session, shared or SharedChecks())
+    return tuple(looking.check(plan, trace.prices) for plan in trace.plans)
 
 
-def _read(made: Rendered) -> _Made:
+def _split_messages(made: Rendering) -> _Messages:
     """Messages as they were made, each looked at by itself."""
     rows: list[_Row] = []
     points = made.points
@@ -283,17 +283,19 @@ def _read(made: Rendered) -> _Made:
         begins = (point.tools, point.system) if number else (0, 0)
         ends = (points[number + 1].tools, points[number + 1].system) if number + 1 < len(points) else (None, None)
         static = (made.tools[begins[0] : ends[0]], made.system[begins[1] : ends[1]])
-        kinds = [(str(block.get("type")), block) for block in blocks(message)]
+        kinds = [(str(block.get("type")), block) for block in list_blocks(message)]
         calls = frozenset(str(block.get("id")) for kind, block in kinds if kind.endswith("tool_use"))
         results = frozenset(str(block.get("tool_use_id")) for kind, block in kinds if kind.endswith("tool_result"))
-        clean = point.block != AMID
+        clean = point.block != MID_PROMPT
         start = point.block if clean else made.pieces[point.piece].start
         lead = not number and bool(point.tools or point.system)
-        rows.append(_Row(start, clean, message, *static, lead, calls, results, marked(message), tuple(alone(message))))
-    return _Made(tuple(rows), made.tools, made.system, (points[0].tools, points[0].system) if points else (0, 0))
+        rows.append(
+            _Row(start, clean, message, *static, lead, calls, results, has_cache_mark(message), tuple(check_message(message)))
+        )
+    return _Messages(tuple(rows), made.tools, made.system, (points[0].tools, points[0].system) if points else (0, 0))
 
 
-def _alike(pair: tuple[_Entry, _Row]) -> bool:
+def _is_same(pair: tuple[_Entry, _Row]) -> bool:
     """Whether a message is what it was, where it was."""
     entry, row = pair
     return (entry.row.start, entry.row.clean, entry.lead, entry.row.message, entry.tools, entry.system) == (
@@ -301,7 +303,7 @@ def _alike(pair: tuple[_Entry, _Row]) -> bool:
     )  # fmt: skip
 
 
-def _role(row: _Row) -> Any:
+def _get_role(row: _Row) -> Any:
     return row.message["role"]
 
 

@@ -18,7 +18,7 @@ from turnscope.envelope.pieces import Piece
 from turnscope.envelope.plan import Plan
 from turnscope.session.model import JSON, SHAPE, Bucket, Counts, Part, Session, Span
 
-AMID = maxsize  # no place to go on from
+MID_PROMPT = maxsize  # no place to go on from
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 
 
@@ -31,11 +31,11 @@ class Point(NamedTuple):
     system: int
 
 
-_NOWHERE = Point(0, AMID, 0, 0)
+_NOWHERE = Point(0, MID_PROMPT, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendering:
     """An envelope as tools, system prompt and messages, with the place where each message begins.
 
     `shared`: so many of its messages, from the first on, are the very objects of the rendering that it was made from.
@@ -62,7 +62,7 @@ class _Message:
 
 
 @dataclass(slots=True)
-class _Read:
+class _Output:
     """What was read of an envelope so far."""
 
     session: Session
@@ -76,14 +76,16 @@ class _Read:
         return message
 
 
-def body(plan: Plan, session: Session, *, shaped: bool = False, made_of: Rendered | None = None) -> dict[str, JSON]:
+def build_body(
+    plan: Plan, session: Session, *, as_recorded: bool = False, rendering: Rendering | None = None
+) -> dict[str, JSON]:
     """The body that a plan is sent with: its model first, and no longer an answer than its budget has room for.
 
     `shaped`: in the form in which the request was recorded, which fits what was recorded alone (see `render`).
     `made_of`: the plan's envelope, where it is rendered already.
     """
-    settings = {key: value for key, value in plan.request.settings.items() if shaped or key != SHAPE}
-    content = _body(made_of, settings) if made_of else render(plan.after, session, settings)
+    settings = {key: value for key, value in plan.request.settings.items() if as_recorded or key != SHAPE}
+    content = _build_body(rendering, settings) if rendering else render(plan.after, session, settings)
     made: dict[str, JSON] = {"model": plan.model} | content | {"model": plan.model}
     for key in ("max_tokens", "max_completion_tokens"):
         if plan.budget.max_output and isinstance(made.get(key), int):
@@ -99,64 +101,64 @@ def render(envelope: Envelope, session: Session, settings: Mapping[str, JSON] | 
     "set": [[path, value], ...]}`. `path` leads from the body to a block (or value); `bare` names what is written as one string
     and `lists` what is written as a list (a place is a message's number, or "system"); `extra` holds further keys of a message.
     """
-    return _body(rendered(envelope, session), settings or {})
+    return _build_body(render_envelope(envelope, session), settings or {})
 
 
-def rendered(envelope: Envelope, session: Session, before: Rendered | None = None) -> Rendered:
+def render_envelope(envelope: Envelope, session: Session, before: Rendering | None = None) -> Rendering:
     """An envelope as tools, system prompt and messages.
 
     `before`: a rendering of the same conversation, which may have grown since; its first messages are taken over as far as the
     two envelopes agree.
     """
     pieces = tuple(envelope.pieces)
-    shared = _shared(before, pieces) if before and _grown(before.session, session) else 0
-    read, first, block = _Read(session, [], []), 0, 0
+    shared = _count_shared(before, pieces) if before and _continues(before.session, session) else 0
+    read, first, block = _Output(session, [], []), 0, 0
     if before and shared:
         first, block, tools, system = before.points[shared]
-        read = _Read(session, [*before.tools[:tools]], [*before.system[:system]])
+        read = _Output(session, [*before.tools[:tools]], [*before.system[:system]])
     for i in range(first, len(pieces)):
-        _piece(pieces[i], i, Span(block, pieces[i].stop), read)
-    new = [*_merged(read.messages)]
-    messages, points = (*map(_written, new),), (*(message.point for message in new),)
+        _render_piece(pieces[i], i, Span(block, pieces[i].stop), read)
+    new = [*_merge_messages(read.messages)]
+    messages, points = (*map(_write_message, new),), (*(message.point for message in new),)
     if before and shared:
         messages, points = before.messages[:shared] + messages, before.points[:shared] + points
-    return Rendered(session, pieces, tuple(read.tools), tuple(read.system), messages, points, shared)
+    return Rendering(session, pieces, tuple(read.tools), tuple(read.system), messages, points, shared)
 
 
-def stretch(envelope: Envelope, session: Session, span: Span) -> Rendered:
+def render_span(envelope: Envelope, session: Session, span: Span) -> Rendering:
     """The part of an envelope's rendering that `span` gives: what it is in the whole, if a message begins at either end of it.
 
     A message that begins amid what stands at one address has its point there at `AMID`.
     """
-    read, pieces, amid = _Read(session, [], []), tuple(envelope.iter_pieces_and_inserts(span)), False
+    read, pieces, after_insert = _Output(session, [], []), tuple(envelope.iter_pieces_and_inserts(span)), False
     for i, piece in enumerate(pieces):
         known = len(read.messages)
-        _piece(piece, i, span, read)
-        for message in read.messages[known:] if amid else ():
+        _render_piece(piece, i, span, read)
+        for message in read.messages[known:] if after_insert else ():
             if message.point.block == piece.start:
-                message.point = message.point._replace(block=AMID)
-        amid = piece.start == piece.stop
-    new = [*_merged(read.messages)]
+                message.point = message.point._replace(block=MID_PROMPT)
+        after_insert = piece.start == piece.stop
+    new = [*_merge_messages(read.messages)]
     points = (*(message.point for message in new),)
-    return Rendered(session, pieces, tuple(read.tools), tuple(read.system), (*map(_written, new),), points)
+    return Rendering(session, pieces, tuple(read.tools), tuple(read.system), (*map(_write_message, new),), points)
 
 
-def _piece(piece: Piece, number: int, span: Span, read: _Read) -> None:
+def _render_piece(piece: Piece, number: int, span: Span, read: _Output) -> None:
     """One piece of an envelope; where it stands verbatim, its blocks in `span`."""
     if piece.body is None:
-        _verbatim(number, Span(max(piece.start, span.start), min(piece.stop, span.stop)), read)
+        _render_verbatim(number, Span(max(piece.start, span.start), min(piece.stop, span.stop)), read)
     else:
         for j, part in enumerate(piece.body):
-            _part(part, piece, (number, AMID if j else piece.start), read)
+            _render_part(part, piece, (number, MID_PROMPT if j else piece.start), read)
 
 
-def _grown(before: Session, now: Session) -> bool:
+def _continues(before: Session, now: Session) -> bool:
     """Whether one session begins with the other: blocks are appended, and never change."""
     many = len(before.blocks)
     return not many or (many <= len(now.blocks) and before.blocks[-1] is now.blocks[many - 1])
 
 
-def _shared(before: Rendered, pieces: tuple[Piece, ...]) -> int:
+def _count_shared(before: Rendering, pieces: tuple[Piece, ...]) -> int:
     """How many messages of `before` stand as they are in other pieces too. The last that begins in both may go on otherwise."""
     end, number = before.pieces[-1].stop if before.pieces else 0, 0
     for a, b in zip(before.pieces, pieces, strict=False):
@@ -169,24 +171,24 @@ def _shared(before: Rendered, pieces: tuple[Piece, ...]) -> int:
     if number < min(len(before.pieces), len(pieces)):
         a, b = before.pieces[number], pieces[number]
         block = min(a.stop, b.stop) if a.body is None and b.body is None and a.start == b.start else 0
-    begun = bisect_left(before.points, (number, block)) - 1
-    while begun > 0 and before.points[begun].block == AMID:
-        begun -= 1
-    return max(begun, 0)
+    message = bisect_left(before.points, (number, block)) - 1
+    while message > 0 and before.points[message].block == MID_PROMPT:
+        message -= 1
+    return max(message, 0)
 
 
-def _body(made: Rendered, settings: Mapping[str, JSON]) -> dict[str, JSON]:
+def _build_body(made: Rendering, settings: Mapping[str, JSON]) -> dict[str, JSON]:
     body: dict[str, JSON] = {key: value for key, value in settings.items() if key != SHAPE}
     tools, system = made.tools, made.system
     if tools:
         body["tools"] = [*tools]
     if system:
-        body["system"] = system[0] if len(system) == 1 and isinstance(system[0], str) else [_listed(raw) for raw in system]
+        body["system"] = system[0] if len(system) == 1 and isinstance(system[0], str) else [_to_block(raw) for raw in system]
     body["messages"] = [*made.messages]
-    return _shaped(body, settings.get(SHAPE))
+    return _apply_shape(body, settings.get(SHAPE))
 
 
-def _verbatim(number: int, span: Span, read: _Read) -> None:
+def _render_verbatim(number: int, span: Span, read: _Output) -> None:
     session, messages = read.session, read.messages
     message = messages[-1] if messages else _Message("")
     for block in session.blocks[span.start : span.stop]:
@@ -205,32 +207,32 @@ def _verbatim(number: int, span: Span, read: _Read) -> None:
                 message.bare = isinstance(raw, str) and len(message.content) == 1
 
 
-def _part(part: Part, piece: Piece, place: tuple[int, int], read: _Read) -> None:
+def _render_part(part: Part, piece: Piece, place: tuple[int, int], read: _Output) -> None:
     """One part of a stand-in. `before` joins the message before it, `after` the message whose block follows the piece."""
     session, messages = read.session, read.messages
     raw = session.blocks[part.ref].raw if part.ref is not None else part.raw if part.raw is not None else part.text
     if part.place == "system":
         read.system.append(raw)
     elif part.place == "before" and messages and not part.fence:
-        messages[-1].content.append(_listed(raw))
+        messages[-1].content.append(_to_block(raw))
         messages[-1].bare = False
     elif part.place == "after" and piece.stop < len(session.blocks) and session.blocks[piece.stop].role == part.role:
         ordinal = session.blocks[piece.stop].message
         if not messages or messages[-1].ordinal != ordinal:
             source = session.messages[ordinal]
             read.begin(_Message(part.role, [], ordinal, source.fence, source.extra), *place)
-        messages[-1].content.append(_listed(raw))
+        messages[-1].content.append(_to_block(raw))
     else:
         content = [] if part.kind == "empty" else [raw]
         read.begin(_Message(part.role, content, -1, part.fence, {}, isinstance(raw, str)), *place)
 
 
-def _merged(messages: list[_Message]) -> Iterator[_Message]:
+def _merge_messages(messages: list[_Message]) -> Iterator[_Message]:
     """Neighbours of one role become one message, unless either is fenced."""
     held: _Message | None = None
     for message in messages:
         if held and held.role == message.role and not held.fence and not message.fence:
-            content = [*map(_listed, held.content), *map(_listed, message.content)]
+            content = [*map(_to_block, held.content), *map(_to_block, message.content)]
             held = _Message(held.role, content, held.ordinal, False, {**held.extra, **message.extra}, False, held.point)
             continue
         if held:
@@ -240,17 +242,17 @@ def _merged(messages: list[_Message]) -> Iterator[_Message]:
         yield held
 
 
-def _written(message: _Message) -> dict[str, JSON]:
+def _write_message(message: _Message) -> dict[str, JSON]:
     held = message.content
-    content = held[0] if message.bare and len(held) == 1 else [_listed(raw) if isinstance(raw, str) else raw for raw in held]
+    content = held[0] if message.bare and len(held) == 1 else [_to_block(raw) if isinstance(raw, str) else raw for raw in held]
     return {**message.extra, "role": message.role, "content": content}
 
 
-def _listed(raw: JSON) -> JSON:
+def _to_block(raw: JSON) -> JSON:
     return {"type": "text", "text": raw} if isinstance(raw, str) else raw
 
 
-def _shaped(body: dict[str, JSON], shape: Any) -> dict[str, JSON]:
+def _apply_shape(body: dict[str, JSON], shape: Any) -> dict[str, JSON]:
     if not isinstance(shape, Mapping):
         return body
     messages = body["messages"]
@@ -259,7 +261,7 @@ def _shaped(body: dict[str, JSON], shape: Any) -> dict[str, JSON]:
         holder[key] = holder[key][0]["text"] if isinstance(holder[key], list) else holder[key]
     for place in shape.get("lists", ()):
         holder, key = (body, "system") if place == "system" else (messages[place], "content")
-        holder[key] = [_listed(holder[key])] if isinstance(holder[key], str) else holder[key]
+        holder[key] = [_to_block(holder[key])] if isinstance(holder[key], str) else holder[key]
     for number, extra in shape.get("extra", ()):
         messages[number] = {**extra, "role": messages[number]["role"], "content": messages[number]["content"]}
     for path, value in shape.get("cache", ()):
@@ -278,7 +280,7 @@ def _put(holder: JSON, path: list[Any], value: JSON) -> JSON:
     return {**holder, path[0]: _put(holder.get(path[0]), path[1:], value)}
 
 
-def first(envelope: Envelope, ledger: Ledger, tokens: float) -> Counts:
+def spread_over_buckets(envelope: Envelope, ledger: Ledger, tokens: float) -> Counts:
     """How the first `tokens` tokens of the request (ledger units, provider order) are spread over the buckets."""
     counts = [0.0] * 5
     left = float(tokens)
@@ -312,14 +314,14 @@ def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> flo
     elif piece.body is not None:
         taken = tuple(round(count * left / size) for count in piece.counts)  # type: ignore[assignment]
     else:
-        start, stop, base = piece.start, piece.stop, _rest(ledger, piece.start)
+        start, stop, base = piece.start, piece.stop, _count_messages(ledger, piece.start)
         apart = ledger.total[start] - base
-        if apart == ledger.total[stop] - _rest(ledger, stop):  # neither system nor tools in it
+        if apart == ledger.total[stop] - _count_messages(ledger, stop):  # neither system nor tools in it
             whole = bisect_right(ledger.total, left + base + apart, start, stop) - 1
         else:
-            whole = bisect_right(range(start, stop), left + base, key=lambda at: _rest(ledger, at)) + start - 1
+            whole = bisect_right(range(start, stop), left + base, key=lambda at: _count_messages(ledger, at)) + start - 1
         taken = ledger.count_by_bucket(start, whole)
-        part = left - (_rest(ledger, whole) - base)
+        part = left - (_count_messages(ledger, whole) - base)
         block = ledger.count_by_bucket(whole, whole + 1)
         for bucket in (2, 3, 4):
             counts[bucket] += part if block[bucket] else 0.0
@@ -328,6 +330,6 @@ def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> flo
     return left - size
 
 
-def _rest(ledger: Ledger, at: int) -> int:
+def _count_messages(ledger: Ledger, at: int) -> int:
     """Tokens of `blocks[:at]` that stand in messages."""
     return ledger.total[at] - ledger.sums[0][at] - ledger.sums[1][at]

@@ -16,7 +16,7 @@ from turnscope.session.model import Answer, Ask
 PACKAGE = "sentence_transformers"
 
 
-def reranked(ask: Ask) -> Answer:
+def rerank_texts(ask: Ask) -> Answer:
     """How near each text is to a question, as items in the order of the texts, from -1 to 1; failed where nobody can say.
 
     `prompt` names the model, `content` is the question and the texts as a JSON list.
@@ -26,7 +26,7 @@ def reranked(ask: Ask) -> Answer:
     except msgspec.DecodeError:
         return Answer(failed="no answer to this rank was recorded, and nobody is here to give one")
     try:
-        vectors = _model(ask.prompt).encode([question, *texts], normalize_embeddings=True, show_progress_bar=False)
+        vectors = _load_model(ask.prompt).encode([question, *texts], normalize_embeddings=True, show_progress_bar=False)
     except ImportError:
         return Answer(failed="sentence-transformers is not installed: pip install turnscope[rerank]")
     except (OSError, ValueError, RuntimeError) as error:
@@ -35,6 +35,6 @@ def reranked(ask: Ask) -> Answer:
 
 
 @cache
-def _model(name: str) -> Any:
+def _load_model(name: str) -> Any:
     """The model, from this machine alone."""
     return importlib.import_module(PACKAGE).SentenceTransformer(name, local_files_only=True)

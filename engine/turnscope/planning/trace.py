@@ -21,7 +21,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision, Splice
 from turnscope.envelope.plan import Plan
 from turnscope.planning import policy as policies
-from turnscope.planning.assemble import AS_RECORDED, beside_the_record
+from turnscope.planning.assemble import AS_RECORDED, replay_with_record
 from turnscope.planning.policy import Policy
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.fork import fork_session
@@ -48,7 +48,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class BlockStatus:
     """How a block stands in a request, and why.
 
     `state`: here as it is; replaced by something else; absent; unseen: sent, but left out by the provider; later: said only
@@ -115,11 +115,11 @@ class Trace:
         cut or put back and the log does not hold. Planning knows earlier requests alone and has `Plan.calibration`. IndexError
         where there is no such request.
         """
-        fit = self._stretch(request)
+        fit = self._find_fit(request)
         if self.policy.name != AS_RECORDED:
             return fit.policy_terms
         plan = self.plans[request]
-        return fit.compute_terms(plan.seen.tokens, prompt_of(plan.request))
+        return fit.compute_terms(plan.seen.tokens, get_prompt_tokens(plan.request))
 
     def tokens(self, request: int) -> int:
         """Provider tokens of a request as it is sent here: the recorded number where the policy is the record and the log has
@@ -128,21 +128,21 @@ class Trace:
         return self.fit(request).predict(self.plans[request].seen.tokens)
 
     @property
-    def whole(self) -> int:
+    def uncut_tokens(self) -> int:
         """Provider tokens of all requests, had everything been kept. For display."""
         kept = ((n, plan, self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
         return sum(
-            self.tokens(n) if plan.seen.tokens == size else self._stretch(n).policy_terms.predict(size)
+            self.tokens(n) if plan.seen.tokens == size else self._find_fit(n).policy_terms.predict(size)
             for n, plan, size in kept
         )
 
-    def _stretch(self, request: int) -> Fit:
+    def _find_fit(self, request: int) -> Fit:
         return self.fits[bisect_right(self.fits, range(len(self.plans))[request], key=lambda fit: fit.start) - 1]
 
     def _repr_html_(self) -> str:
         """What the policy did to the whole session, by rule."""
         sizes = [self.tokens(n) for n in range(len(self.plans))]
-        sent, whole = sum(sizes), self.whole
+        sent, whole = sum(sizes), self.uncut_tokens
         top = max(self.plans, key=lambda plan: sizes[plan.request.n], default=None)
         over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
         facts = [
@@ -151,7 +151,7 @@ class Trace:
         facts += [f"{sent:,} tokens sent in all, {sent / whole:.0%} of {whole:,} with everything kept"] if whole else []
         facts += [f"largest: request {top.request.n}, {sizes[top.request.n]:,} of {top.budget.window:,} tokens"] if top else []
         parts = [*map(notebook.render_line, facts), *([notebook.render_bar(top.seen.buckets)] if top else [])]
-        rows = [(rule, action, times, first, out) for (rule, action), (times, first, out) in self._effects().items()]
+        rows = [(rule, action, times, first, out) for (rule, action), (times, first, out) in self._sum_effects().items()]
         parts += (
             [notebook.render_table(("rule", "did", "times", "first at request", "counted tokens taken out"), rows)]
             if rows
@@ -160,7 +160,7 @@ class Trace:
         name = self.session.title or self.session.id
         return notebook.render_card(f"{self.policy.title or self.policy.name} · {name}", *parts, note=self.policy.name)
 
-    def _effects(self) -> dict[tuple[str, str], tuple[int, int, int]]:
+    def _sum_effects(self) -> dict[tuple[str, str], tuple[int, int, int]]:
         """By rule and action: how often it changed something, first at which request, and counted tokens taken out."""
         found: dict[tuple[str, str], tuple[int, int, int]] = {}
         for decision in (d for plan in self.plans for d in plan.decisions if d.splice):
@@ -169,7 +169,7 @@ class Trace:
             found[key] = (times + 1, first, out + decision.before - decision.after)
         return found
 
-    def frame(self, cursor: Cursor) -> Frame:
+    def get_frame(self, cursor: Cursor) -> Frame:
         """What stands at a cursor. IndexError where the trace has no such place."""
         plan = self.plans[cursor.request]
         if not 0 <= cursor.step <= len(plan.decisions):
@@ -194,46 +194,48 @@ class Trace:
             request += 1
         return Cursor(request, max(0, min(step, len(self.plans[request].decisions))))
 
-    def decision(self, number: int) -> Decision:
+    def get_decision(self, number: int) -> Decision:
         """A decision by its number in the trace. IndexError where there is none."""
         place = bisect_right(self.plans, number, key=lambda plan: plan.first) - 1
         while place >= 0 and not self.plans[place].decisions:
             place -= 1
         return self.plans[place].decisions[number - self.plans[place].first]
 
-    def why(self, at: int, request: int) -> Standing:
+    def why(self, at: int, request: int) -> BlockStatus:
         """Why block `at` is part of a request, or is not. IndexError where session or trace has no such place."""
-        plan, entered = self.plans[request], self.entered(self.session.blocks[at].at)
-        state = _state(plan, at)
+        plan, entered = self.plans[request], self.find_first_request(self.session.blocks[at].at)
+        state = _get_state(plan, at)
         if state == "later":
-            return Standing(at, request, state, entered if entered < len(self.plans) else -1)
+            return BlockStatus(at, request, state, entered if entered < len(self.plans) else -1)
         since = request
         while since > entered and (
-            not _differ(*self.plans[since - 1 : since + 1]) or _state(self.plans[since - 1], at) == state
+            not _may_differ(*self.plans[since - 1 : since + 1]) or _get_state(self.plans[since - 1], at) == state
         ):
             since -= 1
         if state == "unseen":
-            return Standing(at, request, state, since, "server", self._left_out(at, request))
+            return BlockStatus(at, request, state, since, "server", self._find_server_decision(at, request))
         by = plan.after.at(at).by
         return (
-            Standing(at, request, state, since, "policy", self.decision(by)) if by >= 0 else Standing(at, request, state, since)
+            BlockStatus(at, request, state, since, "policy", self.get_decision(by))
+            if by >= 0
+            else BlockStatus(at, request, state, since)
         )
 
-    def entered(self, at: int) -> int:
+    def find_first_request(self, at: int) -> int:
         """The first request that block `at` can be part of; how many requests there are where none can."""
         return bisect_right(self.plans, at, key=lambda plan: plan.request.cut)
 
-    def carried(self, blocks: Iterable[int]) -> Iterator[tuple[Span, ...]]:
+    def iter_shown_spans(self, blocks: Iterable[int]) -> Iterator[tuple[Span, ...]]:
         """For each block the spans of requests whose prompt showed it to the model as it is. Empty: none did."""
         plans, addresses = self.plans, np.fromiter(blocks, dtype=np.int64)
-        entered = np.array([self.entered(at) for at in addresses.tolist()], dtype=np.int64)
+        entered = np.array([self.find_first_request(at) for at in addresses.tolist()], dtype=np.int64)
         since, found = np.full(len(addresses), -1), [list[Span]() for _ in addresses]
         for i, (at, n) in enumerate(zip(addresses.tolist(), entered.tolist(), strict=True)):
-            if n < len(plans) and _state(plans[n], at) == "here":
+            if n < len(plans) and _get_state(plans[n], at) == "here":
                 since[i] = n
-        for n in (n for n in range(1, len(plans)) if _differ(plans[n - 1], plans[n])):
+        for n in (n for n in range(1, len(plans)) if _may_differ(plans[n - 1], plans[n])):
             inside = np.flatnonzero(entered < n)
-            there, out = _shown(plans[n], addresses[inside]), since[inside] >= 0
+            there, out = _find_shown(plans[n], addresses[inside]), since[inside] >= 0
             for i in inside[out & ~there].tolist():
                 found[i].append(Span(int(since[i]), n))
             since[inside[out & ~there]] = -1
@@ -241,22 +243,22 @@ class Trace:
         for spans, start in zip(found, since.tolist(), strict=True):
             yield (*spans, Span(start, len(plans))) if start >= 0 else tuple(spans)
 
-    def _left_out(self, at: int, request: int) -> Decision | None:
+    def _find_server_decision(self, at: int, request: int) -> Decision | None:
         """The decision of the provider's by which the model does not see block `at`, which was sent."""
         made = (decision for plan in reversed(self.plans[: request + 1]) for decision in plan.server)
         return next((d for d in made if d.edit.span and d.edit.span.start <= at < d.edit.span.stop), None)
 
-    def standins(self) -> tuple[Ask, ...]:
+    def find_offline_asks(self) -> tuple[Ask, ...]:
         """Asks for summaries that no model answered, each once, in order."""
         asks = [pair for plan in self.plans for pair in plan.asks]
-        return tuple({ask.key: ask for ask, answer in asks if ask.kind == "summary" and _offline(answer)}.values())
+        return tuple({ask.key: ask for ask, answer in asks if ask.kind == "summary" and _is_offline(answer)}.values())
 
     def fork(self, request: int) -> Session:
         """The session up to and without request `request`, ready to be gone on from. IndexError where there is none."""
         return fork_session(self.session, request)
 
 
-def _state(plan: Plan, at: int) -> State:
+def _get_state(plan: Plan, at: int) -> State:
     if at >= plan.request.cut:
         return "later"
     body = plan.after.at(at).body
@@ -265,7 +267,7 @@ def _state(plan: Plan, at: int) -> State:
     return "replaced" if body else "absent"
 
 
-def _shown(plan: Plan, addresses: Ints) -> NDArray[np.bool_]:
+def _find_shown(plan: Plan, addresses: Ints) -> NDArray[np.bool_]:
     """Which of these blocks, all of them before the prompt's end, the model was shown as they are."""
     shown = np.ones(len(addresses), dtype=bool)
     for envelope in (plan.after,) if plan.seen is plan.after else (plan.after, plan.seen):
@@ -278,19 +280,25 @@ def _shown(plan: Plan, addresses: Ints) -> NDArray[np.bool_]:
     return shown
 
 
-def _differ(one: Plan, two: Plan) -> bool:
+def _may_differ(one: Plan, two: Plan) -> bool:
     """Whether a block of both may stand otherwise in the second: something was decided in either, or edits held no longer."""
     decided = one.decisions or one.server or two.decisions or two.server
     lasts = one.fresh_edits is two.fresh_edits or one.fresh_edits == two.fresh_edits
-    return bool(decided) or not lasts or one.model != two.model or one.budget.limit != two.budget.limit or _undone(one, two)
+    return (
+        bool(decided)
+        or not lasts
+        or one.model != two.model
+        or one.budget.limit != two.budget.limit
+        or _server_differs(one, two)
+    )
 
 
-def _undone(one: Plan, two: Plan) -> bool:
+def _server_differs(one: Plan, two: Plan) -> bool:
     """Whether the provider did otherwise to the second of two recorded requests, which may be that it did nothing."""
     return one.request.applied != two.request.applied
 
 
-def _offline(answer: Answer) -> bool:
+def _is_offline(answer: Answer) -> bool:
     return answer.source == "offline" or bool(answer.failed)
 
 
@@ -308,27 +316,27 @@ def trace(
     chosen = policies.load(policy) if isinstance(policy, str) else policy
     prices = prices.add_proofs(session)
     sent = record.plans if record else ()
-    pairs = tuple(beside_the_record(session, chosen, ledger, own_counts(session, chosen), prices=prices, sent=sent))
-    fits = record.fits if record else fits_of(session, session.requests, [sent.seen.tokens for _, sent in pairs])
+    pairs = tuple(replay_with_record(session, chosen, ledger, build_own_ledger(session, chosen), prices=prices, sent=sent))
+    fits = record.fits if record else fit_session(session, session.requests, [sent.seen.tokens for _, sent in pairs])
     return Trace(session, chosen, ledger, tuple(plan for plan, _ in pairs), fits, prices)
 
 
-def fits_of(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
+def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
     """What is hidden in the requests of a session, which carried `sizes` counted tokens, and their scale. The one fit shown."""
     held = {block.bucket for block in session.blocks if block.bucket in (Bucket.SYSTEM, Bucket.TOOLS)}
     compactions = {seen.request for seen in session.observed if seen.edit.action == "condense"}
-    billed = ((request, prompt_of(request)) for request in requests)  # a pass of its own had another prompt before
+    billed = ((request, get_prompt_tokens(request)) for request in requests)  # a pass of its own had another prompt before
     recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
     models = [request.model for request in requests]
     begun = session.about.get(BEGINS_MID_CONVERSATION) is True
     return fit_requests(np.array(sizes, dtype=np.int64), recorded, models, bool(held), compactions, begun, Bucket.TOOLS in held)
 
 
-def prompt_of(request: Request) -> int:
+def get_prompt_tokens(request: Request) -> int:
     """Recorded prompt tokens of a request; -1 where the log has none: zeros say that nothing was recorded."""
     return request.usage.answered_prompt_tokens or -1 if request.usage else -1
 
 
-def own_counts(session: Session, policy: Policy) -> Ledger | None:
+def build_own_ledger(session: Session, policy: Policy) -> Ledger | None:
     """A session as the policy itself counts it; None where it names no counter."""
     return build_ledger(session, get_counter(policy.counter), per_message=policy.per_message) if policy.counter else None

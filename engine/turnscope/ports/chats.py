@@ -13,12 +13,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from turnscope.envelope.rule import Ctx
-from turnscope.ports.rows import content, remembered, rows_of
+from turnscope.ports.rows import build_content, memoize_by_ledger, read_rows
 from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import JSON, Block, Part, Session
 
 
-class Said(NamedTuple):
+class ChatMessage(NamedTuple):
     """One message of the conversation: the blocks `start:stop`, and it as a mapping."""
 
     start: int
@@ -29,81 +29,81 @@ class Said(NamedTuple):
 class Chat(NamedTuple):
     """The conversation's messages without prompt and tools, where they begin and end, and they as mappings."""
 
-    said: tuple[Said, ...]
+    chat_messages: tuple[ChatMessage, ...]
     starts: tuple[int, ...]
     stops: tuple[int, ...]
     messages: tuple[dict[str, Any], ...]
 
 
-def stored_by(session: Session, tool: str) -> Mapping[str, Any]:
+def find_stored(session: Session, tool: str) -> Mapping[str, Any]:
     """What a tool stored with messages, by their ids."""
     held = session.about.get("stored")
     kept = held.get(tool) if isinstance(held, Mapping) else None
     return kept if isinstance(kept, Mapping) else {}
 
 
-def whole(name: str, stored: Mapping[str, Any]) -> str:
+def find_stored_id(name: str, stored: Mapping[str, Any]) -> str:
     """The id of the stored message that a message of the session was made of, beside others (`id`, `id:1`, ...); "" = none."""
     of = name.rpartition(":")[0]
     return of if of in stored and name not in stored else ""
 
 
-def chat_of(session: Session, tool: str = "") -> Chat:
+def read_chat(session: Session, tool: str = "") -> Chat:
     """Read a session as a chat. Results are messages of role `tool`.
 
     What `tool` stored with a message is merged into it, and stands for it where it has a role of its own.
     """
-    stored = stored_by(session, tool)
-    found: list[Said] = []
-    for row in rows_of(session).rows:
+    stored = find_stored(session, tool)
+    found: list[ChatMessage] = []
+    for row in read_rows(session).rows:
         if row.role == "system" and not session.messages[session.blocks[row.start].message].fence:
             continue  # the prompt; a message of the system in the conversation is fenced
         blocks = session.blocks[row.start : row.stop]
         name = session.messages[blocks[0].message].id
-        if found and (of := whole(name, stored)) and found[-1].message.get("id") == of:
-            found[-1] = Said(found[-1].start, row.stop, found[-1].message)
+        if found and (of := find_stored_id(name, stored)) and found[-1].message.get("id") == of:
+            found[-1] = ChatMessage(found[-1].start, row.stop, found[-1].message)
             continue
-        message: dict[str, Any] = {"role": row.role, "content": content(session, row)}
+        message: dict[str, Any] = {"role": row.role, "content": build_content(session, row)}
         if row.role == "tool":
-            message |= {"tool_call_id": _id(blocks[0], "tool_use_id"), "content": extract_text(message["content"] or "")}
-        if calls := [call(block) for block in blocks if block.kind == "tool_use"]:
+            message |= {"tool_call_id": _get_id(blocks[0], "tool_use_id"), "content": extract_text(message["content"] or "")}
+        if calls := [build_call(block) for block in blocks if block.kind == "tool_use"]:
             message["tool_calls"] = calls
         if row.framed and name:
             facts = stored.get(name, {})
             message = {**({} if "role" in facts else message), "id": name, **facts}
-        found.append(Said(row.start, row.stop, message))
+        found.append(ChatMessage(row.start, row.stop, message))
     starts, stops = tuple(one.start for one in found), tuple(one.stop for one in found)
     return Chat(tuple(found), starts, stops, tuple(one.message for one in found))
 
 
 @cache
-def _reading(tool: str) -> Callable[[Ctx], Chat]:
-    return remembered(lambda session, _index, _own: chat_of(session, tool))
+def _memoize_reading(tool: str) -> Callable[[Ctx], Chat]:
+    return memoize_by_ledger(lambda session, _index, _own: read_chat(session, tool))
 
 
-def chat(ctx: Ctx, tool: str = "") -> Chat:
+def get_chat(ctx: Ctx, tool: str = "") -> Chat:
     """The session at hand as a chat with what `tool` stored, read once."""
-    return _reading(tool)(ctx)
+    return _memoize_reading(tool)(ctx)
 
 
-def leading(ctx: Ctx) -> int:
+def find_leading_end(ctx: Ctx) -> int:
     """Where the system prompt and the tools in front of the conversation end."""
     static, cut = ctx.index.static, ctx.request.cut
     return next((n for n, at in enumerate(static) if n != at or at >= cut), min(len(static), cut))
 
 
-def _id(block: Block, key: str) -> str:
+def _get_id(block: Block, key: str) -> str:
     return str(block.raw.get(key) or "") if isinstance(block.raw, Mapping) else ""
 
 
-def call(block: Block) -> dict[str, Any]:
+def build_call(block: Block) -> dict[str, Any]:
     """A call as chat completions write it."""
     given = block.raw.get("input") if isinstance(block.raw, Mapping) else None
     written = given if isinstance(given, str) else dumps(given if given is not None else {})
-    return {"id": _id(block, "id"), "type": "function", "function": {"name": block.name, "arguments": written}}
+    return {"id": _get_id(block, "id"), "type": "function", "function": {"name": block.name, "arguments": written}}
 
 
-def parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
+def build_parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
     """Chat messages as the parts of a stand-in."""
     for message in messages:
         role, held = str(message.get("role")), message.get("content")
@@ -122,11 +122,11 @@ def parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
         for made in message.get("tool_calls") or ():
             function = made.get("function") or {}
             name, written = function.get("name", ""), function.get("arguments", "")
-            raw = {"type": "tool_use", "id": made.get("id", ""), "name": name, "input": given(written)}
+            raw = {"type": "tool_use", "id": made.get("id", ""), "name": name, "input": parse_arguments(written)}
             yield Part(role, "tool_use", f"{name} {written}", raw)
 
 
-def given(written: str) -> JSON:
+def parse_arguments(written: str) -> JSON:
     """The input of a call from the text of its arguments; empty where that is no JSON object."""
     try:
         found = json.loads(written)

@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     systems: tuple[int, ...]
 
 
-def remembered(read: Callable[[Session, Index, Ledger], T]) -> Callable[[Ctx], T]:
+def memoize_by_ledger(read: Callable[[Session, Index, Ledger], T]) -> Callable[[Ctx], T]:
     """A pure reading of a whole session under one ledger, made once: a request then looks up what lies below its cut."""
     known: dict[tuple[int, int], tuple[Index, Ledger, T]] = {}  # by identity; both are held, so that their ids stay theirs
 
@@ -55,7 +55,7 @@ def remembered(read: Callable[[Session, Index, Ledger], T]) -> Callable[[Ctx], T
     return reading
 
 
-def rows_of(session: Session) -> Rows:
+def read_rows(session: Session) -> Rows:
     """The rows of a session, in order."""
     rows: list[Row] = []
     for message in session.messages:
@@ -80,22 +80,22 @@ def rows_of(session: Session) -> Rows:
     return Rows(tuple(rows), tuple(row.start for row in rows), tuple(unframed), systems)
 
 
-@remembered
-def _rows(session: Session, _index: Index, _own: Ledger) -> Rows:
-    return rows_of(session)
+@memoize_by_ledger
+def _get_rows(session: Session, _index: Index, _own: Ledger) -> Rows:
+    return read_rows(session)
 
 
-def rows(ctx: Ctx) -> Rows:
+def get_rows(ctx: Ctx) -> Rows:
     """The rows of the session at hand."""
-    return _rows(ctx)
+    return _get_rows(ctx)
 
 
-def size(own: Ledger, row: Row, frame: int) -> int:
+def count_row_tokens(own: Ledger, row: Row, frame: int) -> int:
     """Tokens of one row. `frame`: what frames a message where the ledger has not counted it."""
     return own.count_tokens(row.start, row.stop) + (0 if row.framed else frame)
 
 
-def content(session: Session, row: Row) -> str | list[JSON] | None:
+def build_content(session: Session, row: Row) -> str | list[JSON] | None:
     """The `content` of a row: a string, a list of parts (calls left out), or None where there is neither."""
     blocks = session.blocks[row.start : row.stop]
     if row.role == "tool":
@@ -104,16 +104,16 @@ def content(session: Session, row: Row) -> str | list[JSON] | None:
     for block in blocks:
         if isinstance(block.raw, str):
             return block.raw
-    return raws(block for block in blocks if block.kind != "tool_use") or None
+    return build_raws(block for block in blocks if block.kind != "tool_use") or None
 
 
-def raws(blocks: Iterable[Block]) -> list[JSON]:
+def build_raws(blocks: Iterable[Block]) -> list[JSON]:
     """Content of blocks as it was stored: a text that was taken apart at the thoughts in it is one again."""
     held: list[JSON] = []
     thought = False
     for block in blocks:
         raw, told = block.raw, block.in_tags
-        if (thought or told) and held and _typed(raw) == _typed(held[-1]) == "text":
+        if (thought or told) and held and _get_type(raw) == _get_type(held[-1]) == "text":
             held[-1] = {**held[-1], **raw, "text": f"{held[-1]['text']}{raw['text']}"}
         elif raw is not None:
             held.append(raw)
@@ -121,19 +121,21 @@ def raws(blocks: Iterable[Block]) -> list[JSON]:
     return held
 
 
-def texts(session: Session, row: Row) -> list[Block]:
+def list_text_blocks(session: Session, row: Row) -> list[Block]:
     """The blocks that hold the text of a row."""
     blocks = session.blocks[row.start : row.stop]
-    return [b for b in blocks if row.role == "tool" or isinstance(b.raw, str) or _typed(b.raw) == "text"]
+    return [b for b in blocks if row.role == "tool" or isinstance(b.raw, str) or _get_type(b.raw) == "text"]
 
 
-def _typed(raw: JSON) -> JSON:
+def _get_type(raw: JSON) -> JSON:
     return raw.get("type") if isinstance(raw, Mapping) else None
 
 
-def with_text(session: Session, row: Row, text: str, action: Action, because: str, facts: Mapping[str, JSON]) -> Iterator[Edit]:
+def replace_text(
+    session: Session, row: Row, text: str, action: Action, because: str, facts: Mapping[str, JSON]
+) -> Iterator[Edit]:
     """The edits that give a row `text` for its content; its calls and its thinking stay."""
-    held = texts(session, row)
+    held = list_text_blocks(session, row)
     first = held[0] if held else session.blocks[row.start]
     fence = session.messages[first.message].fence and row.stop - row.start == 1
     if row.role == "tool" and isinstance(first.raw, Mapping):
@@ -150,7 +152,7 @@ def with_text(session: Session, row: Row, text: str, action: Action, because: st
         yield Edit(action, because, Span(row.start, row.start), (part,), slot="text", facts=facts)
 
 
-def intact(envelope: Envelope, row: Row) -> bool:
+def is_intact(envelope: Envelope, row: Row) -> bool:
     """Whether every block of a row stands as it was said: an earlier rule has put nothing in its place."""
     at = row.start
     while at < row.stop:
@@ -161,7 +163,7 @@ def intact(envelope: Envelope, row: Row) -> bool:
     return True
 
 
-def stretches(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
+def iter_droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
     """What still stands in `[start, stop)` but for tool definitions, as spans that cut no stand-in in two."""
     if start < stop:
         first, last = envelope.at(start), envelope.at(stop - 1)
@@ -170,12 +172,12 @@ def stretches(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[S
     static = ctx.index.static
     for at in static[bisect_left(static, start) : bisect_left(static, stop)]:
         if ctx.session.blocks[at].bucket is Bucket.TOOLS:
-            yield from _standing(envelope, start, at)
+            yield from _keep_present(envelope, start, at)
             start = at + 1
-    yield from _standing(envelope, start, stop)
+    yield from _keep_present(envelope, start, stop)
 
 
-def _standing(envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
+def _keep_present(envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
     if start < stop:
         piece = envelope.at(start)
         if piece.body != () or piece.stop < stop:

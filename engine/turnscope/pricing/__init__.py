@@ -1,1 +1,1 @@
-"""What a model is and what tokens cost, as dated data: windows, rates, and the overlays over them."""
+"""Models and prices as dated data: windows, rates, and overlays over them."""

@@ -1,4 +1,4 @@
-"""What Claude models accept in a request, by their family and version. What they cost and hold is in `prices`."""
+"""What Claude models accept in a request, by family and version. Their prices and windows are in `prices`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,26 @@ _CLAUDE = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)-(\d+)(?:-(\d)(?!\
 
 
 def binds_thinking(model: str, prices: Prices = PRICES) -> bool:
-    """True for models whose thinking blocks are accepted only behind the exact prefix that they were made with.
+    """Whether the model accepts thinking blocks only after the exact prefix that they were made with.
 
-    `prices` knows the model under whatever name a log or a cloud gives it.
+    Args:
+        model: The model's name, as any log or cloud writes it.
+        prices: Resolves the name.
     """
     family, version = _parse_version(model, prices)
     return version >= ((5, 1) if family in ("fable", "mythos") else (5, 5))
 
 
 def takes_prefill(model: str, prices: Prices = PRICES) -> bool:
-    """True for models that go on from an answer that was begun for them; none since Claude 4.6 does."""
+    """Whether the model continues an answer that was started for it. No Claude model since 4.6 does.
+
+    Args:
+        model: The model's name, as any log or cloud writes it.
+        prices: Resolves the name.
+
+    >>> takes_prefill("claude-opus-4-5"), takes_prefill("claude-opus-4-6")
+    (True, False)
+    """
     family, version = _parse_version(model, prices)
     return not family or version < (4, 6)
 

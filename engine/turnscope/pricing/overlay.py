@@ -1,6 +1,6 @@
-"""The overlay: facts about models that genai-prices does not hold, or that its user knows better.
+"""The overlay: facts about models that genai-prices does not hold, or that the user knows better.
 
-Reads `overlay.json` and a user's file of the same form, merged over it row by row and field by field:
+The module reads `overlay.json` and a user's file of the same form, merged over it row by row and field by field:
 
     {"models": {"my-model": {"provider": "me", "window": 200000, "max_output": 64000, "min_cache_prefix": 1024,
                              "family": "o200k_base", "source": "contract", "date": "2026-11-01",
@@ -11,8 +11,8 @@ Reads `overlay.json` and a user's file of the same form, merged over it row by r
      "families": [{"match": "^my-", "family": "cl100k_base"}],
      "unpriced": [{"match": "^local-"}]}
 
-Sizes in tokens, prices in USD per million tokens; `long` is a tier as factors of whatever the one who bills asks below it,
-where that has no tier of its own. Every key may be left out. Looks nothing up: see `prices`.
+Sizes are in tokens, prices in USD per million tokens. `long` is a tier as factors of the rates below it, for providers without
+a tier of their own. Every key may be left out. `prices` looks names up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from genai_prices.types import ModelPrice, Tier, TieredPrices
 
 from turnscope.errors import BrokenFile, UnreadableFile
 
-# Each rate is looked up under these keys in turn. The order is the package's own: tokens without a rate of their own
+# Each rate is looked up under these keys in turn. The order is genai-prices' own: tokens without a rate of their own
 # are counted by the next more general unit (a 1 h write as a write, a write or a read as plain input).
 RATE_KEYS = {
     "input": ("input_mtok",),
@@ -45,7 +45,7 @@ _ROW_KEYS = {"provider", "family", "source", "date", "long", *_ROW_INTS, *TABLES
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Overlay:
-    """Rows that add to the package or replace it. The other fields are patterns of model names."""
+    """Rows that add to genai-prices or replace it. The other fields are patterns of model names."""
 
     models: Mapping[str, Mapping[str, Any]]
     families: tuple[tuple[re.Pattern[str], str, str], ...] = ()  # pattern, family, source
@@ -54,9 +54,11 @@ class Overlay:
 
 
 def read_overlay(path: Path | None = None) -> Overlay:
-    """The built-in overlay, with the user's file at `path` merged over it, field by field.
+    """Read the built-in overlay, with the user's file at `path` merged over it, field by field.
 
-    Raises UnreadableFile if the file cannot be read as text, BrokenFile if it is not an overlay.
+    Raises:
+        UnreadableFile: The file cannot be read as text.
+        BrokenFile: The file is not an overlay.
     """
     if path is None:
         return BUILT_IN
@@ -94,7 +96,7 @@ def _parse(path: Path) -> Overlay:
 
 
 def _read_row(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
-    """The row with its price tables read; raises ValueError or TypeError with the model and the key."""
+    """Read a row with its price tables. ValueError or TypeError with the model and the key."""
     if not isinstance(row, dict):
         raise TypeError(f"{name} is not an object")
     if unknown := sorted(row.keys() - _ROW_KEYS):
@@ -111,14 +113,14 @@ def _read_row(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_long_tier(where: str, tier: Any) -> tuple[int, Decimal, Decimal]:
-    """Where a tier begins, and what the rates of prompt and answer are multiplied with."""
+    """Read where a tier begins, in tokens, and the factors for the rates of prompt and answer."""
     if not isinstance(tier, dict) or tier.keys() != {"over", "input", "output"}:
         raise TypeError(f"{where} needs over, input and output")
     return int(tier["over"]), _parse_usd(where, tier["input"]), _parse_usd(where, tier["output"])
 
 
 def _read_table(where: str, table: Any) -> ModelPrice:
-    """A price table of an overlay in the package's form, so that both are read the same way."""
+    """Read a price table of an overlay in genai-prices' form, so that both are read the same way."""
     if not isinstance(table, dict):
         raise TypeError(f"{where} is not an object")
     tiers = sorted(table.get("tiers", ()), key=lambda tier: int(tier["over"]))
@@ -129,7 +131,7 @@ def _read_table(where: str, table: Any) -> ModelPrice:
         if rate in table:
             steps = [Tier(int(t["over"]), _parse_usd(where, t[rate])) for t in tiers if rate in t]
             base = _parse_usd(where, table[rate])
-            # a 5 min write is stored as "write", so that a table without a 1 h rate bills those writes at least as that
+            # a 5 min write is stored as "write", so that a table without a 1 h rate bills 1 h writes at that rate
             key = "cache_write_mtok" if rate == "cache_write_5m" else keys[0]
             prices[key] = TieredPrices(base, steps) if steps else base
     if not {"input_mtok", "output_mtok"} <= prices.keys():

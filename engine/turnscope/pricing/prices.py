@@ -1,16 +1,17 @@
 """What a model is and what a request costs: windows, limits, tokenizer families, rates and costs, as dated data.
 
-Prices come from the installed package genai-prices (data only, it is never asked to update itself), the rest and a few
-missing models from the overlays. Holds no usage and no cache rules, and does not price what is billed per call rather
-than per token (web searches, hosted tools).
+Prices come from the installed package genai-prices (data only, it is never asked to update itself). Everything else and a few
+missing models come from the overlays. The module holds no usage and no cache rules. It does not price what is billed per call
+rather than per token (web searches, hosted tools).
 
-A request whose prompt is longer than a tier's start is billed at that tier as a whole, output and cache too; the prompt alone
-decides (Anthropic's long-context pricing, LiteLLM, genai-prices). Tools that bill only what lies above it at the higher rate,
-each kind of token by itself (ccusage), show too little. Sonnet 4 and 4.5 had theirs at 200,000 for a 1M window that was a beta
-from 2025-08-12 to 2026-04-30; Opus 4.6 and Sonnet 4.6 until 2026-03-13, flat since, as later models are but Haiku 5.5.
+A request whose prompt is longer than a tier's start is billed at that tier as a whole, output and cache too. The prompt alone
+decides (Anthropic's long-context pricing, LiteLLM, genai-prices). Tools that bill only the tokens above it at the higher rate,
+each kind of token by itself (ccusage), show too little. Sonnet 4 and 4.5 had such a tier at 200,000 for a 1M window that was a
+beta from 2025-08-12 to 2026-04-30; Opus 4.6 and Sonnet 4.6 had it until 2026-03-13 and are flat since, as later models are,
+except Haiku 5.5.
 
-A model name says who bills it: a plain name its maker, `vendor/name` that vendor, a Bedrock name AWS (regional endpoints
-cost more there). Where nobody has a price for exactly this model the answer is None: never zero, never a sibling's price.
+A model name says who bills it: a plain name its maker, `vendor/name` that vendor, a Bedrock name AWS (regional endpoints cost
+more there). Where nobody has a price for exactly this model the answer is None: never zero, never a sibling's price.
 """
 
 from __future__ import annotations
@@ -34,34 +35,34 @@ from turnscope.session.model import Session, Usage
 _PACKAGE = f"genai-prices {genai_prices.__version__}"
 _MILLION = 1_000_000
 _DAY = 86_400
-_NEWEST = datetime(9999, 12, 31, 12, tzinfo=UTC)  # after every start date; noon is no hour of a daily rebate
+_NEWEST = datetime(9999, 12, 31, 12, tzinfo=UTC)  # later than every start date; no daily discount holds at noon
 
 _WIDE = re.compile(r"\[1m\]$")
 _PATH = re.compile(r"^(?:arn:aws:bedrock:[^/]*/|bedrock/(?:converse/|invoke/)?|.*\bmodels/)")
 _BEDROCK = re.compile(r"^((?:us|us-gov|eu|apac|au|jp|ca|in|sa|global)\.)?[a-z0-9]+\.([a-z].*?)(-v\d+(?::\d+)*)?$")
 _NOT_TEXT = re.compile(
     r"audio|realtime|transcribe|tts|image|vision|search|live|instruct|deep-research"
-)  # no texts, or for a task
+)  # models for other media, or for one task
 _DATE = re.compile(r"(?:@.*|-\d{8}|-\d{4}-\d{2}-\d{2}|-latest)$")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """What is known of a model. Tokens; None or '' = unknown. `provider` is who made it, not who bills it."""
+    """What is known of a model. Sizes in tokens; None or '' = unknown. `provider` is its maker, not the one who bills."""
 
     name: str
     provider: str = ""
     window: int | None = None
     max_output: int | None = None
     min_cache_prefix: int | None = None  # a shorter prefix is not cached
-    family: str = ""  # of its tokenizer
+    family: str = ""  # family of its tokenizer
     keeps_thinking: bool = True  # False: the provider drops the thinking of past turns from the prompt
     source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """USD per million tokens, in force for one request. `date` = since when, '' = always as far as the data goes."""
+    """Rates of one request, in USD per million tokens. `date` = in force since, '' = always, as far as the data goes."""
 
     input: Decimal
     cache_read: Decimal
@@ -75,7 +76,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """USD of one request, by what was billed. `iterations` = its further passes (server-side compaction), all in."""
+    """Cost of one request in USD, by what was billed. `iterations` = its further passes (server-side compaction), in all."""
 
     cache_read: Decimal
     cache_write_5m: Decimal
@@ -83,35 +84,38 @@ class Cost:
     input: Decimal
     output: Decimal
     iterations: Decimal = Decimal(0)
-    iterations_output: Decimal = Decimal(0)  # of that, for what those passes wrote
+    iterations_output: Decimal = Decimal(0)  # the part of `iterations` for what those passes wrote
 
     @property
     def total(self) -> Decimal:
+        """Total cost in USD."""
         return self.cache_read + self.cache_write_5m + self.cache_write_1h + self.input + self.output + self.iterations
 
     @property
     def answer(self) -> Decimal:
-        """What was written; the rest of the total is what the prompt cost."""
+        """Cost in USD of what was written. The rest of the total is the prompt's cost."""
         return self.output + self.iterations_output
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Match:
-    """Where the facts of one model name are: in the package, in the overlay, in both or in neither."""
+    """Where the facts of one model name are: in genai-prices, in the overlay, in both or in neither."""
 
     facts: ModelFacts
     row: Mapping[str, Any]
-    info: ModelInfo | None  # as the one who bills lists it
-    variants: bool = False  # the package's batch and fast rates apply
-    grain: int = 0  # seconds for which a price surely stays the same; 0 = for ever
+    info: ModelInfo | None  # the entry of the provider that bills
+    variants: bool = False  # the batch and fast rates of genai-prices apply
+    grain: int = 0  # seconds within which a price cannot change; 0 = it never changes
 
 
 def _read_name(model: str, provider: str) -> tuple[str, str, str]:
-    """Who bills ('' = not said; may be a name the package does not know), its name for the model, and the maker's name."""
+    """Split a model name: who bills ('' = not stated; may be unknown to genai-prices), their name for the model, the maker's
+    name.
+    """
     text = _PATH.sub("", model)
     host, ref, name = provider, text.removeprefix(f"{provider}/"), text.removeprefix(f"{provider}/")
     bedrock = _BEDROCK.match(text)
-    # without region and version `anthropic.claude-x` is how chat front ends name a direct connection
+    # without region and version, `anthropic.claude-x` is how chat front ends name a direct connection
     if bedrock and (bedrock[1] or bedrock[3]):
         host, name = provider or "aws", bedrock[2]
     elif text.startswith("anthropic."):
@@ -134,7 +138,7 @@ def _find(model: str, provider: str, overlay: Overlay) -> _Match:
     maker = "anthropic" if "claude" in name else maker or ("" if local else host)
     key = next((k for k in (text, name, plain, home.id if home else "") if k in overlay.models), "")
     row = overlay.models.get(key, {})
-    if key != text and host not in ("", maker):  # a row of the maker's does not say what somebody else bills
+    if key != text and host not in ("", maker):  # the maker's row does not say what another provider bills
         row = {k: v for k, v in row.items() if k not in TABLES}
     family, family_source = _find_family(plain, row, overlay)
     window = 1_000_000 if wide else row.get("window") or (info and info.context_window) or (home and home.context_window)
@@ -154,7 +158,7 @@ def _find(model: str, provider: str, overlay: Overlay) -> _Match:
 
 
 def _is_served_by_anybody(ref: str, host: str, overlay: Overlay) -> bool:
-    """True for names that anybody may serve: an unknown host, open weights, `name:tag` as local servers write it."""
+    """Whether anybody may serve a model of that name: an unknown host, open weights, `name:tag` as local servers write it."""
     if host:
         unknown = find_provider_by_id(get_snapshot().providers, host) is None
         return unknown or any(p.search(f"{host}/{ref}") for p in overlay.unpriced)
@@ -162,12 +166,12 @@ def _is_served_by_anybody(ref: str, host: str, overlay: Overlay) -> bool:
 
 
 def _find_package_entry(ref: str, host: str) -> tuple[ModelInfo | None, str]:
-    """The package's entry for exactly this model and the provider it stands under."""
+    """Find the entry of genai-prices for exactly this model, and its provider."""
     try:
         owner, info = get_snapshot().find_provider_model(ref, None, host or None, None)
     except LookupError:
         return None, ""
-    # a match by prefix must not cut a number in two: opus-4-10 is not opus-4-1
+    # a match by prefix must not split a number: opus-4-10 is not opus-4-1
     cut = ref.startswith(info.id.lower()) and ref[len(info.id) :][:1].isdigit()
     return (None, "") if cut else (info, owner.id)
 
@@ -188,7 +192,7 @@ def _find_grain(info: ModelInfo | None) -> int:
 
 @lru_cache(maxsize=8192)
 def _list_rates(found: _Match, moment: float | None, speed: str) -> tuple[tuple[int, Rates], ...]:
-    """The rates by prompt size, longest first: each holds for prompts of more tokens than its number."""
+    """List the rates by prompt size, longest first. Each holds for prompts of more tokens than its number."""
     price, source, date = _find_price(found, moment, speed)
     if price is None or price.input_mtok is None or price.output_mtok is None:
         return ()
@@ -218,7 +222,7 @@ def _select_price(value: Decimal | TieredPrices, start: int) -> Decimal:
 
 
 def _find_price(found: _Match, moment: float | None, speed: str) -> tuple[ModelPrice | None, str, str]:
-    """The price table, where it is from, and since when it holds."""
+    """Find the price table, its source, and the date from which it holds."""
     if "prices" in found.row:
         table = found.row.get(speed) if speed in TABLES else None
         return table or found.row["prices"], found.row.get("source", ""), found.row.get("date", "")
@@ -233,33 +237,47 @@ def _find_price(found: _Match, moment: float | None, speed: str) -> tuple[ModelP
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What models are and cost: the package's data under an overlay. A value, so that two replays can differ in it."""
+    """What models are and cost: genai-prices under an overlay. A value, so that two replays can use different ones.
+
+    >>> facts = PRICES.find_facts("claude-opus-4-5")
+    >>> facts.provider, facts.window
+    ('anthropic', 200000)
+    >>> PRICES.find_rates("claude-opus-4-5", 10_000).output
+    Decimal('25')
+    """
 
     overlay: Overlay = BUILT_IN
     proofs: tuple[WindowProof, ...] = ()
 
     def find_facts(self, model: str, *, provider: str = "") -> ModelFacts:
-        """What is known of `model`, under whatever name a log or a cloud gives it; unknown fields are None or ''. Never raises.
+        """Find what is known of a model. Unknown fields are None or ''. Never raises.
 
-        `[1m]` at the end of the name means a window of 1,000,000 tokens for that session, and so does a proof.
+        `[1m]` at the end of the name means a window of 1,000,000 tokens for that session. So does a proof.
+
+        Args:
+            model: The model's name, as any log or cloud writes it.
+            provider: Who bills, as an id of genai-prices; '' = from the name.
         """
         known = _find(model, provider, self.overlay).facts
         proof = next((proof for proof in self.proofs if proof.model == model), None)
         return replace(known, window=proof.window, source=f"{known.source}; {proof.sentence}") if proof else known
 
     def add_proofs(self, session: Session) -> Prices:
-        """The same prices, knowing what windows a session's answered requests prove; those hold from its start."""
+        """Add the windows that a session's answered requests prove. They hold from the session's start."""
         found = find_proofs(session, lambda model: _find(model, "", self.overlay).facts.window)
         return replace(self, proofs=found) if found or self.proofs else self
 
     def find_rates(
         self, model: str, prompt_tokens: int, when: float | None = None, *, speed: str = "", provider: str = ""
     ) -> Rates | None:
-        """The rates of a request with a prompt of `prompt_tokens` (cached ones included); None = no known price.
+        """Find the rates of a request; None = no known price.
 
-        `when` it was sent is in epoch seconds, None = the newest prices. `speed` 'fast' or 'batch' selects those rates where
-        the data has them, otherwise the standard ones. `provider` names who bills, where it is known (a package id, such as
-        'openrouter').
+        Args:
+            model: The model's name.
+            prompt_tokens: Tokens of the prompt, cached ones included.
+            when: When the request was sent, in seconds since the Unix epoch; None = the newest prices.
+            speed: 'fast' or 'batch' selects those rates where the data has them; otherwise the standard rates.
+            provider: Who bills, as an id of genai-prices such as 'openrouter'; '' = from the name.
         """
         found = _find(model, provider, self.overlay)
         moment = None
@@ -280,10 +298,22 @@ class Prices:
         speed: str = "",
         provider: str = "",
     ) -> Cost | None:
-        """The cost of one request in USD, None where the model has no known price; the parameters are those of `rates`.
+        """Compute the cost of one request in USD; None where the model has no known price.
 
-        `output_tokens` replaces a recorded value that cannot be true. Further passes are priced each as a request of its own.
-        Costs may be added up; usage may not, since long prompts have a higher rate.
+        Further passes are priced as requests of their own. Costs may be added up. Usage may not, since long prompts have a
+        higher rate.
+
+        Args:
+            usage: What was billed, in tokens.
+            model: The model's name.
+            when: When the request was sent, in seconds since the Unix epoch; None = the newest prices.
+            output_tokens: Replaces a recorded value that cannot be true; None = the recorded one.
+            speed: 'fast' or 'batch'; see `find_rates`.
+            provider: Who bills; see `find_rates`.
+
+        >>> cost = PRICES.compute_cost(Usage(input_tokens=1_000_000, output_tokens=1_000), "claude-haiku-4-5")
+        >>> cost.total
+        Decimal('1.005')
         """
         rate = self.find_rates(model, usage.prompt_tokens, when, speed=speed, provider=provider)
         if rate is None:
@@ -301,12 +331,12 @@ class Prices:
         )
 
 
-PRICES = Prices()  # as shipped; what a user keeps beside it, `library.opening` reads
+PRICES = Prices()  # as shipped; `library.opening` adds the user's overlay
 
 
 @lru_cache(maxsize=1)
 def list_models() -> tuple[str, ...]:
-    """Names of models that write texts and whose window and price are known, by who makes them: what one may choose from."""
+    """List models that write text and whose window and price are known, grouped by maker. Forms offer them."""
     makers = {"anthropic": ("claude",), "openai": ("gpt", "o"), "google": ("gemini",)}
     owners = {provider.id: provider for provider in get_snapshot().providers}
     names = (model.id for id, begins in makers.items() for model in owners[id].models if model.id.startswith(begins))

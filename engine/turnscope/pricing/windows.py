@@ -1,6 +1,6 @@
-"""Windows that a session itself proves: a prompt that was answered was no longer than the window.
+"""Windows that a session proves: a prompt that was answered was no longer than the window.
 
-Holds the reading of the evidence. What the tables say, and which of both holds, is in `prices`.
+The module reads the evidence. `prices` holds what the tables say and decides which of both holds.
 """
 
 from __future__ import annotations
@@ -10,13 +10,16 @@ from dataclasses import dataclass
 
 from turnscope.session.model import Bucket, Request, Session
 
-LARGER_WINDOWS = (1_000_000, 2_000_000)  # the larger windows that providers sell
-LEAST_WINDOW = 100_000  # tokens of a window that is sold in a larger size, too; smaller ones are those of small models
+LARGER_WINDOWS = (1_000_000, 2_000_000)  # tokens of the larger windows that providers sell
+LEAST_WINDOW = 100_000  # tokens of the smallest window that is sold in a larger size, too
 
 
 @dataclass(frozen=True, slots=True)
 class WindowProof:
-    """A request that was answered although its prompt, of `tokens`, was longer than the window of the `table`."""
+    """A request that was answered although its prompt, of `tokens`, was longer than the window of the `table`.
+
+    `window`: the proved one.
+    """
 
     model: str
     window: int
@@ -26,7 +29,7 @@ class WindowProof:
 
     @property
     def sentence(self) -> str:
-        """How the window is known."""
+        """One sentence that says how the window is known."""
         return (
             f"a window of {self.window:,} tokens, not {self.table:,}: "
             f"request {self.request} was answered with a prompt of {self.tokens:,}"
@@ -34,10 +37,14 @@ class WindowProof:
 
 
 def find_proofs(session: Session, table: Callable[[str], int | None]) -> tuple[WindowProof, ...]:
-    """The windows that a session proves, by model: the next tier that exists. `table`: the window of a model as it is known.
+    """Find the windows that a session proves, one for each model: the next larger window that is sold.
 
-    Where tools of the provider's ran inside the answer, its prompt tokens are a sum over several prompts and prove nothing. A
-    window that the log itself states stands.
+    Where the provider's tools ran inside the answer, its prompt tokens are a sum over several prompts and prove nothing. A
+    window that the log itself states is kept.
+
+    Args:
+        session: The session.
+        table: Gives the window of a model, in tokens, as the tables know it.
     """
     found: dict[str, WindowProof] = {}
     for request in () if session.window else session.requests:
@@ -52,5 +59,10 @@ def find_proofs(session: Session, table: Callable[[str], int | None]) -> tuple[W
 
 
 def is_one_prompt(session: Session, request: Request) -> bool:
-    """Whether a request's prompt tokens are those of one prompt: no tool of the provider's ran inside the answer."""
+    """Whether a request's prompt tokens are those of one prompt: none of the provider's tools ran inside the answer.
+
+    Args:
+        session: The session.
+        request: One of its requests.
+    """
     return all(block.bucket is not Bucket.TOOL_RESULTS for block in session.blocks[request.cut : request.stop])

@@ -43,11 +43,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         why = f"clearing would free at most {most:,} tokens, less than {params.clear_at_least:,}"
         yield Edit("keep", why, facts={"tokens": size, "clear_at_least": params.clear_at_least})
         return done
-    chosen = [*_standing(envelope, ctx, params, stop)][::-1]
+    chosen = [*_iter_clearable(envelope, ctx, params, stop)][::-1]
     left = sum(
         ctx.ledger.count_placeholder((Part("user", "tool_result", params.placeholder),))
     )  # the same for each: text alone is counted
-    gain = sum(_tokens(envelope, ctx, at) - left for at in chosen)
+    gain = sum(_count_tokens(envelope, ctx, at) - left for at in chosen)
     facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least}
     over = f"{there} tool uses" if params.trigger_uses else f"{size:,} tokens"
     limit = f"{params.trigger_uses}" if params.trigger_uses else f"{params.trigger:,}"
@@ -64,10 +64,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return stop if chosen else done
 
 
-def _standing(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterator[int]:
+def _iter_clearable(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterator[int]:
     """Results before address `stop` that can be cleared, newest first. What stands before a cleared one was cleared with it,
     and what stands before a range that was cut is the task at the front."""
-    tools = [addresses for name, addresses in _by_tool(ctx).items() if name not in params.exclude_tools]
+    tools = [addresses for name, addresses in _group_by_tool(ctx).items() if name not in params.exclude_tools]
     falling = (map(addresses.__getitem__, range(count_before(addresses, stop) - 1, -1, -1)) for addresses in tools)
     for at in merge(*falling, reverse=True):
         piece = envelope.at(at)
@@ -78,7 +78,7 @@ def _standing(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterat
 
 
 @memoize
-def _by_tool(session: Session, index: Index) -> dict[str, list[int]]:
+def _group_by_tool(session: Session, index: Index) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
     for at in index.results:
         if session.blocks[at].kind == "tool_result":
@@ -86,7 +86,7 @@ def _by_tool(session: Session, index: Index) -> dict[str, list[int]]:
     return found
 
 
-def _tokens(envelope: Envelope, ctx: Ctx, at: int) -> int:
+def _count_tokens(envelope: Envelope, ctx: Ctx, at: int) -> int:
     piece = envelope.at(at)
     return sum(piece.counts) if piece.body else ctx.ledger.count_tokens(at, at + 1)
 

@@ -53,7 +53,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
     begin, old, fresh = find_leading_summary(envelope, ctx, params.pin_first)
-    held = _held(last if old and old.slot == SLOT else None, ctx, params)
+    held = _explain_hold(last if old and old.slot == SLOT else None, ctx, params)
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
     want = find_turn_start(ctx, params.keep_turns)
     inside = want <= fresh  # few turns are larger than the budget: cut inside them
@@ -72,7 +72,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return last
 
 
-def _held(last: Compaction | None, ctx: Ctx, params: Params) -> str:
+def _explain_hold(last: Compaction | None, ctx: Ctx, params: Params) -> str:
     """Why not to compact now; "" where nothing speaks against it. `last`: the compaction whose summary still stands."""
     if not params.allow:
         return "compacting is not allowed"

@@ -40,7 +40,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         ):
             continue
         call, kept = ctx.session.blocks[at_call], params.calls == "kept"
-        line = _line(call, block, params.line)
+        line = _format_line(call, block, params.line)
         part = build_result(block, line) if kept else Part(call.role, "text", line)
         gain = sum(ctx.ledger.count_tokens(i, i + 1) for i in ((at,) if kept else (at_call, at))) - sum(
             ctx.ledger.count_placeholder((part,))
@@ -62,7 +62,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield Edit("drop", "the line that stands for its call tells how it began", Span(at, at + 1), facts=facts)
 
 
-def _line(call: Block, block: Block, size: int) -> str:
+def _format_line(call: Block, block: Block, size: int) -> str:
     raw = call.raw if isinstance(call.raw, Mapping) else {}
     given = raw.get("input")
     values = [*given.values()] if isinstance(given, Mapping) else [given]
@@ -72,11 +72,11 @@ def _line(call: Block, block: Block, size: int) -> str:
     failed = "failed: " if isinstance(block.raw, Mapping) and block.raw.get("is_error") else ""
     head, tail = f"[called {block.name or 'a tool'}: ", f" ({text.count(chr(10)) + 1} lines)]"
     room = max(0, size - len(head) - len(tail) - len(failed) - 4)
-    said = _short(said, room // 2)
-    return f"{head}{said} -> {failed}{_short(first, room - len(said))}{tail}"
+    said = _shorten(said, room // 2)
+    return f"{head}{said} -> {failed}{_shorten(first, room - len(said))}{tail}"
 
 
-def _short(text: str, size: int) -> str:
+def _shorten(text: str, size: int) -> str:
     text = " ".join(text.split())
     return text if len(text) <= size else text[: max(0, size - 1)] + "…"
 

@@ -57,19 +57,19 @@ class Load(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     starts, cut = ctx.index.messages, ctx.request.cut
     bare = not (params.pairs or params.above or params.min_pairs)
-    level = _level(envelope, ctx, params)
+    level = _compute_level(envelope, ctx, params)
     if len(starts) <= params.pin_first or starts[params.pin_first] >= cut or (level < params.share and bare):
         return
     begin, old, fresh = find_leading_summary(envelope, ctx, params.pin_first)
     new = count_before(starts, cut) - count_before(starts, fresh)
     tokens = ctx.size(envelope) - count_static_tokens(envelope, ctx) if params.above else 0
-    load = Load(level, tokens, new, _room(envelope, ctx, fresh) if params.min_pairs else 0)
-    because = _because(load, ctx, fresh, params)
+    load = Load(level, tokens, new, _count_fitting_pairs(envelope, ctx, fresh) if params.min_pairs else 0)
+    because = _explain(load, ctx, fresh, params)
     if not because:
         return
     facts = {"fill": round(level, 4), "share": params.share, "standing": new, "limit": ctx.limit, "recursive": bool(old)}
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
-    stop = find_boundary(envelope, ctx, _want(ctx, fresh, load, params), fresh, user) if new > 1 else None
+    stop = find_boundary(envelope, ctx, _find_target(ctx, fresh, load, params), fresh, user) if new > 1 else None
     if stop is None or ctx.tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
         return
@@ -80,7 +80,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
 
 
-def _level(envelope: Envelope, ctx: Ctx, params: Params) -> float:
+def _compute_level(envelope: Envelope, ctx: Ctx, params: Params) -> float:
     """Share of the budget that is taken: by the whole request, or by the history of what is left for it."""
     if params.of == "request":
         return compute_fill(envelope, ctx)
@@ -90,14 +90,14 @@ def _level(envelope: Envelope, ctx: Ctx, params: Params) -> float:
     return (ctx.size(envelope) - asked) / max(1, ctx.limit - asked)  # facts are JSON, which has no infinity
 
 
-def _room(envelope: Envelope, ctx: Ctx, fresh: int) -> int:
+def _count_fitting_pairs(envelope: Envelope, ctx: Ctx, fresh: int) -> int:
     """How many whole pairs before the newest prompt the budget has room for, of those that stand behind the summary."""
     turns, cut = ctx.index.turns, ctx.request.cut
     first = max(fresh, find_fitting_start(envelope, ctx, ctx.limit - count_static_tokens(envelope, ctx)))
     return max(0, count_before(turns, cut) - 1 - count_before(turns, first))
 
 
-def _because(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
+def _explain(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
     level, new = load.level, load.new
     if params.share and (level > params.share if params.of == "history" else level >= params.share):
         of = "what the budget leaves for the history" if params.of == "history" else "the budget"
@@ -112,7 +112,7 @@ def _because(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
     return ""
 
 
-def _want(ctx: Ctx, fresh: int, load: Load, params: Params) -> int:
+def _find_target(ctx: Ctx, fresh: int, load: Load, params: Params) -> int:
     """The address up to which to condense, before it is moved to a place where nothing is torn."""
     starts, new = ctx.index.messages, load.new
     stop = count_before(starts, ctx.request.cut)

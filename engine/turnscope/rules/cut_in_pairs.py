@@ -33,18 +33,18 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    cause = _cause(ctx, params)
+    cause = _find_cause(ctx, params)
     if not cause:
         return
     because, most = cause
-    saved = _saved(envelope, ctx)
+    saved = _compute_saved_share(envelope, ctx)
     facts = {"reported": ctx.previous_usage, "limit": ctx.budget.limit, "saved": round(saved, 4)}
     if params.min_saved and saved >= params.min_saved and params.trigger != "model":
         yield Edit("keep", f"no cut: earlier rules saved {saved:.0%} of this request", facts=facts)
         return
     there = count_before(ctx.index.messages, ctx.request.cut)
     front = find_head_end(ctx, params.keep_first)
-    kept, gone = count_before(ctx.index.messages, front), count_before(ctx.index.messages, _end(envelope, ctx, front))
+    kept, gone = count_before(ctx.index.messages, front), count_before(ctx.index.messages, _find_end(envelope, ctx, front))
     remove = (there - gone) * 3 // 8 * 2 if most else (there - gone) // 4 * 2
     start = find_start(ctx, ctx.index.messages[gone + remove], answer=params.keep_first % 2 == 1) if remove > 0 else front
     spans = tuple(find_droppable(ctx, envelope, front, start))
@@ -63,7 +63,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("drop", f"{told} are left out", span, facts=facts)
 
 
-def _cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:
+def _find_cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:
     """Why this request is cut, and whether by three quarters."""
     limit, previous = ctx.budget.limit, ctx.previous
     if previous is None:
@@ -78,7 +78,7 @@ def _cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:
     return None
 
 
-def _saved(envelope: Envelope, ctx: Ctx) -> float:
+def _compute_saved_share(envelope: Envelope, ctx: Ctx) -> float:
     """Part of the request that rules before this one have saved in this very request."""
     if ctx.previous is None:
         return 0.0
@@ -87,7 +87,7 @@ def _saved(envelope: Envelope, ctx: Ctx) -> float:
     return 1 - envelope.tokens / began.tokens if began.tokens else 0.0
 
 
-def _end(envelope: Envelope, ctx: Ctx, at: int) -> int:
+def _find_end(envelope: Envelope, ctx: Ctx, at: int) -> int:
     """Where the range that was cut behind address `at` ends; system and tool blocks inside it stay."""
     static = set(ctx.index.static)
     while at < ctx.request.cut and (at in static or envelope.at(at).body == () or find_summary(envelope, at)):

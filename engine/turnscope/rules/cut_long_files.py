@@ -36,8 +36,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             text = get_file_text(block, reading.path)
             lines = text.removesuffix("\n").split("\n")
             if len(lines) > most:
-                told = _told(block, ctx.session, reading.path, most, len(lines))
-                short = _filled(params.notice, told) + "\n" + "\n".join(lines[:most])
+                told = _build_values(block, ctx.session, reading.path, most, len(lines))
+                short = _fill_notice(params.notice, told) + "\n" + "\n".join(lines[:most])
                 said = short if HEADED.match(said) else said.replace(text, short, 1)
                 cut.append(told)
         if cut:
@@ -47,21 +47,21 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (part,), facts={"files": cut})
 
 
-def _told(block: Block, session: Session, path: str, most: int, lines: int) -> dict[str, str | int]:
+def _build_values(block: Block, session: Session, path: str, most: int, lines: int) -> dict[str, str | int]:
     """What the notice says of a file of which `lines` lines were read."""
-    first, headed = _first(block, session), HEADED.match(block.text)
+    first, headed = _get_first_line(block, session), HEADED.match(block.text)
     tool = headed[2] if headed else block.name or "read_file"
     last = first + most - 1
     return {"tool": tool, "path": path, "first": first, "last": last, "total": first + lines - 1, "next": last + 1}
 
 
-def _filled(notice: str, told: Mapping[str, str | int]) -> str:
+def _fill_notice(notice: str, told: Mapping[str, str | int]) -> str:
     for key, value in told.items():
         notice = notice.replace(f"{{{key}}}", str(value))
     return notice
 
 
-def _first(block: Block, session: Session) -> int:
+def _get_first_line(block: Block, session: Session) -> int:
     """The number of the first line that was read."""
     given = get_call_input(session, block)
     found = next((given[key] for key in STARTS if isinstance(given.get(key), int)), 1)

@@ -31,7 +31,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if text is None:
             continue
         keep = len(text) * max(0, params.max_tokens) // tokens
-        cut = _cut(text, int(keep * params.head), keep, _how(block, ctx.session))
+        cut = _cut_text(text, int(keep * params.head), keep, _explain_how(block, ctx.session))
         if len(cut) >= len(text):
             continue
         part = build_result(block, cut)
@@ -41,7 +41,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield Edit("truncate", because, Span(at, at + 1), (part,), facts=facts)
 
 
-def _cut(text: str, head: int, keep: int, how: str) -> str:
+def _cut_text(text: str, head: int, keep: int, how: str) -> str:
     """At most `keep` characters of `text`, `head` of them from its beginning, on line ends where there is one near."""
     stop = text.rfind("\n", head - head // 4, head) + 1 or head
     start = len(text) - (keep - head)
@@ -52,7 +52,7 @@ def _cut(text: str, head: int, keep: int, how: str) -> str:
     return f"{text[:stop].rstrip()}\n{notice}\n{text[start:].lstrip()}"
 
 
-def _how(block: Block, session: Session) -> str:
+def _explain_how(block: Block, session: Session) -> str:
     if find_path(get_call_input(session, block)):
         return f"To read more, call {block.name} again from line {{first}} on."
     return f"To see more, call {block.name or 'the tool'} again and ask for less at a time."

@@ -9,36 +9,36 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.session.model import Block, Edit, Part, Placeholder, Span
 
-SAID = "[This message is empty.]"
+PLACEHOLDER = "[This message is empty.]"
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    found = {span: body for change in find_changes(envelope, ctx) for span, body in _blank(envelope, ctx, change)}
+    found = {span: body for change in find_changes(envelope, ctx) for span, body in _find_blank(envelope, ctx, change)}
     for span, body in found.items():
         yield Edit("repair" if body else "drop", "a text without a word cannot be sent", span, body)
 
 
-def _blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Span, Placeholder]]:
+def _find_blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Span, Placeholder]]:
     for piece in envelope.iter_pieces(change):
         if piece.body is None:
             for at in range(max(piece.start, change.start), min(piece.stop, change.stop)):
-                if _wordless(ctx.session.blocks[at]):
-                    yield Span(at, at + 1), _said(ctx, at)
+                if _is_blank(ctx.session.blocks[at]):
+                    yield Span(at, at + 1), _build_body(ctx, at)
         elif rest := [part for part in piece.body if part.ref is None and part.kind == "text" and not part.text.strip()]:
             yield Span(piece.start, piece.stop), tuple(part for part in piece.body if part not in rest)
 
 
-def _wordless(block: Block) -> bool:
+def _is_blank(block: Block) -> bool:
     """Whether a block is a text without a word; a user's message that holds nothing at all is one as well."""
     said = block.kind == "text" and block.role in ("user", "assistant") and block.raw is not None
     return (said or (block.kind == "empty" and block.role == "user")) and not block.text.strip()
 
 
-def _said(ctx: Ctx, at: int) -> tuple[Part, ...]:
+def _build_body(ctx: Ctx, at: int) -> tuple[Part, ...]:
     """What stands for a text without a word: nothing, but where it is all that a user said."""
     blocks, message = ctx.session.blocks, ctx.session.messages[ctx.session.blocks[at].message]
-    alone = at == message.start and all(map(_wordless, blocks[message.start : message.stop]))
-    return (Part("user", "text", SAID),) if alone and message.role == "user" else ()
+    alone = at == message.start and all(map(_is_blank, blocks[message.start : message.stop]))
+    return (Part("user", "text", PLACEHOLDER),) if alone and message.role == "user" else ()
 
 
 RULE = Rule(

@@ -27,7 +27,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    first, blocks = _first(ctx), ctx.session.blocks
+    first, blocks = _find_first(ctx), ctx.session.blocks
     # What a person just wrote stays: a message that is the newest is looked at again once it is not. Results are not: a block
     # that was sent in full and shrinks later would break the provider's prompt cache.
     fresh, looked = find_newest_message(ctx), count_before(ctx.index.messages, get_previous_cut(ctx))
@@ -44,22 +44,22 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         tokens = ctx.tokens(at, at + 1)
         if tokens < params.min_tokens or envelope.at(at).body is not None or envelope.at(held).body is not None:
             continue
-        text = params.notice.replace("{where}", _where(blocks[held]))
+        text = params.notice.replace("{where}", _describe_place(blocks[held]))
         part = build_result(block, text) if block.kind == "tool_result" else Part(block.role, "text", text)
         if (saved := tokens - sum(ctx.own.count_placeholder((part,)))) > 0:
-            because = f"the same {tokens:,} tokens already stand in {_where(blocks[held])}"
+            because = f"the same {tokens:,} tokens already stand in {_describe_place(blocks[held])}"
             facts = {"first": held, "tokens": tokens, "saved": saved}
             envelope = yield Edit("clear", because, Span(at, at + 1), (part,), facts=facts)
 
 
-def _where(block: Block) -> str:
+def _describe_place(block: Block) -> str:
     kind = block.kind.replace("_", " ")
     what = f"the result of {block.name or 'a tool'}" if block.kind == "tool_result" else f"the {kind} of the {block.role}"
     return f"{what} in turn {block.turn + 1}"
 
 
 @memoize
-def _first(session: Session, _index: Index) -> dict[int, int]:
+def _find_first(session: Session, _index: Index) -> dict[int, int]:
     """Address of the first block with the same content, for every block that repeats one."""
     seen: dict[tuple[str, str], int] = {}
     found: dict[int, int] = {}

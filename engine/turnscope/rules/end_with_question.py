@@ -11,20 +11,20 @@ from turnscope.pricing.abilities import takes_prefill
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
-SAID = "continue"
+QUESTION = "continue"
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    if because := _unfinished(envelope, ctx):
+    if because := _explain_end(envelope, ctx):
         place = ctx.request.cut
-        yield Edit("insert", because, Span(place, place), (Part("user", "text", SAID),), slot="go on")
+        yield Edit("insert", because, Span(place, place), (Part("user", "text", QUESTION),), slot="go on")
 
 
-def _unfinished(envelope: Envelope, ctx: Ctx) -> str:
+def _explain_end(envelope: Envelope, ctx: Ctx) -> str:
     """Why a request cannot end as it does; "" where it can."""
     if not count_before(ctx.index.messages, ctx.request.cut):
-        return "" if len(envelope) and next(_backwards(envelope)).slot else "nothing was said before this request"
-    last = next((piece for piece in _backwards(envelope) if piece.body != () and _talks(piece, ctx)), None)
+        return "" if len(envelope) and next(_iter_backwards(envelope)).slot else "nothing was said before this request"
+    last = next((piece for piece in _iter_backwards(envelope) if piece.body != () and _holds_conversation(piece, ctx)), None)
     if last is None:
         return ""
     if last.body:
@@ -39,11 +39,11 @@ def _unfinished(envelope: Envelope, ctx: Ctx) -> str:
     return "" if trimmed else "the newest message is an answer that ends with white space, from which no model goes on"
 
 
-def _talks(piece: Piece, ctx: Ctx) -> bool:
+def _holds_conversation(piece: Piece, ctx: Ctx) -> bool:
     return piece.body is not None or any(True for _ in ctx.index.find_conversation_spans(piece.start, piece.stop))
 
 
-def _backwards(envelope: Envelope) -> Iterator[Piece]:
+def _iter_backwards(envelope: Envelope) -> Iterator[Piece]:
     for chunk in reversed(envelope.chunks):
         yield from reversed(chunk.pieces)
 

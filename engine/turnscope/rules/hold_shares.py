@@ -31,11 +31,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             if size > most:
                 why = f"the slot {piece.slot} holds {size:,} tokens, its share of the budget is {most:,}"
                 envelope = yield Edit(
-                    "truncate", why, Span(piece.start, piece.start), _cut(piece, most, params), slot=piece.slot
+                    "truncate", why, Span(piece.start, piece.start), _cut_insert(piece, most, params), slot=piece.slot
                 )
     for name, cap in ctx.budget.caps.items():
         place, most = BUCKETS.index(Bucket(name)), int(cap / scale)
-        for at in _oldest(envelope, ctx, Bucket(name)) if envelope.counts[place] > most else ():
+        for at in _iter_oldest(envelope, ctx, Bucket(name)) if envelope.counts[place] > most else ():
             block = ctx.session.blocks[at]
             why = f"{name} hold {envelope.counts[place]:,} tokens, their share of the budget is {most:,}; the oldest goes first"
             body: tuple[Part, ...] = ()
@@ -46,7 +46,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                 break
 
 
-def _cut(piece: Piece, most: int, params: Params) -> tuple[Part, ...]:
+def _cut_insert(piece: Piece, most: int, params: Params) -> tuple[Part, ...]:
     """The insert's text, shortened in proportion to what it may hold."""
     text = "\n".join(part.text for part in piece.body or ())
     kept = text[: int(len(text) * max(0, most - 4) / max(1, sum(piece.counts)))]
@@ -54,7 +54,7 @@ def _cut(piece: Piece, most: int, params: Params) -> tuple[Part, ...]:
     return (Part(first.role, text=kept + params.mark, place=first.place),) if kept else ()
 
 
-def _oldest(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> Iterator[int]:
+def _iter_oldest(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> Iterator[int]:
     """Blocks of a bucket that stand verbatim before the newest message, oldest first. Only results and thinking can go."""
     found = {Bucket.TOOL_RESULTS: ctx.index.results, Bucket.THINKING: ctx.index.thinking}.get(bucket, ())
     return (at for at in found[: bisect_left(found, find_newest_message(ctx))] if envelope.at(at).body is None)

@@ -34,7 +34,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     calls = ctx.index.calls
     for at in calls[count_before(calls, get_previous_cut(ctx)) : count_before(calls, ctx.request.cut)]:
         block = ctx.session.blocks[at]
-        given = _given(block)
+        given = _get_input(block)
         if block.name == params.read:
             name = str(given.get("id", ""))
             what = "was read back" if name in written else "was asked for and is not there"
@@ -53,7 +53,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield Edit("truncate" if span else "keep", because, span, (part,) if span else (), facts=facts)
     state = tuple(written.items())
     if written and ctx.index.messages:
-        at, (body, many) = ctx.index.messages[0], _listed(state, ctx, params)
+        at, (body, many) = ctx.index.messages[0], _build_index(state, ctx, params)
         standing = find_insert(envelope, at, SLOT)
         if body != (standing.body if standing else None):
             because = f"{many} of {len(written)} notes are listed; every one is read back by its id"
@@ -62,7 +62,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return ctx.state if state == ctx.state else state
 
 
-def _listed(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tuple[tuple[Part, ...], int]:
+def _build_index(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tuple[tuple[Part, ...], int]:
     """The index, and how many lines it has: of the newest notes as many as its slot's share of the budget holds."""
     share = int(ctx.budget.slots.get(SLOT, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
     lines = [f"- {name}: {title}" for name, title in notes[-params.most :]] if params.most > 0 else []
@@ -74,7 +74,7 @@ def _listed(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tup
         lines = lines[max(1, len(lines) // 10) :]
 
 
-def _given(block: Block) -> Mapping[str, Any]:
+def _get_input(block: Block) -> Mapping[str, Any]:
     raw = block.raw if isinstance(block.raw, Mapping) else {}
     given = raw.get("input")
     return given if isinstance(given, Mapping) else {}

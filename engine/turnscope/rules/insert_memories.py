@@ -49,7 +49,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             own[fact.id] = fact
     state = ctx.state if ctx.state is not None and len(own) == len(ctx.state) else tuple(own.values())[-KEPT:]
     turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
-    if turn is None or (state is ctx.state and _same(envelope, ctx, turn)):
+    if turn is None or (state is ctx.state and _is_same_turn(envelope, ctx, turn)):
         return state
     question = ctx.session.blocks[turn].text[:4_000]
     key = blake2b(f"{turn}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -67,7 +67,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         room = min(
             ctx.limit - ctx.size(envelope) + sum(ctx.own.count_placeholder(there)), ctx.budget.slots.get(slot, ctx.budget.limit)
         )
-        while (body := _body(chosen, params)) and sum(
+        while (body := _build_body(chosen, params)) and sum(
             ctx.own.count_placeholder(body)
         ) > room:  # an insert shrinks before anything else
             chosen = chosen[:-1]
@@ -79,14 +79,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return state
 
 
-def _same(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
+def _is_same_turn(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
     """Whether the previous request was of the same turn and budget, and all fits: then what it chose still stands."""
     last = ctx.previous
     same = last is not None and last.budget == ctx.budget and find_at_or_before(ctx.index.turns, last.request.cut - 1) == turn
     return same and ctx.size(envelope) <= ctx.limit
 
 
-def _body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:
+def _build_body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:
     text = FORMS[params.form](chosen, params.heading)
     part = Part("user", "text", text) if params.place == "message" else Part("system", "text", text, place="system")
     return (part,) if chosen else ()

@@ -36,7 +36,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     index, room = get_exchanges(ctx), limit - count_static_tokens(envelope, ctx)
     starts, now = index.starts, find_exchange(index.starts, turn)
     last = max(0, now - max(0, params.recent))
-    recent = _tokens(envelope, ctx, starts[last], ctx.request.cut)
+    recent = _count_tokens(envelope, ctx, starts[last], ctx.request.cut)
     facts: dict[str, Any] = {"tokens": size, "limit": limit}
     if recent > room:
         because = f"{size:,} tokens exceed the limit of {limit:,}; the newest alone fill it, so nothing earlier is picked"
@@ -49,27 +49,30 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     kept: dict[int, int] = {}  # exchanges that stay for their score, and their tokens
     for number in dict.fromkeys([0, *found] if params.pin_first and last else found):
         if len(kept) < params.most + params.pin_first:
-            need = _tokens(envelope, ctx, starts[number], starts[number + 1])
+            need = _count_tokens(envelope, ctx, starts[number], starts[number + 1])
             kept |= {number: need} if need <= room - recent - sum(kept.values()) else {}
     oldest = last
     for _ in range(3):  # what stays for its score and is new as well takes its room once
         double = sum(need for number, need in kept.items() if oldest <= number < last)
         oldest = min(oldest, bisect_left(starts, find_fitting_start(envelope, ctx, room - sum(kept.values()) + double)))
     facts |= {
-        "scores": _listed(starts, found, kept) or "no earlier exchange shares a word with the turn",
+        "scores": _format_scores(starts, found, kept) or "no earlier exchange shares a word with the turn",
         "newest": now - oldest,
     }
     yield Edit("keep", f"{len(kept)} of {last} earlier exchanges are kept for what they have to do with the turn", facts=facts)
     because = f"{size:,} tokens exceed the limit of {limit:,}; others have more to do with the turn, or are newer"
     at = 0
     for number in [*sorted(n for n in kept if n < oldest), oldest]:
-        told = {"exchanges": number - at, "scores": _listed(starts, found, [n for n in found if at <= n < number]) or "0"}
+        told = {
+            "exchanges": number - at,
+            "scores": _format_scores(starts, found, [n for n in found if at <= n < number]) or "0",
+        }
         for span in find_droppable(ctx, envelope, starts[at], starts[number]) if at < number else ():
             envelope = yield Edit("drop", because, span, facts={**facts, **told})
         at = number + 1
 
 
-def _tokens(envelope: Envelope, ctx: Ctx, start: int, stop: int) -> int:
+def _count_tokens(envelope: Envelope, ctx: Ctx, start: int, stop: int) -> int:
     """Tokens of the conversation in `[start, stop)` as it stands, in the policy's own units."""
     return sum(
         sum(
@@ -83,7 +86,7 @@ def _tokens(envelope: Envelope, ctx: Ctx, start: int, stop: int) -> int:
     )
 
 
-def _listed(starts: Sequence[int], found: Mapping[int, float], numbers: Iterable[int]) -> str:
+def _format_scores(starts: Sequence[int], found: Mapping[int, float], numbers: Iterable[int]) -> str:
     """Addresses and scores of some exchanges, the best first."""
     return ", ".join(f"#{starts[n]} {found.get(n, 0.0):.2f}" for n in [*numbers][:LISTED])
 

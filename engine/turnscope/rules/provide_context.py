@@ -32,7 +32,7 @@ class Params:
     most: Annotated[int, "texts of each kind that a request carries"] = 8
 
 
-class Stood(Struct, frozen=True, gc=False):
+class InsertState(Struct, frozen=True, gc=False):
     """Where the inserts stand, and the turn that they are for."""
 
     at: int
@@ -41,11 +41,11 @@ class Stood(Struct, frozen=True, gc=False):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
-    was: Stood | None = ctx.state
+    was: InsertState | None = ctx.state
     kinds = [kind for kind in KINDS if kind in params.kinds]
     if turn is None:
         return was
-    now = Stood(turn if params.place == "question" else ctx.index.messages[0], turn)
+    now = InsertState(turn if params.place == "question" else ctx.index.messages[0], turn)
     same = was == now and ctx.previous is not None and ctx.previous.budget == ctx.budget
     if same and ctx.size(envelope) <= ctx.limit:
         return was
@@ -86,5 +86,5 @@ RULE = Rule(
     Params,
     "remembers",
     "a survey of memory patterns, sections 1.2, 1.6 and 1.7: RAG sources and web results, context providers, rule files",
-    state=Stood,
+    state=InsertState,
 )

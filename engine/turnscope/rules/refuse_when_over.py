@@ -18,7 +18,7 @@ class Params:
     share: Annotated[float, "refuse above this share of the budget"] = 1.0
 
 
-class Used(Struct, frozen=True, gc=False):
+class BilledTotals(Struct, frozen=True, gc=False):
     """Tokens billed by the first `requests` requests, prompts and answers."""
 
     requests: int = 0
@@ -30,11 +30,11 @@ class Used(Struct, frozen=True, gc=False):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    size = ctx.size(envelope) - _summed(ctx)
+    size = ctx.size(envelope) - _count_summed(ctx)
     limit = int(ctx.limit * params.share) if ctx.limit > 0 else ctx.limit
     if size <= limit:
         return ctx.state
-    used = _used(ctx)
+    used = _sum_billed(ctx)
     fixed = envelope.counts[0] + envelope.counts[1]
     if ctx.limit <= 0:
         why = f"what the log does not hold of the prompt fills the budget of {ctx.budget.limit:,} tokens alone"
@@ -64,7 +64,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return used
 
 
-def _summed(ctx: Ctx) -> int:
+def _count_summed(ctx: Ctx) -> int:
     """Tokens that are sent and that the server reads no more, once it goes on from a summary of its own."""
     before = ctx.previous
     if before is None or not any(known.rule == COMPACT and known.state for known in before.states):
@@ -72,13 +72,13 @@ def _summed(ctx: Ctx) -> int:
     return max(0, ctx.size(before.after) - ctx.size(before.seen))
 
 
-def _used(ctx: Ctx) -> Used:
+def _sum_billed(ctx: Ctx) -> BilledTotals:
     """What was billed before this request. Goes on from the sum at the last refusal."""
-    known: Used = ctx.state or Used()
+    known: BilledTotals = ctx.state or BilledTotals()
     billed = [request.usage for request in ctx.session.requests[known.requests : ctx.request.n] if request.usage]
     prompts = known.prompts + sum(usage.prompt_tokens for usage in billed)
     answers = known.answers + sum(usage.output_tokens for usage in billed)
-    return Used(
+    return BilledTotals(
         ctx.request.n,
         prompts + answers,
         prompts,
@@ -95,5 +95,5 @@ RULE = Rule(
     Params,
     memory="fresh",
     source="a design pattern for session context management: overflow responses are typed and explicit",
-    state=Used,
+    state=BilledTotals,
 )

@@ -31,7 +31,7 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.content import extract_block_text
 from turnscope.session.model import Edit, Part, Span
 
-Mended = Generator[Edit, Any, Envelope]
+RepairSteps = Generator[Edit, Any, Envelope]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,24 +50,24 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     blocks, messages = ctx.session.blocks, ctx.session.messages
     spans = find_changes(envelope, ctx)
-    envelope = yield from _rename(envelope, ctx, spans)
-    envelope = yield from _key(envelope, ctx, spans)
+    envelope = yield from _rename_calls(envelope, ctx, spans)
+    envelope = yield from _repair_inputs(envelope, ctx, spans)
     calls = [*select_within(ctx.index.calls, spans)]
-    ends = {messages[blocks[at].message].stop - 1 for at in calls if not _whole(envelope, ctx, at)}
+    ends = {messages[blocks[at].message].stop - 1 for at in calls if not _is_whole(envelope, ctx, at)}
     theirs = {blocks[at].pair for at in calls if at < blocks[at].pair < ctx.request.cut}
-    envelope = yield from _take_back(envelope, ctx, calls, theirs, params)
+    envelope = yield from _undo_repairs(envelope, ctx, calls, theirs, params)
     for at in sorted({*select_within(ctx.index.results, spans), *theirs}):
-        if _whole(envelope, ctx, at):
+        if _is_whole(envelope, ctx, at):
             continue
         if why := explain_stray(envelope, ctx, at):
-            body = (Part("user", "text", f"{params.stray}\n{blocks[at].text}"),) if _alone(ctx, at) else ()
+            body = (Part("user", "text", f"{params.stray}\n{blocks[at].text}"),) if _holds_only_results(ctx, at) else ()
             envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"block": at, "call": blocks[at].pair})
         if blocks[at].pair >= 0:
             ends.add(messages[blocks[blocks[at].pair].message].stop - 1)
     for last in sorted(ends):
-        envelope = yield from _answer(envelope, ctx, last, params)
+        envelope = yield from _add_results(envelope, ctx, last, params)
     if params.filler:
-        envelope = yield from _alternate(envelope, ctx, spans, params)
+        envelope = yield from _add_fillers(envelope, ctx, spans, params)
     talk = ctx.index.messages
     if params.begin and talk and any(span.start <= max(get_previous_cut(ctx) - 1, talk[0]) for span in spans):
         edit = build_opening_notice(envelope, ctx, params.notice)
@@ -75,7 +75,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             yield edit
 
 
-def _whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
+def _is_whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
     """True where a call and its result stand in neighbouring messages, each as itself, or are gone together."""
     blocks, pair = ctx.session.blocks, ctx.session.blocks[at].pair
     if not 0 <= pair < ctx.request.cut or blocks[pair].pair != at or abs(blocks[at].message - blocks[pair].message) != 1:
@@ -87,7 +87,7 @@ def _whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
     return all(stands_alone(envelope, ctx, place) for place in (at, pair, last))
 
 
-def _take_back(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int], params: Params) -> Mended:
+def _undo_repairs(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int], params: Params) -> RepairSteps:
     """What was said because calls were gone, now that they stand again: results turned into text, a notice amid calls."""
     session = ctx.session
     behind = {at for call in calls for at in range(call + 1, session.messages[session.blocks[call].message].stop)}
@@ -103,7 +103,7 @@ def _take_back(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int],
     return envelope
 
 
-def _alone(ctx: Ctx, result: int) -> bool:
+def _holds_only_results(ctx: Ctx, result: int) -> bool:
     """True where the newest message, which is never left out, holds results alone."""
     blocks = ctx.session.blocks
     return result >= find_newest_message(ctx) and all(
@@ -111,7 +111,7 @@ def _alone(ctx: Ctx, result: int) -> bool:
     )
 
 
-def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
+def _rename_calls(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> RepairSteps:
     """Calls whose id an earlier call has, and their results, get an id of their own."""
     names = find_duplicate_ids(ctx)
     calls = [(at, "id", names[at]) for at in select_within(ctx.index.calls, spans) if at in names] if names else []
@@ -120,7 +120,7 @@ def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
         piece = envelope.at(at)
         parts = piece.body if piece.body is not None else (Part(ctx.session.blocks[at].role, ctx.session.blocks[at].kind),)
         raw = as_mapping(parts[0].raw) or as_mapping(ctx.session.blocks[at].raw) if parts else {}
-        if parts and not _told(parts[0]) and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
+        if parts and not _is_text(parts[0]) and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
             text = parts[0].text or ctx.session.blocks[at].text
             body = (structs.replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
             why = f"an earlier call has the id {raw.get(key)} already"
@@ -129,13 +129,13 @@ def _rename(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
     return envelope
 
 
-def _key(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
+def _repair_inputs(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> RepairSteps:
     """Calls whose input is no object get one that holds it."""
     for at in select_within(find_invalid_inputs(ctx), spans):
         piece, parts = get_parts(envelope, ctx, at)
         given = as_mapping(parts[0].raw) or as_mapping(ctx.session.blocks[at].raw) if parts else {}
         open_input = not isinstance(given.get("input"), Mapping)
-        if parts and piece.stop - piece.start == 1 and open_input and not _told(parts[0]):
+        if parts and piece.stop - piece.start == 1 and open_input and not _is_text(parts[0]):
             held = given.get("input")
             raw = {**given, "input": {} if held is None else {"input": held}}
             body = (structs.replace(parts[0], text=extract_block_text("tool_use", raw), raw=raw, ref=None), *parts[1:])
@@ -143,19 +143,19 @@ def _key(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> Mended:
     return envelope
 
 
-def _told(part: Part) -> bool:
+def _is_text(part: Part) -> bool:
     """True where a text stands for a call or a result: it has neither id nor input."""
     return part.ref is None and part.kind not in ("tool_use", "tool_result")
 
 
-def _answer(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> Mended:
+def _add_results(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> RepairSteps:
     """Give the calls of the message that ends with block `last` the results that do not stand right behind it."""
     piece, parts = get_parts(envelope, ctx, last)
     ours = (
         [part for part in parts if part.role == "user" and part.kind == "tool_result"] if piece.stop - piece.start == 1 else []
     )
     base = tuple(part for part in parts if part not in ours)
-    found = [*_lacking(envelope, ctx, last, ours, params)]
+    found = [*_find_missing_results(envelope, ctx, last, ours, params)]
     added, moved = [part for part, _ in found], [at for _, at in found if at is not None]
     if (*base, *added) == parts or (not added and piece.body is None):
         return envelope
@@ -174,7 +174,9 @@ def _answer(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> Mended:
     return envelope
 
 
-def _lacking(envelope: Envelope, ctx: Ctx, last: int, ours: list[Part], params: Params) -> Iterator[tuple[Part, int | None]]:
+def _find_missing_results(
+    envelope: Envelope, ctx: Ctx, last: int, ours: list[Part], params: Params
+) -> Iterator[tuple[Part, int | None]]:
     """The results to put behind the message that ends with block `last`; with the address of one that stands elsewhere."""
     blocks = ctx.session.blocks
     for call in range(ctx.session.messages[blocks[last].message].start, last + 1):
@@ -194,7 +196,7 @@ def _lacking(envelope: Envelope, ctx: Ctx, last: int, ours: list[Part], params: 
         yield (kept or [Part("user", "tool_result", params.result, raw)])[0], None
 
 
-def _alternate(envelope: Envelope, ctx: Ctx, spans: list[Span], params: Params) -> Mended:
+def _add_fillers(envelope: Envelope, ctx: Ctx, spans: list[Span], params: Params) -> RepairSteps:
     """Between two messages of one role of which one may not be merged, put a message of the other role."""
     for at in iter_message_starts(ctx, spans):
         role, other = get_role(envelope, ctx, at), find_previous_message(envelope, ctx, at)

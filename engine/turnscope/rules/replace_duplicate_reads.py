@@ -28,13 +28,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     done: int | None = ctx.state  # the address up to which readings were looked at
     if ctx.previous_usage < params.trigger * ctx.budget.limit:
         return done
-    stale = _outdated(ctx)
+    stale = _find_outdated(ctx)
     begin = done if done is not None else 0 if params.trigger else get_previous_cut(ctx)
     started = envelope.tokens
     for i in range(bisect_left(stale, (begin,)), bisect_left(stale, (ctx.request.cut,))):
         newer, old = stale[i]
         piece = find_replaceable(envelope, old.at)
-        part = _without(ctx.session.blocks[old.at], piece.body, old.path, params) if piece else None
+        part = _replace_shown(ctx.session.blocks[old.at], piece.body, old.path, params) if piece else None
         if part is None or (piece and piece.body == (part,)):
             continue
         saved = ctx.ledger.count_tokens(old.at, old.at + 1) - sum(ctx.ledger.count_placeholder((part,)))
@@ -46,7 +46,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 @memoize
-def _outdated(session: Session, _index: Index) -> tuple[tuple[int, FileRead], ...]:
+def _find_outdated(session: Session, _index: Index) -> tuple[tuple[int, FileRead], ...]:
     """Every reading that a later one repeats, as `(address of the later one, reading)`, in order of the later one."""
     standing: dict[str, list[FileRead]] = {}
     found: list[tuple[int, FileRead]] = []
@@ -61,7 +61,7 @@ def _outdated(session: Session, _index: Index) -> tuple[tuple[int, FileRead], ..
     return tuple(found)
 
 
-def _without(block: Block, body: tuple[Part, ...] | None, path: str, params: Params) -> Part | None:
+def _replace_shown(block: Block, body: tuple[Part, ...] | None, path: str, params: Params) -> Part | None:
     """The block with the notice in place of what it shows of `path`; other files in it stay."""
     text = body[0].text if body else (get_result_text(block) or "") if block.kind == "tool_result" else block.text
     notice = params.notice.replace("{path}", path)

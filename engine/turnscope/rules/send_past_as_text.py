@@ -30,13 +30,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if block.kind == "text" or not find_replaceable(envelope, at):
             continue
         if block.kind == "tool_use":
-            text = _told(block, ctx.session, params.result)
+            text = _render_call(block, ctx.session, params.result)
             because = "a past turn is sent as role and text: its call is told"
             envelope = yield Edit("condense", because, Span(at, at + 1), (Part(block.role, "text", text),))
         else:
             what = "its result is told behind the call" if block.kind == "tool_result" else f"{block.kind} is no text"
             envelope = yield Edit("drop", f"a past turn is sent as role and text: {what}", Span(at, at + 1))
-    heads = _heads(ctx)
+    heads = _find_heads(ctx)
     there = count_before(heads, ctx.request.cut)
     keep = min(filter(None, (params.keep, params.stored)), default=0)
     if 0 < keep < there:
@@ -49,13 +49,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 @memoize
-def _heads(_session: Session, index: Index) -> tuple[int, ...]:
+def _find_heads(_session: Session, index: Index) -> tuple[int, ...]:
     """Where each turn's prompt begins, and where what answers it does: the messages of a chat that is role and text."""
     prompts = set(index.turns)
     return tuple(sorted(prompts | {later for at, later in pairwise(index.messages) if at in prompts}))
 
 
-def _told(call: Block, session: Session, most: int) -> str:
+def _render_call(call: Block, session: Session, most: int) -> str:
     raw = call.raw if isinstance(call.raw, Mapping) else {}
     head = f"[{call.name or raw.get('name') or 'a tool'}]"
     said = session.blocks[call.pair].text if call.pair >= 0 else ""

@@ -22,28 +22,32 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     cut, done = ctx.request.cut, ctx.state or 0
     changed = () if ctx.earlier_decisions is None else (d.edit.span for d in ctx.earlier_decisions if d.splice and d.edit.span)
     for span in [Span(done if ctx.earlier_decisions is not None else 0, cut), *(s for s in changed if s.start < done)]:
-        for at in _tools(ctx, span):
+        for at in _find_tools(ctx, span):
             piece = envelope.at(at)
             if piece.body is None or (piece.start == at and any(part.kind in KINDS for part in piece.body)):
                 where = Span(at, at + 1) if piece.body is None else Span(piece.start, piece.stop)
-                body = tuple(part for one in _parts(piece, ctx, at) for part in _text(one, ctx.session.blocks[at], ctx.session))
+                body = tuple(
+                    part
+                    for one in _get_parts(piece, ctx, at)
+                    for part in _render_part(one, ctx.session.blocks[at], ctx.session)
+                )
                 envelope = yield Edit("condense", "tool blocks are sent as XML text", where, body, slot=piece.slot)
     return cut
 
 
-def _tools(ctx: Ctx, span: Span) -> Iterator[int]:
+def _find_tools(ctx: Ctx, span: Span) -> Iterator[int]:
     """Definitions, calls and results in a span, rising."""
     kinds = (ctx.index.static, ctx.index.calls, ctx.index.results)
     found = sorted(at for kind in kinds for at in kind[count_before(kind, span.start) : count_before(kind, span.stop)])
     return (at for at in found if ctx.session.blocks[at].kind in KINDS)
 
 
-def _parts(piece: Piece, ctx: Ctx, at: int) -> tuple[Part, ...]:
+def _get_parts(piece: Piece, ctx: Ctx, at: int) -> tuple[Part, ...]:
     block = ctx.session.blocks[at]
     return (Part(block.role, block.kind, raw=block.raw),) if piece.body is None else piece.body
 
 
-def _text(part: Part, block: Block, session: Session) -> Iterator[Part]:
+def _render_part(part: Part, block: Block, session: Session) -> Iterator[Part]:
     """What is sent for one part. Pictures in a result stay what they are, behind its text."""
     raw: Any = part.raw if part.ref is None else session.blocks[part.ref].raw
     kind = part.kind if part.ref is None else session.blocks[part.ref].kind
@@ -51,10 +55,10 @@ def _text(part: Part, block: Block, session: Session) -> Iterator[Part]:
         yield part
     elif kind == "tool":
         yield Part(
-            "system", "system", element("tool", {key: raw[key] for key in raw if key != "cache_control"}), place="system"
+            "system", "system", render_element("tool", {key: raw[key] for key in raw if key != "cache_control"}), place="system"
         )
     elif kind == "tool_use":
-        yield Part(part.role, "text", element(str(raw.get("name") or block.name or "tool"), raw.get("input")))
+        yield Part(part.role, "text", render_element(str(raw.get("name") or block.name or "tool"), raw.get("input")))
     else:
         path = find_path(get_call_input(session, block))
         content, failed = raw.get("content"), " (failed)" if raw.get("is_error") else ""
@@ -66,11 +70,11 @@ def _text(part: Part, block: Block, session: Session) -> Iterator[Part]:
         yield from (Part(part.role, str(one["type"]), raw=one) for one in media)
 
 
-def element(name: str, given: Any) -> str:
+def render_element(name: str, given: Any) -> str:
     """A value as an XML element: an object's keys are its children. Text is not escaped, as the tools that do this have it."""
     name = _ODD.sub("_", name) or "tool"
     if isinstance(given, Mapping):
-        inside = "\n".join(element(str(key), value) for key, value in given.items())
+        inside = "\n".join(render_element(str(key), value) for key, value in given.items())
         return f"<{name}>\n{inside}\n</{name}>" if inside else f"<{name}>\n</{name}>"
     return f"<{name}>{given if isinstance(given, str) else dumps(given)}</{name}>"
 

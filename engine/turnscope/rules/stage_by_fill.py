@@ -41,9 +41,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     begin = starts[0]
     old = find_summary(envelope, begin)
     since = old.stop if old else begin
-    envelope = yield from _truncate(envelope, ctx, params, since)
+    envelope = yield from _leave_out(envelope, ctx, params, since)
     if compute_fill(envelope, ctx) >= params.condense_at:
-        envelope = yield from _condense(envelope, ctx, params, begin, since)
+        envelope = yield from _condense_older(envelope, ctx, params, begin, since)
     level = compute_fill(envelope, ctx)
     if level >= params.warn_at:
         offer = get_summary(envelope.at(begin))
@@ -54,7 +54,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         )
 
 
-def _truncate(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Generator[Edit, Any, Envelope]:
+def _leave_out(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Generator[Edit, Any, Envelope]:
     """Leave out what stands before the newest messages. All messages since the last summary are counted, so the stage rests."""
     starts, level = ctx.index.messages, compute_fill(envelope, ctx)
     first, last = count_before(starts, since), count_before(starts, ctx.request.cut)
@@ -73,7 +73,7 @@ def _truncate(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Gener
     return envelope
 
 
-def _condense(envelope: Envelope, ctx: Ctx, params: Params, begin: int, since: int) -> Generator[Any, Any, Envelope]:
+def _condense_older(envelope: Envelope, ctx: Ctx, params: Params, begin: int, since: int) -> Generator[Any, Any, Envelope]:
     """Condense all that stands before the newest turns, what was left out since the last summary included."""
     level = compute_fill(envelope, ctx)
     because = f"the request still fills {level:.0%} of the budget, {params.condense_at:.0%} is the mark"

@@ -22,8 +22,8 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     thinking = ctx.index.thinking
-    stop = _old(thinking, ctx.index.turns, ctx.request.cut, params.keep)
-    start = _old(thinking, ctx.index.turns, get_previous_cut(ctx), params.keep)
+    stop = _count_old(thinking, ctx.index.turns, ctx.request.cut, params.keep)
+    start = _count_old(thinking, ctx.index.turns, get_previous_cut(ctx), params.keep)
     standing = [at for at in thinking[start:stop] if envelope.at(at).body is None]
     if not standing:
         return
@@ -34,7 +34,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("strip", because, span, facts=facts)
 
 
-def _old(thinking: Sequence[int], turns: Sequence[int], cut: int, keep: int) -> int:
+def _count_old(thinking: Sequence[int], turns: Sequence[int], cut: int, keep: int) -> int:
     """How many thinking blocks of a request that ends at `cut` lie before the newest `keep` turns that have any."""
     place = count_before(thinking, cut)
     for _ in range(max(1, keep)):

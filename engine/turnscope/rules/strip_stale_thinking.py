@@ -28,7 +28,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     was = ctx.previous.after if ctx.previous else Envelope()
     moved = ctx.previous is not None and ctx.previous.model != ctx.request.model
-    for at in _unsigned(ctx):
+    for at in _find_unsigned(ctx):
         if at < ctx.request.cut and envelope.at(at).body is None:
             envelope = yield Edit("strip", "thinking without a signature cannot be sent back", Span(at, at + 1))
     if params.bound and not binds_thinking(ctx.request.model, ctx.prices):
@@ -37,32 +37,32 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if start is None or start >= ctx.request.cut:
         return
     because = "another model thought this" if moved else f"what stands before this thinking was changed, from block {start} on"
-    for span, body in list(_standing(envelope, ctx, start)):
+    for span, body in list(_find_thinking(envelope, ctx, start)):
         yield Edit("strip", because, span, body, facts={"from": start})
 
 
 @memoize
-def _unsigned(session: Session, index: Index) -> tuple[int, ...]:
+def _find_unsigned(session: Session, index: Index) -> tuple[int, ...]:
     """Thinking that no provider signed: from a log that does not hold it, or from another kind of model."""
     thinking = (session.blocks[at] for at in index.thinking if session.blocks[at].kind == "thinking")
     return tuple(b.at for b in thinking if isinstance(b.raw, dict) and not b.in_tags and not b.raw.get("signature"))
 
 
-def _standing(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Placeholder]]:
+def _find_thinking(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Placeholder]]:
     """Thinking at or after `start` that would be sent, in its own place or among the parts of a stand-in; newest last."""
     newest = find_at_or_before(find_signed_thinking(ctx), ctx.request.cut - 1)
     parts = [
-        piece for piece in envelope.iter_pieces(Span(start, envelope.stop)) if piece.body and any(map(_sealed, piece.body))
+        piece for piece in envelope.iter_pieces(Span(start, envelope.stop)) if piece.body and any(map(_is_thinking, piece.body))
     ]
     for piece in parts:
-        yield Span(piece.start, piece.stop), tuple(part for part in piece.body or () if not _sealed(part))
+        yield Span(piece.start, piece.stop), tuple(part for part in piece.body or () if not _is_thinking(part))
     if newest is None or newest < start:
         return
     there = (at for at in find_signed_thinking(ctx) if start <= at < ctx.request.cut)
     yield from ((span, ()) for span in group_runs(at for at in there if envelope.at(at).body is None))
 
 
-def _sealed(part: Part) -> bool:
+def _is_thinking(part: Part) -> bool:
     """Whether a stand-in's part is thinking that goes out as such, and not in tags."""
     return part.kind in _THINKING and not is_text(part.raw)
 

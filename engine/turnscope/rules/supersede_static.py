@@ -12,10 +12,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     place = bisect_left(static, ctx.previous.request.cut) if ctx.previous else 0
     last = bisect_left(static, ctx.request.cut)
     while place < last:
-        after = _run(ctx, place, last)
+        after = _skip_static(ctx, place, last)
         for role in ("tools", "system"):
-            if any(_is(ctx, at, role) for at in static[place:after]):
-                older = [at for at in _older(ctx, role, place) if envelope.at(at).body is None]
+            if any(_is_of_role(ctx, at, role) for at in static[place:after]):
+                older = [at for at in _find_older(ctx, role, place) if envelope.at(at).body is None]
                 if older:
                     what = "set of tools" if role == "tools" else "system prompt"
                     span = Span(older[0], older[-1] + 1)
@@ -24,7 +24,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         place = after
 
 
-def _run(ctx: Ctx, place: int, last: int) -> int:
+def _skip_static(ctx: Ctx, place: int, last: int) -> int:
     """Past the static blocks from number `place` on with no conversation between them: one set may be several messages."""
     static = ctx.index.static
     place += 1
@@ -33,19 +33,19 @@ def _run(ctx: Ctx, place: int, last: int) -> int:
     return place
 
 
-def _older(ctx: Ctx, role: str, place: int) -> list[int]:
+def _find_older(ctx: Ctx, role: str, place: int) -> list[int]:
     """The newest neighbouring blocks of `role` before static block number `place`. Still older ones went when these came."""
     found: list[int] = []
     for i in range(place - 1, -1, -1):
         at = ctx.index.static[i]
-        if _is(ctx, at, role):
+        if _is_of_role(ctx, at, role):
             if found and found[-1] != at + 1:
                 break
             found.append(at)
     return found[::-1]
 
 
-def _is(ctx: Ctx, at: int, role: str) -> bool:
+def _is_of_role(ctx: Ctx, at: int, role: str) -> bool:
     """True for a block of `role`, but for a system message that stands in the conversation and is meant for that place."""
     block = ctx.session.blocks[at]
     return block.role == role and not ctx.session.messages[block.message].fence

@@ -29,14 +29,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     results, keep = ctx.index.results, max(0, params.keep)
     new = results[count_before(results, get_previous_cut(ctx)) : count_before(results, ctx.request.cut)]
     first, last = (max(0, count_before(results, cut) - keep) for cut in (get_previous_cut(ctx), ctx.request.cut))
-    outputs = _outputs(ctx)
+    outputs = _read_outputs(ctx)
     for at in new:
         block, (tidy, named, held) = ctx.session.blocks[at], outputs.get(at, (False, "", -1))
         if not named or block.name in params.exclude_tools or envelope.at(at).body is not None:
             continue
         text = get_result_text(block) or ""
         if held >= 0 and (there := envelope.at(held).body) != () and (there is None or there[0].kind == "tool_result"):
-            said = f"[Same output as {named}, {_where(ctx.session.blocks[held])}.]"
+            said = f"[Same output as {named}, {_describe_place(ctx.session.blocks[held])}.]"
             what, facts = "clear", {"address": named, "first": held}
             because = f"{block.name or 'a tool'} returned what it had returned before: the same text has the address {named}"
         elif not tidy:
@@ -67,12 +67,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             envelope = yield Edit("clear", because, Span(at, at + 1), (part,), facts=facts)
 
 
-def _where(block: Block) -> str:
+def _describe_place(block: Block) -> str:
     return f"which {block.name or 'a tool'} returned in turn {block.turn + 1}"
 
 
 @memoize
-def _outputs(session: Session, index: Index) -> dict[int, tuple[bool, str, int]]:
+def _read_outputs(session: Session, index: Index) -> dict[int, tuple[bool, str, int]]:
     """Of every result of text: whether tidying changes it, its address, and the first result with the same (-1 = it is)."""
     seen: dict[str, int] = {}
     found: dict[int, tuple[bool, str, int]] = {}

@@ -1,7 +1,7 @@
-"""Turns what an importer reads into a `Session`: everything that every importer would otherwise get wrong.
+"""Builds a `Session` from what an importer reads. The builder does what every importer would otherwise repeat.
 
-Request cuts and numbers, fragments of one streamed message merged, branches that share what stands before them. Where messages
-get their addresses, turns and pairs is `timeline`. Holds no knowledge of any file format.
+It numbers requests, sets where each prompt was cut, merges fragments of one streamed message, and shares the beginning of
+branches. `timeline` gives messages their addresses, turns and pairs. The module knows no file format.
 """
 
 from __future__ import annotations
@@ -30,33 +30,40 @@ from turnscope.session.model import (
 )
 from turnscope.session.timeline import Timeline, make_block
 
-Observer = Callable[[Session], Iterable[ObservedEdit]]  # run once addresses are known
+Observer = Callable[[Session], Iterable[ObservedEdit]]  # finds what the original tool changed; runs once addresses are known
 
-STUB_CHARACTERS = 10  # characters of answer per recorded output token beyond which the record is a start-of-stream value
-STUB_FLOOR = 200  # shorter answers are never doubted
+STUB_CHARACTERS = 10  # characters per recorded output token; more means that the usage was recorded at the start of the stream
+STUB_FLOOR = 200  # characters; the usage of a shorter answer is always taken as correct
 
 
 @dataclass(slots=True)
 class Draft:
-    """A message being collected. `at` is unknown until `build`."""
+    """A message while it is collected. Its addresses are known after `Builder.build`."""
 
     role: str
     origin: str
-    parts: list[tuple[JSON, str]]  # raw block (or bare string) and the kind it was declared as ("" = from its type)
+    parts: list[tuple[JSON, str]]  # raw block (or bare string) and its kind ("" = from its type)
     id: str = ""
     sent_at: float | None = None
     fence: bool = False
     extra: Mapping[str, JSON] = field(default_factory=dict)
     request: Request | None = None
-    ordinal: int = -1  # on the whole path
+    ordinal: int = -1  # position among the messages of the whole path
     start: int = -1
     stop: int = -1
 
 
 class Builder:
-    """Collects messages in order, then builds the session, or the branch of one.
+    """Collects messages in order, then builds the session or one branch of it.
 
-    `drafts` are its own; a branch shares the first `shared` messages of the path of `base`.
+    `drafts` are this path's own messages. A branch shares the first `shared` messages of the path of `base`.
+
+    >>> builder = Builder("demo", "example")
+    >>> prompt = builder.add_message("user", "What is 2 + 2?")
+    >>> answer = builder.add_message("assistant", "4")
+    >>> builder.set_request(answer, model="claude-haiku-4-5", usage=Usage(input_tokens=14, output_tokens=5))
+    >>> builder.build().requests[0]
+    <Request 0 of turn 0 to claude-haiku-4-5: 14 + 5 tokens>
     """
 
     def __init__(self, id: str, source: str, title: str = "", **about: JSON) -> None:
@@ -70,9 +77,9 @@ class Builder:
         self._by_id: dict[str, Draft] = {}
         self._unanswered: dict[int, list[Request]] = {}
         self.line = Timeline()
-        self.number = 0  # of its path: 0 = the session, k = its k-th fork
-        self.first = 0  # number of the first request of its own
-        self.requests: tuple[Request, ...] = ()  # its own, once it is built
+        self.number = 0  # number of this path: 0 = the session, k = its k-th fork
+        self.first = 0  # number of the first request that this path does not share
+        self.requests: tuple[Request, ...] = ()  # the path's own requests, once it is built
 
     def add_message(
         self,
@@ -86,10 +93,20 @@ class Builder:
         fence: bool = False,
         extra: Mapping[str, JSON] | None = None,
     ) -> Draft:
-        """Add one message. A message whose `id` was seen before is a further fragment of the same message.
+        """Add one message. A second message with the same `id` adds its content to the first one.
 
-        `content` is a string or a list of blocks in Anthropic's shape; `kind` overrides the kind of its text blocks
-        (summary, reminder, ...). `origin`: prompt | tool | meta | answer | summary; found out where it is not given.
+        Args:
+            role: user | assistant | system | tools.
+            content: A string, or a list of blocks in Anthropic's shape.
+            id: The provider's or the tool's id of the message; "" = none.
+            origin: prompt | tool | meta | answer | summary. Found from role and content where it is "".
+            kind: Replaces the kind of the message's text blocks (summary, reminder, ...).
+            sent_at: Seconds since the Unix epoch.
+            fence: Never merge this message with a neighbour of the same role when a request is rendered.
+            extra: Further keys of the message, sent as they are.
+
+        Returns:
+            The draft, to pass to `set_request`.
         """
         parts = [(content, kind)] if isinstance(content, str) else [(part, kind) for part in content]
         draft = self._by_id.get(id) if id else None
@@ -103,19 +120,36 @@ class Builder:
         return draft
 
     def set_request(self, answer: Draft, **fields: Any) -> None:
-        """Say that `answer` answered a request. Called again for the same answer, the last call wins."""
+        """Say that `answer` answered a request. A second call for the same answer replaces the first.
+
+        Args:
+            answer: The draft of the assistant's message.
+            **fields: Fields of `model.Request` other than its numbers and addresses.
+        """
         answer.request = Request(n=0, turn=0, cut=0, stop=0, **fields)
 
     def add_unanswered(self, **fields: Any) -> None:
-        """Say that a request was sent here whose answer the file does not hold."""
+        """Say that a request was sent here whose answer is not in the file. `fields` are those of `model.Request`."""
         self._unanswered.setdefault(len(self.drafts), []).append(Request(n=0, turn=0, cut=0, stop=0, **fields))
 
     def add_note(self, severity: Any, line: int, what: str) -> None:
-        """Record something a person should know about the file."""
+        """Record something that a person should know about the file.
+
+        Args:
+            severity: info | warning | error.
+            line: Line of the file, counted from 1; 0 = the file as a whole.
+            what: One sentence.
+        """
         self.notes.append(Note(severity, line, what))
 
     def start_branch(self, messages: int, id: str, title: str = "") -> Builder:
-        """A builder that goes on behind the first `messages` messages of this one's path, which was built before."""
+        """Start a builder that continues after the first messages of this path, which must be built already.
+
+        Args:
+            messages: How many messages of this path the branch shares.
+            id: Id of the branch.
+            title: Its title.
+        """
         if self.base is not None and messages <= self.shared:
             return self.base.start_branch(messages, id, title)
         branch = Builder(id, self.source, title)
@@ -126,20 +160,26 @@ class Builder:
 
     @property
     def last_cut(self) -> int:
-        """Where the newest request that it shares was cut; 0 where it shares none."""
+        """Address where the prompt of the newest shared request was cut; 0 where the branch shares no request."""
         base = self.base
         while base is not None and self.first <= base.first:
             base = base.base
         return base.requests[self.first - base.first - 1].cut if base else 0
 
     def build(self, observe: Iterable[Observer] = ()) -> Session:
-        """The session, with what `observe` sees in it."""
+        """Build the session, with the edits that the observers find in it."""
         session = self._lay_out()
         observed = sorted((o for look in observe for o in look(session)), key=lambda o: o.request)
         return structs.replace(session, observed=tuple(observed)) if observed else session
 
     def build_fork(self, trunk: Session, forks: Sequence[Fork], observe: Sequence[Observer] = ()) -> Fork:
-        """What this branch adds: the next one of `forks`, which hang from `trunk`. `observe` sees the whole path."""
+        """Build what this branch adds to the path that it left.
+
+        Args:
+            trunk: The main path, built before.
+            forks: The branches built so far; this one comes next.
+            observe: Observers of edits. Each sees the whole path.
+        """
         assert self.base is not None
         fork = Fork(self._lay_out(), self.base.number, self.line.start, tuple(self.line.relinked.values()))
         self.number = len(forks) + 1
@@ -150,7 +190,7 @@ class Builder:
         return fork
 
     def _lay_out(self) -> Session:
-        """Lay the drafts out behind what is shared."""
+        """Append the drafts after what is shared."""
         line = self.line
         requests: list[Request] = []
         for ordinal, draft in enumerate(self.drafts):
@@ -190,23 +230,39 @@ class Builder:
             requests.append(structs.replace(request, n=self.first + len(requests), turn=turn, cut=at, stop=at))
 
     def _count_requests_before(self, start: int) -> int:
-        """How many requests of its path ended before block `start`."""
+        """Count the requests of this path that ended before block `start`."""
         return self.first + bisect_right(self.requests, start, key=lambda request: request.stop)
 
 
 def observe_drop(request: int, start: int, stop: int, because: str, action: Any = "drop", **facts: JSON) -> ObservedEdit:
-    """The original left blocks `[start, stop)` out from request `request` on."""
+    """Make the observed edit "the original tool left blocks `[start, stop)` out of request `request` and all later ones".
+
+    Args:
+        request: Number of the first request without these blocks.
+        start: Address of the first block.
+        stop: Address after the last block.
+        because: The reason, for people.
+        action: drop, or a finer word of `model.Action`.
+        **facts: JSON values that explain the edit.
+    """
     return ObservedEdit(request, Edit(action, because, Span(start, stop), (), facts=facts))
 
 
 def make_part(role: str, raw: JSON, place: Any = "own", fence: bool = False) -> Part:
-    """A part that stands in for something: `raw` is a block in Anthropic's shape, a bare string, or None for no content."""
+    """Make a part of a placeholder.
+
+    Args:
+        role: Role of the message that the part belongs to.
+        raw: A block in Anthropic's shape, a bare string, or None for no content.
+        place: Where the part goes: own | before | after | system.
+        fence: Never merge the part's message with a neighbour.
+    """
     block = make_block(0, 0, 0, role, "", raw)
     return Part(role, block.kind, block.text, raw, place=place, fence=fence)
 
 
 def parse_usage(raw: Any) -> Usage | None:
-    """Anthropic's usage object as a `Usage`; None where it is none. Unusable numbers count as 0."""
+    """Convert Anthropic's usage object. None where `raw` is no object. Numbers that cannot be counts become 0."""
     if not isinstance(raw, (dict, Mapping)):
         return None
     hours, listed = raw.get("cache_creation"), raw.get("iterations")
@@ -226,7 +282,7 @@ def parse_usage(raw: Any) -> Usage | None:
 
 
 def parse_applied_edits(raw: Any) -> tuple[AppliedEdit, ...]:
-    """The context edits that a response says were made (its `context_management`); none where it says nothing of the kind."""
+    """Read the context edits that a response reports in its `context_management`; none where it reports none."""
     told = raw.get("applied_edits") if isinstance(raw, (dict, Mapping)) else None
     if not told:
         return ()
@@ -244,7 +300,7 @@ def parse_applied_edits(raw: Any) -> tuple[AppliedEdit, ...]:
 
 
 def _is_extra_pass(held: Mapping[str, Any]) -> bool:
-    """Whether a pass is billed beside the answer: the usage as a whole is the sum of all that answered, whoever did."""
+    """Whether a pass is billed in addition to the answer. The usage as a whole is the sum of all passes that answered."""
     return held.get("type") not in (None, "message", "fallback_message")
 
 
@@ -253,7 +309,12 @@ def _get_model(held: Mapping[str, Any]) -> str:
 
 
 def parse_usd(value: Any, otherwise: float | None = None) -> float | None:
-    """What a log says that a request cost, in USD; `otherwise` where that is no amount."""
+    """Read a cost in USD from a log.
+
+    Args:
+        value: What the log holds.
+        otherwise: Returned where `value` is no amount.
+    """
     known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 53
     return float(value) if known else otherwise
 
@@ -270,7 +331,7 @@ def _infer_origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:
 
 
 def _is_stub(draft: Draft, line: Timeline) -> bool:
-    """Whether the recorded output cannot be true, given how much the model wrote."""
+    """Whether the recorded output tokens are too few for the text that the model wrote."""
     use = draft.request.usage if draft.request else None
     if use is None:
         return False

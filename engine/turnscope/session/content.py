@@ -1,7 +1,7 @@
-"""Reading provider content: the text in a block or message of whatever shape.
+"""Reads provider content: the text of a block or a message of any shape.
 
-Shapes are Anthropic's, with OpenAI's image parts. Words for kinds that providers know nothing of stand here too. Holds no types
-of our own and never raises on odd data.
+Shapes are Anthropic's, plus OpenAI's image parts. Kinds that only Turnscope knows have their words here. The module holds no
+types of its own and never raises on odd data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-# What a tool puts in beside the prompt, by kind: all of it goes out as text of messages, whatever it is about.
+# What an agent injects into the prompt, by kind. All of it is sent as text of messages.
 INJECTED_KINDS = {
     "agents": "agents",
     "skills": "skills",
@@ -31,7 +31,7 @@ _BLANK = re.compile(r"\s*")
 
 
 class Thought(NamedTuple):
-    """Where thinking stands that is written in a text: `[start, stop)` with its tags and the white space behind; its words."""
+    """Thinking written in a text: the range `[start, stop)` with its tags and the white space after it, and its text."""
 
     start: int
     stop: int
@@ -39,7 +39,11 @@ class Thought(NamedTuple):
 
 
 def find_thoughts(text: str) -> Iterator[Thought]:
-    """Thinking that a text holds between tags, in order; a tag that is not closed is text. Reads the text once."""
+    """Find the thinking between tags in a text, in order. A tag that is not closed counts as text. One pass over the text.
+
+    >>> [thought.text for thought in find_thoughts("<think>add them</think>4")]
+    ['add them']
+    """
     at, unclosed = 0, set[str]()
     while opened := _THOUGHT.search(text, at):
         tag, at = opened[1], opened.end()
@@ -53,7 +57,11 @@ def find_thoughts(text: str) -> Iterator[Thought]:
 
 
 def split_thoughts(text: str) -> list[str]:
-    """A text in pieces that make it up again, each written thought one of its own, with the white space behind it."""
+    """Split a text into pieces that make it up again. Each written thought is a piece, with the white space after it.
+
+    >>> split_thoughts("<think>add them</think> 4")
+    ['<think>add them</think> ', '4']
+    """
     pieces: list[str] = []
     at = 0
     for thought in find_thoughts(text):
@@ -74,12 +82,18 @@ def is_thought(text: str) -> bool:
 
 
 def is_text(raw: Any) -> bool:
-    """Whether content goes out as text."""
+    """Whether content is sent as text."""
     return isinstance(raw, str) or (isinstance(raw, (dict, Mapping)) and raw.get("type") == "text")
 
 
 def extract_text(content: Any) -> str:
-    """The readable text of a message's or tool result's content. Media have none, nor has what nests too deep to be read."""
+    """Get the readable text of a message's or a tool result's content.
+
+    Media have no text. Content that is nested too deep to be read has none either.
+
+    >>> extract_text([{"type": "text", "text": "Hello"}, {"type": "image", "source": {}}])
+    'Hello'
+    """
     try:
         return _extract(content)
     except RecursionError:
@@ -91,13 +105,13 @@ def _extract(content: Any) -> str:
         return content
     if isinstance(content, list):
         return "\n".join(filter(None, map(_extract, content)))
-    if isinstance(content, (dict, Mapping)):  # a dict is found out ten times as fast
+    if isinstance(content, (dict, Mapping)):  # the check for dict is ten times as fast
         for key in ("text", "thinking", "content"):
             if key in content:
                 return _extract(content[key])
         if content.get("type") not in _MEDIA:
             return dumps(content)
-        source = content.get("source")  # a document may bring its own text
+        source = content.get("source")  # a document may hold its own text
         if isinstance(source, Mapping) and source.get("type") in ("text", "content"):
             return _extract(source.get("data") or source.get("content"))
         return ""
@@ -105,7 +119,12 @@ def _extract(content: Any) -> str:
 
 
 def extract_block_text(kind: str, raw: Any) -> str:
-    """What a tokenizer would count of one block: a tool call's name and input, a tool's whole definition, else its text."""
+    """Get the text that a tokenizer would count of one block.
+
+    Args:
+        kind: The block's kind. A tool call counts with its name and input, a tool with its whole definition.
+        raw: The block as sent, or a bare string.
+    """
     if isinstance(raw, str):
         return raw
     if isinstance(raw, (dict, Mapping)):
@@ -117,7 +136,7 @@ def extract_block_text(kind: str, raw: Any) -> str:
 
 
 def dumps(value: Any) -> str:
-    """Compact JSON text of any value, lone surrogates and huge numbers included; "" of what nests too deep to be written."""
+    """Write any value as compact JSON text, lone surrogates and huge numbers included; "" where it is nested too deep."""
     try:
         return orjson.dumps(value).decode()
     except (TypeError, ValueError):
@@ -125,7 +144,7 @@ def dumps(value: Any) -> str:
 
 
 def encode_json(value: Any) -> bytes:
-    """The same as UTF-8, halves of characters as they are."""
+    """Write any value as compact JSON in UTF-8. Lone surrogates stay."""
     try:
         return orjson.dumps(value)
     except (TypeError, ValueError):
@@ -140,7 +159,7 @@ def _lenient(value: Any) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """A text without halves of characters: two that belong together become one, a lone one U+FFFD, as tiktoken has it."""
+    """Make a text valid Unicode: two surrogates that belong together become one character, a lone one becomes U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

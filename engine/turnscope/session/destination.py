@@ -1,4 +1,4 @@
-"""Where a conversation goes: which kind of provider, at which address, to which model. A value: no network, no key."""
+"""Where a conversation goes: the kind of provider, its address and the model. A value, without network and without keys."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class Destination(Struct, frozen=True):
-    """Where the requests of a thread go. `window`: the model's in tokens, as its server or a person told it; 0 = nobody did.
+    """Where the requests of a thread go.
 
-    `kind`: "offline" (the built-in model), "anthropic" (its API), or "server" (one of the same API at `url`).
+    `kind`: "offline" (the built-in model), "anthropic" (its API), or "server" (the same API at `url`). `window`: the model's
+    window in tokens, as its server or a person reported it; 0 = not reported.
     """
 
     kind: str
@@ -29,12 +30,16 @@ class Destination(Struct, frozen=True):
         return f"{self.model} at {at}" if self.model else at
 
     def is_same_server(self, other: Destination) -> bool:
-        """Whether requests of both go to the same server, whatever the model."""
+        """Whether requests to both go to the same server, whatever the model."""
         return (self.kind, self.url.rstrip("/")) == (other.kind, other.url.rstrip("/"))
 
 
 def parse_origin(url: str) -> str:
-    """Scheme, host and port of an address, as keys are kept by; "" where it is no address of the web."""
+    """Get scheme, host and port of an address. API keys are stored under them. "" where `url` is no web address.
+
+    >>> parse_origin("https://api.example.com/v1/messages")
+    'https://api.example.com:443'
+    """
     try:
         parts = urlsplit(url.strip())
         scheme, host, port = parts.scheme.lower(), (parts.hostname or "").lower(), parts.port

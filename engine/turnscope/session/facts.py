@@ -1,4 +1,4 @@
-"""Recorded facts of a session: adding some, finding one, reading those that older versions kept. Their types are in `model`."""
+"""Recorded facts of a session: add some, find one, read those of older versions. Their types are in `model`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ _RATING = re.compile(r"rating:([0-9a-f]+)")
 
 
 def make_storable(edit: Edit) -> Edit:
-    """An edit that can be stored: a port's own parts may make their text only when it is read, and msgspec would not."""
+    """Make an edit that msgspec can store. The parts of a port may make their text only when it is read."""
     if all(type(part) is Part for part in edit.body or ()):
         return edit
     return replace(edit, body=tuple(Part(p.role, p.kind, p.text, p.raw, p.ref, p.place, p.fence) for p in edit.body or ()))
 
 
 def add_facts(recorded: RecordedFacts, *facts: Fact) -> RecordedFacts:
-    """What is recorded once these facts are, too: of two about the same, the later one holds."""
+    """Add facts to those recorded. Of two facts about the same thing, the later one holds.
+
+    Args:
+        recorded: The facts so far. They are not changed.
+        *facts: New facts, oldest first.
+    """
     answers, counts = dict(recorded.answers), dict(recorded.counts)
     wishes, ratings = dict(recorded.wishes), dict(recorded.ratings)
     for fact in facts:
@@ -41,12 +46,18 @@ def add_facts(recorded: RecordedFacts, *facts: Fact) -> RecordedFacts:
 
 
 def find_count(recorded: RecordedFacts, request: int, seen: int) -> CountFact | None:
-    """The provider's count of a request's prompt of which `seen` tokens were counted here."""
+    """Find the provider's count of a prompt.
+
+    Args:
+        recorded: The facts of a session.
+        request: Number of the request.
+        seen: Tokens that were counted here for the same prompt, in the ledger's units.
+    """
     return next((known for known in recorded.counts.get(request, ()) if known.seen == seen), None)
 
 
 def convert_old_answers(answers: Mapping[str, Answer]) -> Iterator[Fact]:
-    """The facts that versions before these types kept as answers under keys of their own, with JSON inside."""
+    """Convert facts that versions before these types kept as answers, under keys of their own with JSON inside."""
     for key, answer in answers.items():
         if (found := _COUNT.fullmatch(key)) and re.fullmatch(_NUMBER, answer.text):
             yield CountFact(int(found[1]), int(found[2]), int(answer.text), answer.model)

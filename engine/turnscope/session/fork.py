@@ -1,6 +1,6 @@
-"""The beginning of a session as a session of its own: what a fork shares, and what it needs to be gone on from.
+"""The beginning of a session as a session of its own: what a fork shares, and what it needs to continue.
 
-Blocks keep their addresses, so all requests that are shared are planned as they were. Holds no policy and no storage.
+Blocks keep their addresses, so all shared requests are planned as they were. The module holds no policy and no storage.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ NO_RESULT = "[This conversation was forked before the tool answered.]"
 
 
 def truncate_session(session: Session, at: int, requests: int | None = None) -> Session:
-    """The first `at` blocks of a session with what happened on them, of its requests those that were whole by then.
+    """Keep the first blocks of a session, and the requests that were complete by then. Nothing points past its end.
 
-    `requests`: at most so many of them. Nothing in it points past its end.
+    Args:
+        session: The session.
+        at: How many blocks to keep.
+        requests: Keep at most so many requests; None = all that fit.
     """
     shared = tuple(takewhile(lambda r: r.stop <= at, session.requests[:requests]))
     return structs.replace(
@@ -34,10 +37,17 @@ def truncate_session(session: Session, at: int, requests: int | None = None) -> 
 
 
 def fork_session(session: Session, request: int) -> Session:
-    """What a branch starts from that sends request `request` otherwise. IndexError where there is no such request.
+    """Make the session that a branch starts from, so that request `request` can be sent differently.
 
-    Calls of the newest answer whose results came later, or never, are answered with a text that says so: no provider takes
-    a request with open calls. They stand right behind the answer, unless a request that is shared went on from there.
+    Calls of the newest answer whose results came later, or never, get a text that says so: no provider accepts a request with
+    open calls. These results follow the answer directly, unless a shared request continued from there.
+
+    Args:
+        session: The session to fork.
+        request: Number of the request that the branch replaces.
+
+    Raises:
+        IndexError: The session has no such request.
     """
     cut = session.requests[request].cut
     start = structs.replace(truncate_session(session, cut, request), id=f"{session.id}@{request}", parent=session.id, at=cut)
@@ -53,12 +63,12 @@ def fork_session(session: Session, request: int) -> Session:
 
 
 def _is_client_call(block: Block) -> bool:
-    """True for calls that the caller answers; a provider answers calls of its own tools in the answer itself."""
+    """Whether the caller answers this call. A provider answers calls of its own tools inside the answer."""
     return block.kind == "tool_use" and block.raw.get("type") == "tool_use"
 
 
 def _insert_results(session: Session, place: int, calls: Sequence[Block], results: Sequence[JSON]) -> Session:
-    """The session with a message of results at address `place`, where a message begins; what stands behind it moves on."""
+    """Insert a message of results at address `place`, where a message begins. Later blocks are shifted."""
     ordinal = next((i for i, m in enumerate(session.messages) if m.start >= place), len(session.messages))
     far = len(results)
     added = [make_block(place + i, ordinal, calls[0].turn, "user", "", raw) for i, raw in enumerate(results)]

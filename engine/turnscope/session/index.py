@@ -1,6 +1,6 @@
-"""Where things stand in a session: addresses by kind, so that a rule finds its candidates without reading every block.
+"""Addresses of blocks by kind, so that a rule finds its candidates without reading every block.
 
-Built once per session in one pass. Holds addresses only; what a rule does with them is the rule's business.
+The index is built once per session, in one pass. It holds addresses only. What a rule does with them is the rule's business.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Rising addresses of blocks by what they are; `messages` and `turns` are addresses of their first blocks.
+    """Rising addresses of blocks by what they are. `messages` and `turns` hold the addresses of their first blocks.
 
-    `compactions`: summaries that a provider made and reads in place of what precedes them.
+    `compactions`: summaries that a provider made. It reads them in place of what precedes them.
     """
 
-    messages: tuple[int, ...]  # conversation messages: system and tools are none
+    messages: tuple[int, ...]  # messages of the conversation, without system and tools
     turns: tuple[int, ...]
     static: tuple[int, ...]  # system and tool blocks
     calls: tuple[int, ...]
@@ -53,7 +53,12 @@ class Index:
         return Index(starts, tuple(turns.values()), *map(tuple, held))
 
     def find_conversation_spans(self, start: int, stop: int) -> Iterator[Span]:
-        """The conversation inside `[start, stop)`: the span without system and tool blocks."""
+        """Find the conversation inside `[start, stop)`: the spans without system and tool blocks.
+
+        Args:
+            start: Address of the first block.
+            stop: Address after the last block.
+        """
         for at in self.static[bisect_left(self.static, start) : bisect_left(self.static, stop)]:
             if start < at:
                 yield Span(start, at)
@@ -63,30 +68,55 @@ class Index:
 
 
 def _has_summary(block: Block) -> bool:
-    """Whether a compaction came to a summary: the API returns a block without one where it did not, which changes nothing."""
+    """Whether a compaction produced a summary. The API returns a block without one where it failed, which changes nothing."""
     raw = block.raw
     return not isinstance(raw, Mapping) or raw.get("content") is not None or bool(raw.get("encrypted_content"))
 
 
 def count_before(addresses: Sequence[int], stop: int) -> int:
-    """How many of rising `addresses` lie before `stop`."""
+    """Count the addresses before `stop`.
+
+    Args:
+        addresses: Rising addresses.
+        stop: A block address.
+    """
     return bisect_left(addresses, stop)
 
 
 def find_at_or_after(addresses: Sequence[int], at: int) -> int | None:
-    """The first of rising `addresses` that is >= `at`; None where there is none."""
+    """Find the first address that is >= `at`; None where there is none.
+
+    Args:
+        addresses: Rising addresses.
+        at: A block address.
+    """
     place = bisect_left(addresses, at)
     return addresses[place] if place < len(addresses) else None
 
 
 def find_at_or_before(addresses: Sequence[int], at: int) -> int | None:
-    """The last of rising `addresses` that is <= `at`; None where there is none."""
+    """Find the last address that is <= `at`; None where there is none.
+
+    Args:
+        addresses: Rising addresses.
+        at: A block address.
+    """
     place = bisect_right(addresses, at)
     return addresses[place - 1] if place else None
 
 
 def find_complete_start(session: Session, index: Index, at: int, stop: int) -> int:
-    """The first message start >= `at` from which the rest up to `stop` answers no call before it; `stop` where none is."""
+    """Find the first message start >= `at` from which no result up to `stop` answers a call before it.
+
+    Args:
+        session: The session.
+        index: Its index.
+        at: Where to start looking, a block address.
+        stop: Address after the last block.
+
+    Returns:
+        A block address; `stop` where there is no such message.
+    """
     place = bisect_left(index.messages, at)
     while place < len(index.messages) and index.messages[place] < stop:
         start = index.messages[place]
@@ -98,7 +128,11 @@ def find_complete_start(session: Session, index: Index, at: int, stop: int) -> i
 
 
 def group_runs(addresses: Iterable[int]) -> Iterator[Span]:
-    """Rising addresses as spans of neighbours."""
+    """Group rising addresses into spans of neighbours.
+
+    >>> [*group_runs([1, 2, 3, 7])]
+    [Span(start=1, stop=4), Span(start=7, stop=8)]
+    """
     start = stop = -1
     for at in addresses:
         if at != stop:

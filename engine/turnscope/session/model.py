@@ -1,7 +1,7 @@
-"""The values everything else speaks of: blocks, requests, sessions, and the edits that were seen in them.
+"""The values that everything else uses: blocks, requests, sessions, and the edits that were seen in them.
 
-Holds data types only. No parsing, counting, assembling or I/O. Addresses (`at`, `Span`) are positions in `Session.blocks`
-and never change; token counts are integers; times are seconds since the Unix epoch, UTC.
+The module holds data types only: no parsing, counting, assembling or I/O. Addresses (`at`, `Span`) are positions in
+`Session.blocks` and never change. Token counts are integers. Times are seconds since the Unix epoch, UTC.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from msgspec.structs import replace
 
 from turnscope.session.content import extract_block_text, is_text
 
-CHAT = "turnscope-chat"  # the source of sessions that were chatted here
+CHAT = "turnscope-chat"  # `Session.source` of chats that were held in Turnscope
 BEGINS_MID_CONVERSATION = (
     "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log
 )
-SHAPE = "_shape"  # key of Request.settings: how this request writes what is the same content in another form
+SHAPE = "_shape"  # key of Request.settings: how this request writes content that other requests write differently
 
-JSON = Any  # a value as `json` reads it; provider data keeps whatever shape the provider gave it
+JSON = Any  # a value as `json` reads it; provider data keeps the provider's shape
 
 
 class Bucket(StrEnum):
-    """One of the five parts of a request envelope, in the order in which providers bill them."""
+    """One of the five parts of a request, in the order in which providers bill them."""
 
     SYSTEM = "system"
     TOOLS = "tools"
@@ -51,7 +51,7 @@ class Span(NamedTuple):
 
 
 class LazyContent:
-    """Content that is fetched when somebody reads it, and equals what it stands for. A stored session's blocks hold it."""
+    """Content that is fetched when it is first read. It equals what it stands for. The blocks of a stored session hold it."""
 
     __slots__ = ("_at", "_fetch")
 
@@ -59,7 +59,7 @@ class LazyContent:
         self._fetch, self._at = fetch, at
 
     def read(self) -> JSON:
-        """The content."""
+        """Fetch the content."""
         return self._fetch(self._at)
 
     def __eq__(self, other: object) -> bool:
@@ -70,18 +70,18 @@ class LazyContent:
 
 
 class Block(Struct, frozen=True, gc=False):
-    """The smallest thing that is counted, kept or dropped: one content block at a fixed address."""
+    """The smallest unit that is counted, kept or dropped: one content block at a fixed address."""
 
     at: int
     message: int  # ordinal in Session.messages
     turn: int
     role: str  # system | user | assistant
     bucket: Bucket
-    kind: str  # text, image, document, tool_use, tool_result, thinking, summary, system, tool, compaction, ...; see `PUT_IN`
-    digest: str  # of everything that the provider would see of this block
+    kind: str  # text, image, document, tool_use, tool_result, thinking, summary, system, tool, ...; see `INJECTED_KINDS`
+    digest: str  # digest of all that the provider would see of this block
     pair: int = -1  # address of the result of this call, or of the call of this result; -1 = none
     name: str = ""  # the tool's name, on tool, tool_use and tool_result blocks
-    content: JSON | LazyContent = field(default=None, name="raw")  # of `raw`, here or still to be fetched
+    content: JSON | LazyContent = field(default=None, name="raw")  # `raw`, or the value that fetches it
 
     @property
     def raw(self) -> JSON:
@@ -91,13 +91,13 @@ class Block(Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """What a person would read and a tokenizer would count; media have none."""
+        """What a person would read and a tokenizer would count. Media have no text."""
         raw = self.raw
         return raw if isinstance(raw, str) else extract_block_text(self.kind, raw)
 
     @property
     def in_tags(self) -> bool:
-        """Whether it is thinking that goes out as text, in tags: a provider takes it for what was said."""
+        """Whether the block is thinking that is sent as text, in tags. A provider takes it for text."""
         return self.kind == "thinking" and is_text(self.raw)
 
     def __repr__(self) -> str:
@@ -106,9 +106,9 @@ class Block(Struct, frozen=True, gc=False):
 
 
 def select_model_output(blocks: Iterable[Block]) -> list[Block]:
-    """The blocks of an answer that the model itself wrote, which is what its output tokens can count.
+    """Select the blocks of an answer that the model itself wrote: those that its output tokens can count.
 
-    Results of the provider's own tools (searches, code it ran, MCP) stand in the answer and are no output; a summary that the
+    Results of the provider's own tools (searches, code execution, MCP) are in the answer but are no output. A summary that the
     provider made is billed as a pass of its own.
     """
     return [block for block in blocks if block.bucket is not Bucket.TOOL_RESULTS and block.kind != "compaction"]
@@ -120,21 +120,21 @@ class Message(Struct, frozen=True, gc=False):
     start: int
     stop: int
     role: str
-    origin: str = ""  # prompt | tool | meta | inferred (meta whose wording the log does not hold) | answer | summary | system
+    origin: str = ""  # prompt | tool | meta | inferred (meta whose wording is not in the log) | answer | summary | system
     id: str = ""
     sent_at: float | None = None
     fence: bool = False  # never merged with a neighbour of the same role when a request is rendered
-    extra: Mapping[str, JSON] = {}  # further keys of the message, sent as they are
+    extra: Mapping[str, JSON] = {}  # further keys of the message, sent unchanged
 
 
 class Usage(Struct, frozen=True, gc=False):
     """What a provider billed for one request, in tokens, under Anthropic's field names.
 
-    `input_tokens` is the uncached part alone; `cache_creation_1h_input_tokens` is the part of
-    `cache_creation_input_tokens` that was written for one hour. `iterations` are further billed passes of the same
-    request (server-side compaction, an advisor); they are *not* contained in the other fields. Of such a pass `kind` and
-    `model` say what it did and who did it ("" = the request's model). `context`: the prompt that was answered last, where
-    the other fields add up several answers (a loop of the server's own tools); 0 = they are of one.
+    `input_tokens` is the uncached part alone. `cache_creation_1h_input_tokens` is the part of `cache_creation_input_tokens`
+    that was written for one hour. `iterations` are further billed passes of the same request (server-side compaction, an
+    advisor); the other fields do *not* contain them. Of such a pass `kind` says what it did and `model` which model did it
+    ("" = the request's model). `context`: tokens of the prompt that was answered last, where the other fields add up several
+    answers (a loop of the server's own tools); 0 = there was one answer.
     """
 
     input_tokens: int = 0
@@ -149,12 +149,12 @@ class Usage(Struct, frozen=True, gc=False):
 
     @property
     def prompt_tokens(self) -> int:
-        """The whole prompt: uncached + written + read."""
+        """Tokens of the whole prompt: uncached + written + read."""
         return self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
 
     @property
     def answered_prompt_tokens(self) -> int:
-        """Prompt tokens of the envelope that was answered: those of the last answer, where several are billed together."""
+        """Prompt tokens of the envelope that was answered: the last one's, where several answers are billed together."""
         return self.context or self.prompt_tokens
 
     @property
@@ -164,8 +164,11 @@ class Usage(Struct, frozen=True, gc=False):
 
 
 class AppliedEdit(Struct, frozen=True, gc=False):
-    """A context edit that the provider made in a request before its model read it, as the response tells: `edit` is the edit's
-    type, `cleared` how many tool uses or thinking turns, `tokens` how many input tokens. Which ones it does not tell."""
+    """A context edit that the provider reports to have made before its model read the request.
+
+    `edit`: the edit's type; `cleared`: how many tool uses or thinking turns; `tokens`: how many input tokens. The provider does
+    not report which ones.
+    """
 
     edit: str
     cleared: int = 0
@@ -184,15 +187,15 @@ class Request(Struct, frozen=True, gc=False):
     sent_at: float | None = None
     answered_at: float | None = None
     stop_reason: str | None = None
-    id: str = ""  # the provider's id of the answer
-    output_stub: bool = False  # recorded output_tokens cannot be true (a start-of-stream value): count instead
+    id: str = ""  # id that the provider gave the answer
+    output_stub: bool = False  # recorded output_tokens cannot be true (a start-of-stream value): they are counted instead
     attempts: int = 1
     settings: Mapping[str, JSON] = {}  # the rest of the request body, and its shape (see `planning.render`)
-    logged_usd: float | None = None  # what the log itself says it cost; our own price is never kept here
-    requested_model: str = field(default="", name="asked")  # where a policy sent the request to another one (`model`)
-    window: int = 0  # tokens of the model's window as its server or a person told it; 0 = nobody did
-    estimate: Usage | None = None  # counted here, where the provider may have billed and told no usage, or not all of it
-    applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider says it made
+    logged_usd: float | None = None  # cost in the log itself; a price computed here is never stored
+    requested_model: str = field(default="", name="asked")  # set where a policy sent the request to another one (`model`)
+    window: int = 0  # the model's window in tokens, as its server or a person reported it; 0 = not reported
+    estimate: Usage | None = None  # counted here, where the provider may have billed more than it reported
+    applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider reports
 
     def __repr__(self) -> str:
         used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"
@@ -201,7 +204,7 @@ class Request(Struct, frozen=True, gc=False):
 
 
 class Note(Struct, frozen=True):
-    """Something an importer met and wants a person to know. `line` counts from 1; 0 = the file as a whole."""
+    """Something that an importer found and a person should know. `line` counts from 1; 0 = the file as a whole."""
 
     severity: Literal["info", "warning", "error"]
     line: int
@@ -209,7 +212,7 @@ class Note(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True, gc=False):
-    """One piece of a stand-in: text of our own, a structured block (`raw`), or a block that stands elsewhere (`ref`)."""
+    """One part of a placeholder: new text, a structured block (`raw`), or a block that stands elsewhere (`ref`)."""
 
     role: str = "user"
     kind: str = "text"
@@ -221,12 +224,12 @@ class Part(Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """What a count of its text may be known by, where that needs no text; "" = by the text."""
+        """A key for the count of its text that is known without the text; "" = the text is the key."""
         return ""
 
 
 Placeholder = tuple[Part, ...] | None
-"""What stands for a span: None = the blocks themselves, () = nothing, parts = a stand-in."""
+"""What stands for a span: None = the blocks themselves, () = nothing, parts = a placeholder."""
 
 
 Action = Literal[
@@ -247,9 +250,9 @@ Action = Literal[
 
 
 class Edit(Struct, frozen=True, gc=False):
-    """What a rule wants: `span` (or the insert in `slot` at address `span.start`) becomes `body`, because of `because`.
+    """What a rule wants: `span` (or the insert in `slot` at address `span.start`) becomes `body`, for the reason `because`.
 
-    `restore` puts the span's own blocks back verbatim. An edit without a span changes nothing and is recorded as a look.
+    `restore` brings the span's own blocks back verbatim. An edit without a span changes nothing; it records what a rule saw.
     """
 
     action: Action
@@ -259,20 +262,22 @@ class Edit(Struct, frozen=True, gc=False):
     restore: bool = False
     slot: str = ""
     facts: Mapping[str, JSON] = {}
-    model: str = ""  # fallback: the model to send to instead
+    model: str = ""  # with action `fallback`: the model to send to instead
 
 
 AskKind = Literal["summary", "count", "recall", "rank", "fold", "compact", "expect", "provide", "extract"]
-"""compact: a summary that the provider makes on demand; expect: one that it will make by itself, so nobody is asked now.
+"""What an ask is about.
 
-provide: what is to stand beside a question (`envelope.context_items`); extract: what an answer told, asked after it alone."""
+compact: a summary that the provider makes on demand; expect: one that it will make by itself, so nobody is asked now;
+provide: context to attach to a question (`envelope.context_items`); extract: facts in an answer, asked once it is there.
+"""
 
 
 class Ask(Struct, frozen=True):
-    """A question that needs I/O. `key` is a digest of content, prompt and model, so that an answer is found again.
+    """A question that needs I/O. `key` is a digest of content, prompt and model, so that a recorded answer is found again.
 
-    `model`: the one that a policy names for it, "" = the driver's choice. `body`: the conversation as it is sent, for a
-    provider that sums it up itself.
+    `max_tokens`: limit of the answer, 0 = the driver's choice. `body`: the conversation as it is sent, for a provider that
+    summarises it itself. `model`: the model that a policy names for it, "" = the driver's choice.
     """
 
     kind: AskKind
@@ -285,7 +290,7 @@ class Ask(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What came back. `source`: recorded | model | offline; an `offline` text is a stand-in and is marked as one."""
+    """The answer to an ask. `source`: recorded | model | offline. An `offline` text is a placeholder and is marked as one."""
 
     text: str = ""
     items: tuple[str, ...] = ()
@@ -296,7 +301,7 @@ class Answer(Struct, frozen=True):
 
 
 class Wish(Struct, frozen=True):
-    """An edit wished for by hand, in chat `session` when `blocks` blocks stood there; `told` is the digest of those."""
+    """An edit that a person asked for in chat `session` when it had `blocks` blocks. `blocks_digest`: digest of those."""
 
     edit: Edit
     session: str
@@ -312,7 +317,7 @@ class AnswerFact(Struct, frozen=True, tag="answered"):
 
 
 class CountFact(Struct, frozen=True, tag="counted"):
-    """The provider's own count of a planned prompt, in tokens; `seen` is what the plan counted of it, in the ledger's units."""
+    """The provider's own count of a planned prompt, in tokens. `seen` is what the plan counted, in the ledger's units."""
 
     request: int
     seen: int
@@ -321,41 +326,41 @@ class CountFact(Struct, frozen=True, tag="counted"):
 
 
 class WishFact(Struct, frozen=True, tag="wished"):
-    """All that was wished by hand for a request so far."""
+    """All edits that a person has asked for up to a request."""
 
     request: int
     wishes: tuple[Wish, ...]
 
 
 class RatingFact(Struct, frozen=True, tag="rated"):
-    """What somebody thinks of the text with this digest: up, down, or "" for nothing."""
+    """A person's rating of the text with this digest: up, down, or "" for none."""
 
     digest: str
     rating: str
 
 
 Fact = AnswerFact | CountFact | WishFact | RatingFact
-"""What is recorded of a session beside what was said, so that a replay needs no I/O."""
+"""What is recorded with a session in addition to its messages, so that a replay needs no I/O."""
 
 
 class RecordedFacts(Struct, frozen=True):
-    """The facts of a session, each kind by what it is looked up with. `facts.noted` adds to it."""
+    """The facts of a session, each kind under the key that finds it. `facts.add_facts` adds to it."""
 
-    answers: Mapping[str, Answer] = {}  # by key of the ask
+    answers: Mapping[str, Answer] = {}  # by the ask's key
     counts: Mapping[int, tuple[CountFact, ...]] = {}  # by request
     wishes: Mapping[int, tuple[Wish, ...]] = {}  # by request
     ratings: Mapping[str, str] = {}  # by digest of the text
 
 
 class ObservedEdit(Struct, frozen=True):
-    """What the original tool really did to the envelope, first visible in request `request`."""
+    """What the original tool really did to the envelope. Request `request` is the first that shows it."""
 
     request: int
     edit: Edit
 
 
 class Session(Struct, frozen=True):
-    """One path of a thread, root to leaf: the storage timeline, append-only. What happened, never an opinion about it.
+    """One path of a thread, root to leaf: the storage timeline, append-only. It holds what happened, never an opinion about it.
 
     >>> session = turnscope.load("sample_sessions/cache-goes-cold.jsonl")
     >>> session.requests[0], session.requests[0].usage.prompt_tokens
@@ -372,8 +377,8 @@ class Session(Struct, frozen=True):
     requests: tuple[Request, ...] = ()
     observed: tuple[ObservedEdit, ...] = ()
     notes: tuple[Note, ...] = ()
-    about: Mapping[str, JSON] = {}  # version, cwd, ... as the log says
-    window: int | None = None  # in tokens, where the log itself says it; 0: not that of the tables, and not known
+    about: Mapping[str, JSON] = {}  # version, cwd, ... from the log
+    window: int | None = None  # in tokens, where the log itself states it; 0: unknown, and not what the tables say
     recorded: RecordedFacts = RecordedFacts()
     parent: str = ""  # id of the session that this one belongs to
     at: int = -1  # block of the parent that started it (subagent), or first block not shared with it (branch)
@@ -382,11 +387,11 @@ class Session(Struct, frozen=True):
 
     @property
     def branches(self) -> Branches:
-        """The paths that were left, each as a session of its own that is put together when it is asked for."""
+        """The paths that were left, each as a session of its own. A session is built when it is read."""
         return Branches(self)
 
     def count_branch_requests(self, number: int) -> int:
-        """How many requests branch `number` has on its whole path."""
+        """Count the requests on the whole path of branch `number`."""
         fork = self.forks[number]
         own, stop = fork.own.requests, fork.start
         while not own and fork.of:
@@ -406,20 +411,20 @@ class Session(Struct, frozen=True):
 
 
 class Fork(Struct, frozen=True):
-    """A branch as what it adds to the path that it left, which it shares up to block `start`.
+    """A branch as what it adds to the path that it left. It shares that path up to block `start`.
 
-    `own` holds its blocks, messages, requests, observed edits and notes from there on, with the addresses and numbers that
-    they have on the whole path. `mended`: blocks before `start` whose call or result stands elsewhere on this path.
+    `own` holds its blocks, messages, requests, observed edits and notes from there on, with the addresses and numbers of the
+    whole path. `relinked`: blocks before `start` that have another call or result on this path.
     """
 
     own: Session
-    of: int = 0  # the path that it left: 0 = the session itself, k = its k-th fork, an earlier one
+    of: int = 0  # number of the path that it left: 0 = the session itself, k = its k-th fork, which comes earlier
     start: int = 0
     relinked: tuple[Block, ...] = field(default=(), name="mended")
 
 
 class Branches(Sequence[Session]):
-    """The branches of a session. Each is put together from what it shares and what it adds when it is asked for."""
+    """The branches of a session. Each is built from what it shares and what it adds when it is read."""
 
     __slots__ = ("_trunk",)
 
@@ -446,14 +451,27 @@ class Branches(Sequence[Session]):
 
 
 def get_block(trunk: Session, forks: Sequence[Fork], number: int, at: int) -> Block:
-    """The block at an address of the path of fork `number` (from 1; 0 = the trunk)."""
+    """Get the block at an address of a path.
+
+    Args:
+        trunk: The main path.
+        forks: Its branches.
+        number: Number of the path: 0 = the main path, k = the k-th branch.
+        at: Block address.
+    """
     while number and at < forks[number - 1].start:
         number = forks[number - 1].of
     return forks[number - 1].own.blocks[at - forks[number - 1].start] if number else trunk.blocks[at]
 
 
 def join_path(trunk: Session, forks: Sequence[Fork], number: int) -> Session:
-    """The path of fork `number` (from 1; 0 = the trunk) as a session that shares its blocks with the others."""
+    """Build the whole session of a path. It shares its blocks with the other paths.
+
+    Args:
+        trunk: The main path.
+        forks: Its branches.
+        number: Number of the path: 0 = the main path, k = the k-th branch.
+    """
     line: list[Fork] = []
     while number:
         line.append(forks[number - 1])

@@ -2,12 +2,13 @@
 
     {"format": "turnscope-session", "version": 3, "session": {"id": ..., "blocks": [...], "messages": [...], ...}}
 
-The keys are the fields of `model.Session` and of what it holds, so reading gives back an equal session. Fields that have a
-default may be left out. Tuples are lists, spans are `[start, stop]`. Branches are `forks`: each holds what it adds to the path
-that it left (see `model.Fork`), with the addresses and numbers of the whole path.
+The keys are the fields of `model.Session` and of what it holds, so reading returns an equal session. Fields with a default
+may be left out. Tuples are lists, spans are `[start, stop]`. Branches are `forks`: each holds what it adds to the path that
+it left (see `model.Fork`), with the addresses and numbers of the whole path. Four keys keep their old names: `asked`
+(`Request.requested_model`), `told` (`Wish.blocks_digest`), `mended` (`Fork.relinked`) and `raw` (`Block.content`).
 
-Versions 1 and 2, which are still read, have `branches` instead: whole sessions, each with all that it shares with the main one.
-Version 1 kept every recorded fact among `answers`.
+Versions 1 and 2 are still read. They have `branches` instead: whole sessions, each with all that it shares with the main
+path. Version 1 kept every recorded fact among `answers`.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from turnscope.session.thread import make_forks
 FORMAT = "turnscope-session"
 LINES = "turnscope-session-lines"
 VERSION = 3
-_LISTED = ("blocks", "messages", "requests")  # what has lines of its own
+_LISTED = ("blocks", "messages", "requests")  # fields with lines of their own
 
 
 def make_wrong_type_error(given: object) -> TurnscopeError:
-    """What to say to whoever hands in something else than a session."""
-    what = f"a session is wanted, and this is {'a path' if isinstance(given, str) else type(given).__name__}"
-    return TurnscopeError(what, hint="turnscope.load(path) gives the session of a file, folder, archive or database.")
+    """Make the error for a value that is no session."""
+    what = f"expected a session, not {'a path' if isinstance(given, str) else type(given).__name__}"
+    return TurnscopeError(what, hint="turnscope.load(path) returns the session of a file, folder, archive or database.")
 
 
 class _Version1(msgspec.Struct):
@@ -45,7 +46,7 @@ class _Version1(msgspec.Struct):
 
 
 def dumps(session: Session) -> bytes:
-    """The session as JSON text (UTF-8). `loads` reads it back as an equal session, and so does `turnscope.load` from a file.
+    """Write a session as JSON text (UTF-8). `loads` and `turnscope.load` read it back as an equal session.
 
     >>> text = turnscope.dumps(turnscope.load("sample_sessions/cache-goes-cold.jsonl"))
     >>> text[:33]
@@ -65,31 +66,39 @@ def dumps(session: Session) -> bytes:
 
 
 def is_portable(value: JSON) -> bool:
-    """Whether a JSON value says that it is a session in this format, whatever its version."""
+    """Whether a JSON value says that it is a session in this format, of any version."""
     return isinstance(value, Mapping) and value.get("format") == FORMAT
 
 
 def loads(value: JSON, name: str = "the file") -> Session:
-    """The session that a JSON value holds. BrokenFile with the path of the field that is wrong."""
+    """Read a session from a JSON value.
+
+    Args:
+        value: The value, as `json.loads` gives it.
+        name: Name of the file, for error messages.
+
+    Raises:
+        BrokenFile: The value is no session. The message names the path of the wrong field.
+    """
     hint = (
-        'It has to look like {"format": "turnscope-session", "version": 3, "session": {...}}, as `turnscope.dumps` writes it.'
+        'The expected form is {"format": "turnscope-session", "version": 3, "session": {...}}, as `turnscope.dumps` writes it.'
     )
     if not is_portable(value):
         raise BrokenFile(f"{name} is no Turnscope session", hint=hint)
     version = value.get("version")
     if version not in (1, 2, VERSION):
-        newer = f"It was written by another version of Turnscope; this one reads versions 1 to {VERSION}."
+        newer = f"Another version of Turnscope wrote it. This one reads versions 1 to {VERSION}."
         raise BrokenFile(f"{name} has version {version!r} at $.version", hint=newer)
     try:
         held = value.get("session")
         session = _convert_version(version, held, "$") if version < VERSION else msgspec.convert(held, Session, str_keys=True)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:  # the last: half a character where a name stands
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:  # UnicodeError: a lone surrogate in a name
         raise BrokenFile(f"{name} does not hold a session: {_locate(str(error))}", hint=hint) from error
     return _check(session, name)
 
 
 def _convert_version(version: int, value: JSON, path: str) -> Session:
-    """A session as an older version wrote it: with its branches beside its fields, as whole sessions."""
+    """Read a session of an older version, whose branches are whole sessions beside its fields."""
     try:
         session = msgspec.convert(value, Session, str_keys=True)
         facts = (
@@ -111,12 +120,12 @@ def _convert_version(version: int, value: JSON, path: str) -> Session:
 
 
 def _locate(what: str) -> str:
-    """msgspec names the path inside the session; say it from the top of the file."""
+    """Prefix the path that msgspec names inside the session, so that it starts at the top of the file."""
     return what.replace("`$", "`$.session") if "`$" in what else f"{what} - at `$.session`"
 
 
 def _check(session: Session, name: str, path: str = "$.session") -> Session:
-    """Refuse addresses that lead nowhere: everything that reads a session relies on them."""
+    """Refuse addresses that lead nowhere. Everything that reads a session relies on them."""
     _raise_if(name, path, _find_contradiction(session))
     for number, agent in enumerate(session.subagents):
         _check(agent, name, f"{path}.subagents[{number}]")
@@ -134,7 +143,7 @@ def _check(session: Session, name: str, path: str = "$.session") -> Session:
 
 
 def _count_before(session: Session, fork: Fork) -> tuple[int, int]:
-    """How many messages and requests of the path that a branch left stand before it."""
+    """Count the messages and requests before a branch on the path that it left."""
     messages = requests = 0
     stop, number = fork.start, fork.of
     while True:
@@ -151,22 +160,24 @@ def _count_before(session: Session, fork: Fork) -> tuple[int, int]:
 def _raise_if(name: str, path: str, wrong: tuple[str, str] | None) -> None:
     if wrong:
         where, what = wrong
-        raise BrokenFile(
-            f"{name}: {what} - at `{path}.{where}`", hint="Mend the field that is named, or export the session again."
-        )
+        raise BrokenFile(f"{name}: {what} - at `{path}.{where}`", hint="Correct the named field, or export the session again.")
 
 
 def _find_contradiction(session: Session, start: int = 0, spoken: int = 0, sent: int = 0) -> tuple[str, str] | None:
-    """The first field that contradicts another, with what is wrong about it.
+    """Find the first field that contradicts another. Gives the field and what is wrong with it.
 
-    Of a branch: `start`, `spoken` and `sent` are the blocks, messages and requests before it.
+    Args:
+        session: A session, or what a branch adds.
+        start: How many blocks precede it on its path.
+        spoken: How many messages precede it.
+        sent: How many requests precede it.
     """
     size, at = start + len(session.blocks), start
     for number, message in enumerate(session.messages):
         if message.start != at or not at < message.stop <= size:
             return (
                 f"messages[{number}]",
-                f"messages have to follow each other without a gap, and this one is {message.start}:{message.stop}",
+                f"messages must follow each other without a gap; this one is {message.start}:{message.stop}",
             )
         at = message.stop
     if at != size:
@@ -176,17 +187,17 @@ def _find_contradiction(session: Session, start: int = 0, spoken: int = 0, sent:
         if block.at != start + number or not -1 <= block.pair < size or not held:
             return (
                 f"blocks[{number}]",
-                f"this block says it is number {block.at}, in message {block.message}, paired with {block.pair}",
+                f"wrong address: the block has number {block.at}, message {block.message} and pair {block.pair}",
             )
     cut = start
     for number, request in enumerate(session.requests):
         if request.n != sent + number or not cut <= request.cut <= request.stop <= size:
             return (
                 f"requests[{number}]",
-                f"this request says it is number {request.n}, over blocks {request.cut}:{request.stop}",
+                f"wrong address: the request has number {request.n} and blocks {request.cut}:{request.stop}",
             )
         if abs(request.turn) >= 2**63:
-            return f"requests[{number}]", f"this request says it is of turn {request.turn}"
+            return f"requests[{number}]", f"the turn {request.turn} is too large"
         cut = request.cut
     return _find_wrong_edit(session, sent, size)
 
@@ -205,9 +216,9 @@ def _find_wrong_edit(session: Session, sent: int, size: int) -> tuple[str, str] 
 
 
 def dump_lines(session: Session) -> bytes:
-    """The same as JSON Lines: one that says what it is, then one for each message with its blocks, and one for each request.
+    """Write a session as JSON Lines: one line with its fields, one for each message with its blocks, one for each request.
 
-    Branches and subagents are in the first. `of_lines` puts the value together that `loads` reads.
+    Branches and subagents are in the first line. `join_lines` makes the value that `loads` reads.
     """
     whole = msgspec.to_builtins(session, str_keys=True, enc_hook=LazyContent.read)
     blocks, messages, requests = whole["blocks"], whole["messages"], whole["requests"]
@@ -226,12 +237,12 @@ def _dump_line(value: JSON) -> bytes:
 
 
 def is_portable_lines(first: JSON) -> bool:
-    """Whether the first of some JSON Lines says that they are a session in this form."""
+    """Whether the first value of some JSON Lines says that they are a session in this form."""
     return isinstance(first, Mapping) and first.get("format") == LINES
 
 
 def join_lines(values: Iterable[JSON]) -> JSON:
-    """The lines of a session as one value, as `dumps` would have written it."""
+    """Join the lines of a session into one value, as `dumps` would have written it."""
     lines = iter(values)
     head = next(lines)
     listed: dict[str, list[JSON]] = {key: [] for key in _LISTED}

@@ -1,7 +1,7 @@
-"""Everything ever said in one conversation: a tree of messages, whose paths from root to leaf are sessions.
+"""One conversation as a tree of messages. Its paths from root to leaf are sessions.
 
-The tree is kept as its main path and what each branch adds to the path that it left (`model.Fork`), so that what paths have
-in common exists once: in memory, in what is stored, and in counts. Knows no format.
+The tree is kept as its main path, plus what each branch adds to the path that it left (`model.Fork`). So what paths share
+exists once: in memory, in storage, and in counts. The module knows no format.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from turnscope.session.model import Block, Fork, Message, Session
 
 
 class Thread(Struct, frozen=True):
-    """One conversation. `session` is its main path, the one that goes on; its branches and subagents hang from it.
+    """One conversation. `session` is its main path, the one that continues. Branches and subagents hang from it.
 
     >>> thread = turnscope.thread("sample_sessions/cache-goes-cold.jsonl")
-    >>> thread.path() is thread.session, sum(1 for message, blocks in thread.messages())
+    >>> thread.get_path() is thread.session, sum(1 for message, blocks in thread.iter_messages())
     (True, 177)
     """
 
@@ -28,11 +28,11 @@ class Thread(Struct, frozen=True):
 
     @property
     def leaves(self) -> tuple[str, ...]:
-        """Ids of the paths, the main one first, then those that were left."""
+        """Ids of the paths: the main path first, then the branches."""
         return (self.session.id, *(fork.own.id for fork in self.session.forks))
 
     def get_path(self, leaf: str = "") -> Session:
-        """The path to a leaf, by its id; "" = the main path. KeyError where there is no such leaf."""
+        """Get the path to a leaf by its id; "" = the main path. KeyError where there is no such leaf."""
         if leaf in ("", self.session.id):
             return self.session
         for number, fork in enumerate(self.session.forks):
@@ -41,14 +41,14 @@ class Thread(Struct, frozen=True):
         raise KeyError(leaf)
 
     def iter_messages(self) -> Iterator[tuple[Message, tuple[Block, ...]]]:
-        """Every message of the tree once, with its blocks: those of the main path, then what each branch adds."""
+        """Iterate over every message of the tree once, with its blocks: the main path's first, then what each branch adds."""
         for start, own in ((0, self.session), *((fork.start, fork.own) for fork in self.session.forks)):
             for message in own.messages:
                 yield message, own.blocks[message.start - start : message.stop - start]
 
 
 class Descendant(NamedTuple):
-    """A branch or a subagent of any depth: what it adds (`own`), and of which session it is branch `fork` (-1: subagent)."""
+    """A branch or a subagent at any depth. `own`: what it adds; `fork`: its number among the branches of `of`; -1: subagent"""
 
     depth: int
     of: Session
@@ -57,7 +57,7 @@ class Descendant(NamedTuple):
 
 
 def iter_descendants(session: Session) -> Iterator[Descendant]:
-    """All that hangs from a session, nearest first. The place of each in this order is its number, from 1."""
+    """Iterate over all branches and subagents of a session, nearest first. Their order numbers them from 1."""
     pending = deque([(0, session)])
     while pending:
         depth, of = pending.popleft()
@@ -70,7 +70,12 @@ def iter_descendants(session: Session) -> Iterator[Descendant]:
 
 
 def make_forks(main: Session, branches: Sequence[Session]) -> tuple[Fork, ...]:
-    """Whole sessions as branches of `main`: each as what it does not share with that."""
+    """Convert whole sessions into branches of `main`: each keeps what it does not share with the main path.
+
+    Args:
+        main: The main path.
+        branches: Whole sessions that begin like it.
+    """
     return tuple(_make_fork(main, branch) for branch in branches)
 
 
@@ -82,7 +87,7 @@ def _make_fork(main: Session, branch: Session) -> Fork:
     observed = [o for o in branch.observed if o.request < len(requests)]
     mine = list(takewhile(lambda request: request.stop <= start, main.requests))
     if mine != requests or [o for o in main.observed if o.request < len(requests)] != observed:
-        return Fork(branch)  # what was sent differs where what was said does not: nothing is shared
+        return Fork(branch)  # the messages are alike, but the requests differ: nothing is shared
     mended = tuple(b for a, b in zip(main.blocks[:start], branch.blocks, strict=False) if a != b)
     own = structs.replace(
         branch,
@@ -95,6 +100,6 @@ def _make_fork(main: Session, branch: Session) -> Fork:
 
 
 def _is_same_message(main: Session, branch: Session, message: Message) -> bool:
-    """Whether two paths hold the same blocks in a message, whatever they are paired with."""
+    """Whether two paths hold the same blocks in a message, whatever those blocks are paired with."""
     pairs = zip(main.blocks[message.start : message.stop], branch.blocks[message.start : message.stop], strict=False)
     return all(a == b or structs.replace(a, pair=b.pair) == b for a, b in pairs)

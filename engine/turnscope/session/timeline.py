@@ -1,6 +1,6 @@
-"""The one place where a message is appended to a timeline: addresses, turns, and the pairing of calls with their results.
+"""The one place where a message is appended to a timeline. It sets addresses and turns, and pairs calls with results.
 
-A timeline may go on from a prefix of another one: that prefix is shared, not copied. Knows no request and no format.
+A timeline may continue a prefix of another one. That prefix is shared, not copied. The module knows no request and no format.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _EMPTY: Sequence[tuple[JSON, str]] = ((None, "empty"),)
 class Timeline:
     """Blocks and messages while they are appended.
 
-    `blocks` and `messages` are its own, from address `start` and ordinal `first` on; before that stands the prefix of `base`
-    that it shares. `mended`: blocks of that prefix which are paired otherwise here, by address.
+    `blocks` and `messages` are the timeline's own. They start at address `start` and ordinal `first`; before that comes the
+    shared prefix of `base`. `relinked`: blocks of that prefix that have another pair here, by address.
     """
 
     def __init__(self) -> None:
@@ -45,15 +45,15 @@ class Timeline:
         self.blocks: list[Block] = []
         self.messages: list[Message] = []
         self.relinked: dict[int, Block] = {}
-        self.turn = -1  # of the newest message; -1 = nothing was said yet
+        self.turn = -1  # turn of the newest message; -1 = nothing was said yet
         self._spoken = -1  # ordinal of the first message of the conversation
-        self.calls: dict[str, list[int]] = {}  # where the calls of each id stand
-        self._pairs: list[tuple[int, int]] = []  # (result, call), results rising
-        self._low: list[int] = []  # per pair the lowest call from there on; made when it is asked for
+        self.calls: dict[str, list[int]] = {}  # addresses of the calls of each id
+        self._pairs: list[tuple[int, int]] = []  # (address of the result, address of the call), results rising
+        self._low: list[int] = []  # per pair the lowest call from there on; computed when it is needed
 
     @classmethod
     def from_session(cls, session: Session) -> Timeline:
-        """The timeline of a session, to go on from: its values are taken as they are."""
+        """Make the timeline of a session, to continue it. Its values are taken as they are."""
         line = cls()
         line.blocks, line.messages = list(session.blocks), list(session.messages)
         for block in line.blocks:
@@ -64,7 +64,7 @@ class Timeline:
         return line
 
     def fork(self, messages: int) -> Timeline:
-        """A timeline that shares the first `messages` messages of this one's path."""
+        """Make a timeline that shares the first `messages` messages of this path."""
         if self.base is not None and messages <= self.first:
             return self.base.fork(messages)
         line = Timeline()
@@ -79,11 +79,11 @@ class Timeline:
 
     @property
     def end(self) -> int:
-        """The address of the next block."""
+        """Address of the next block."""
         return self.start + len(self.blocks)
 
     def get_block(self, at: int) -> Block:
-        """The block at an address of the whole path."""
+        """Get the block at an address of the whole path."""
         line = self
         while at < line.start:
             if at in line.relinked:
@@ -103,10 +103,16 @@ class Timeline:
         fence: bool = False,
         extra: Mapping[str, JSON] | None = None,
     ) -> Message:
-        """Append one message; a prompt begins a turn.
+        """Append one message. A prompt begins a turn.
 
-        `parts`: content blocks with the kind that each was declared as ("" = from its type). A message without any gets one
-        empty block.
+        Args:
+            role: user | assistant | system | tools.
+            parts: Content blocks, each with its kind ("" = from its type). Without any, the message gets one empty block.
+            origin: prompt | tool | meta | answer | summary | system.
+            id: Id of the message.
+            sent_at: Seconds since the Unix epoch.
+            fence: Never merge the message with a neighbour of the same role.
+            extra: Further keys of the message, sent as they are.
         """
         ordinal = self.first + len(self.messages)
         if role not in STATIC_ROLES and self._spoken < 0:
@@ -143,7 +149,7 @@ class Timeline:
             self._pairs.append((block.at, block.pair))
 
     def _find_call(self, id: str, before: int) -> int | None:
-        """The newest call of that id before an address of the whole path."""
+        """Find the newest call with that id before an address of the whole path."""
         line: Timeline | None = self
         while line is not None:
             places = line.calls.get(id, ())
@@ -153,7 +159,7 @@ class Timeline:
         return None
 
     def _find_open_calls(self, stop: int) -> list[int]:
-        """Calls before `stop` whose result stands at `stop` or behind it, on this path."""
+        """Find the calls before `stop` whose result stands at `stop` or later on this path."""
         if len(self._low) != len(self._pairs):
             self._low = list(accumulate((call for _, call in reversed(self._pairs)), min))[::-1]
         found: dict[int, None] = {}
@@ -167,9 +173,17 @@ class Timeline:
 
 
 def make_block(at: int, message: int, turn: int, role: str, kind: str, raw: JSON) -> Block:
-    """The block at an address: kind and bucket from its type (or from a role system or tools), digest from its content.
+    """Make the block at an address. Its type gives kind and bucket, its content the digest.
 
-    A text of an answer that is a thought in tags is thinking, and goes out as the text that it is.
+    A text of an answer that is one thought in tags becomes thinking. It is still sent as text.
+
+    Args:
+        at: Address of the block.
+        message: Ordinal of its message.
+        turn: Number of its turn.
+        role: Role of its message; system and tools decide the bucket.
+        kind: Kind of a text; "" = from its type.
+        raw: The block as sent, a bare string, or None for no content.
     """
     name = ""
     bucket = Bucket.SYSTEM if role == "system" else Bucket.TOOLS if role == "tools" else Bucket.MESSAGES
@@ -201,6 +215,6 @@ def _compute_digest(content: bytes) -> str:
 
 
 def link_pair(call: Block, result: Block) -> tuple[Block, Block]:
-    """A call and its result, linked; a call keeps its first result."""
+    """Link a call and its result. A call keeps its first result."""
     linked = structs.replace(call, pair=result.at) if call.pair < 0 else call
     return linked, structs.replace(result, pair=call.at, name=call.name)

@@ -15,7 +15,7 @@ import msgspec
 
 from turnscope.counting.ledger import Ledger, build_ledger, make_text_key
 from turnscope.session.model import JSON, LazyContent, Session
-from turnscope.share.private import Private, private
+from turnscope.share.private_data import PrivateSpan, find_private
 
 Level = Literal["structure", "no content", "masked", "full"]
 LEVELS: dict[Level, str] = {
@@ -24,9 +24,9 @@ LEVELS: dict[Level, str] = {
     "masked": "Texts, with secrets and personal data that have a form taken out. Names of people and companies have none.",
     "full": "Everything as it is.",
 }
-OUT = "[not included]"
-SECRET = 6  # characters from which on a private value is taken out wherever else it stands, alone or amid a word
-NAME = 3  # alike, of what stands alone: the name of a user
+PLACEHOLDER = "[not included]"
+MIN_SECRET = 6  # characters from which on a private value is taken out wherever else it stands, alone or amid a word
+MIN_NAME = 3  # alike, of what stands alone: the name of a user
 # Texts that say nothing of a conversation: kinds, roles, names of models and rules, what a provider calls its settings.
 _PLAIN = {
     *("role", "origin", "bucket", "kind", "action", "source", "model", "asked", "stop_reason", "slot", "place", "severity"),
@@ -34,11 +34,11 @@ _PLAIN = {
 }
 _ENCODED = ("signature", "data", "encrypted_content")  # what nobody can read, and a reader could decode
 _OPEN = ("about", "answers", "facts", "extra", "settings", "ratings")  # whatever a tool writes there, by whatever name
-_HELD = ("type", "id", "tool_use_id", "name", "is_error", "content", "text", "thinking", "input", "source", "role")
+_KEPT_KEYS = ("type", "id", "tool_use_id", "name", "is_error", "content", "text", "thinking", "input", "source", "role")
 
 
 @dataclass(slots=True)
-class Redacted:
+class RedactedSession:
     """A session to hand on, counted as it was before. `found`: how often something private was taken out, by kind.
 
     `values`: what was taken out, so that it can be looked for in what is made of it. Never to be shown.
@@ -51,24 +51,24 @@ class Redacted:
     values: frozenset[str] = frozenset()
 
 
-def redacted(session: Session, ledger: Ledger, level: Level) -> Redacted:
+def redact(session: Session, ledger: Ledger, level: Level) -> RedactedSession:
     """A session at a level. `ledger`: the counts of the same session."""
     if level == "full":
-        return Redacted(session, ledger, level)
+        return RedactedSession(session, ledger, level)
     plain = msgspec.to_builtins(session, str_keys=True, enc_hook=LazyContent.read)
     names = _Names(level == "structure", ledger.memo)
     found: Counter[str] = Counter()
     values: set[str] = set()
     if level == "masked":
-        stretches = _private(plain)
+        stretches = _collect_private(plain)
         kinds = {text[one.start : one.stop]: one.kind for text, several in stretches.items() for one in several}
         values, found = set(kinds), Counter(kinds.values())
-        made = _walk(plain, _masking(stretches, kinds), names)
+        made = _walk(plain, _build_masker(stretches, kinds), names)
     else:
-        made = _emptied(plain, names)
+        made = _strip_texts(plain, names)
     back = msgspec.convert(made, Session, str_keys=True)
     counts = {names.digests[digest]: count for digest, count in ledger.memo.items() if digest in names.digests}
-    return Redacted(back, build_ledger(back, ledger.counter, counts | names.counts), level, found, frozenset(values))
+    return RedactedSession(back, build_ledger(back, ledger.counter, counts | names.counts), level, found, frozenset(values))
 
 
 @dataclass(slots=True)
@@ -83,47 +83,49 @@ class _Names:
     counts: dict[str, int] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     ids: dict[str, str] = field(default_factory=dict)
-    called: dict[str, str] = field(default_factory=dict)
+    tool_names: dict[str, str] = field(default_factory=dict)
 
-    def digest(self, value: str) -> str:
+    def rename_digest(self, value: str) -> str:
         """A block's digest, which could be guessed from a short text."""
         return self.digests.setdefault(value, f"digest-{len(self.digests)}")
 
-    def id(self, value: str) -> str:
+    def rename_id(self, value: str) -> str:
         """An identifier."""
         return self.ids.setdefault(value, f"id-{len(self.ids)}") if value else value
 
-    def text(self, old: str, new: str) -> str:
+    def rename_text(self, old: str, new: str) -> str:
         """A text that stands for another, counted as that one was."""
         if (tokens := self.memo.get(make_text_key(old))) is None:
             return new
-        new = new if new != OUT else f"{OUT} {len(self.counts) + 1}"
+        new = new if new != PLACEHOLDER else f"{PLACEHOLDER} {len(self.counts) + 1}"
         self.counts[make_text_key(new)] = tokens
         return new
 
-    def tool(self, value: str) -> str:
+    def rename_tool(self, value: str) -> str:
         """A tool's name."""
-        return self.called.setdefault(value, f"tool-{len(self.called) + 1}") if self.tools and value else value
+        return self.tool_names.setdefault(value, f"tool-{len(self.tool_names) + 1}") if self.tools and value else value
 
 
-def _private(value: JSON) -> dict[str, list[Private]]:
+def _collect_private(value: JSON) -> dict[str, list[PrivateSpan]]:
     """Every text of a session with what is private in it."""
-    found: dict[str, list[Private]] = {}
+    found: dict[str, list[PrivateSpan]] = {}
 
     def look(text: str) -> str:
         if text not in found:
-            found[text] = private(text)
+            found[text] = find_private(text)
         return text
 
     _walk(value, look, None)
     return found
 
 
-def _masking(stretches: Mapping[str, Sequence[Private]], kinds: Mapping[str, str]) -> Callable[[str], str]:
+def _build_masker(stretches: Mapping[str, Sequence[PrivateSpan]], kinds: Mapping[str, str]) -> Callable[[str], str]:
     """A function that takes what is private out of a text: what was found there, and what was found elsewhere."""
-    long = sorted((value for value in kinds if len(value) >= NAME), key=len, reverse=True)
-    alone = [re.escape(value) if len(value) >= SECRET and kinds[value] != "user name" else rf"(?<!\w){re.escape(value)}(?!\w)"
-             for value in long]  # fmt: skip
+    long = sorted((value for value in kinds if len(value) >= MIN_NAME), key=len, reverse=True)
+    alone = [
+        re.escape(value) if len(value) >= MIN_SECRET and kinds[value] != "user name" else rf"(?<!\w){re.escape(value)}(?!\w)"
+        for value in long
+    ]
     known = re.compile("|".join(alone)) if alone else None
 
     def mask(text: str) -> str:
@@ -141,43 +143,43 @@ def _walk(value: Any, change: Callable[[str], str], names: _Names | None, key: s
     """A value with all its texts changed, keys of objects among them; without `names` it is only looked at."""
     if isinstance(value, str):
         if key == "digest":
-            return names.digest(value) if names else value
+            return names.rename_digest(value) if names else value
         if key in _ENCODED:
-            return OUT if names else value
+            return PLACEHOLDER if names else value
         if key in _PLAIN or key in ("id", "tool_use_id"):
             return value
-        return names.text(value, change(value)) if names and key == "text" else change(value)
+        return names.rename_text(value, change(value)) if names and key == "text" else change(value)
     if isinstance(value, Mapping):
         return {change(name): _walk(held, change, names, name) for name, held in value.items()}
     return [_walk(held, change, names, key) for held in value] if isinstance(value, (list, tuple)) else value
 
 
-def _emptied(value: Any, names: _Names, key: str = "") -> Any:
+def _strip_texts(value: Any, names: _Names, key: str = "") -> Any:
     """A session's fields with every text gone that is not known to be harmless."""
     if key == "raw":
-        return _content(value, names)
+        return _strip_content(value, names)
     if isinstance(value, str):
-        return value if key in _PLAIN or not value else _renamed(value, names, key)
+        return value if key in _PLAIN or not value else _rename_value(value, names, key)
     if isinstance(value, Mapping):
         if key in _OPEN:
             return {name: held for name, held in value.items() if isinstance(held, (int, float)) and name.isidentifier()}
-        return {name: _emptied(held, names, name) for name, held in value.items()}
-    return [_emptied(held, names, key) for held in value] if isinstance(value, (list, tuple)) else value
+        return {name: _strip_texts(held, names, name) for name, held in value.items()}
+    return [_strip_texts(held, names, key) for held in value] if isinstance(value, (list, tuple)) else value
 
 
-def _renamed(value: str, names: _Names, key: str) -> str:
-    renaming = {"digest": names.digest, "id": names.id, "parent": names.id, "name": names.tool}
+def _rename_value(value: str, names: _Names, key: str) -> str:
+    renaming = {"digest": names.rename_digest, "id": names.rename_id, "parent": names.rename_id, "name": names.rename_tool}
     if key in renaming:
         return renaming[key](value)
-    return names.text(value, OUT) if key == "text" else OUT
+    return names.rename_text(value, PLACEHOLDER) if key == "text" else PLACEHOLDER
 
 
-def _content(raw: Any, names: _Names) -> Any:
+def _strip_content(raw: Any, names: _Names) -> Any:
     """A block as it was sent, with its form alone."""
     if not isinstance(raw, Mapping):
-        return OUT
+        return PLACEHOLDER
     made: dict[str, Any] = {}
-    for key in _HELD:
+    for key in _KEPT_KEYS:
         if key not in raw:
             continue
         held = raw[key]
@@ -187,9 +189,9 @@ def _content(raw: Any, names: _Names) -> Any:
             kind, media = (held.get(name, "") if isinstance(held, Mapping) else "" for name in ("type", "media_type"))
             made[key] = {"type": kind, "media_type": media, "data": ""}
         elif key in ("id", "tool_use_id"):
-            made[key] = names.id(str(held))
+            made[key] = names.rename_id(str(held))
         elif key == "name":
-            made[key] = names.tool(str(held))
+            made[key] = names.rename_tool(str(held))
         else:
-            made[key] = held if key in ("type", "role", "is_error") else OUT
+            made[key] = held if key in ("type", "role", "is_error") else PLACEHOLDER
     return made

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import structs
 
 from turnscope.errors import TurnscopeError
-from turnscope.planning.policy import renamed
+from turnscope.planning.policy import resolve_name
 from turnscope.session.facts import add_facts
 from turnscope.session.fork import truncate_session
 from turnscope.session.model import CHAT, JSON, AppliedEdit, Edit, Fact, ObservedEdit, Request, Session, Usage
@@ -133,11 +133,11 @@ def row_of(db: Database, thread: str) -> Mapping[str, Any]:
 
 def name_of(toml: str) -> str:
     """The name of a policy that was kept as text, as it is called now."""
-    return renamed(str(tomllib.loads(toml).get("name", "")))
+    return resolve_name(str(tomllib.loads(toml).get("name", "")))
 
 
 def about_of(kept: str, newest: str | None) -> dict[str, JSON]:
     """What a thread says of itself; the name of its policy is that of the newest one."""
     about: dict[str, JSON] = decoded(kept)
-    name = name_of(newest) if newest else renamed(str(about.get("policy") or ""))
+    name = name_of(newest) if newest else resolve_name(str(about.get("policy") or ""))
     return about | {"policy": name} if name else about

@@ -14,7 +14,7 @@ from turnscope.live.events import Event
 Turn = Callable[[Chat], Generator[Event]]
 
 
-def traced(turn: Turn) -> Turn:
+def trace_turn(turn: Turn) -> Turn:
     """A turn that is traced as `settings.telemetry` says; the turn itself where it says nothing.
 
     TurnscopeError where the trace's file cannot be written.
@@ -24,4 +24,4 @@ def traced(turn: Turn) -> Turn:
         return turn
     from turnscope.telemetry import chats  # OpenTelemetry's SDK: only who asks for it waits for it
 
-    return chats.followed(turn, chats.exporting(wanted), content=wanted.content)
+    return chats.trace_requests(turn, chats.open_exporter(wanted), content=wanted.content)

@@ -26,14 +26,14 @@ DELAY = 1_000  # milliseconds that spans wait for others on their way to a serve
 EVERY = 15_000  # milliseconds between two looks at the counters
 
 
-class Exporting:
+class Exporter:
     """Spans and counters on their way to where `telemetry` says. TurnscopeError where its file cannot be written."""
 
     def __init__(self, telemetry: Telemetry) -> None:
-        self._file = FileSpanExporter(_writable(telemetry.file)) if telemetry.file else None
+        self._file = FileSpanExporter(_check_writable(telemetry.file)) if telemetry.file else None
         metrics: list[MetricExporter] = []
         if telemetry.file:
-            metrics.append(FileMetricExporter(_writable(telemetry.file.with_suffix(".metrics.jsonl"))))
+            metrics.append(FileMetricExporter(_check_writable(telemetry.file.with_suffix(".metrics.jsonl"))))
         self._server: BatchSpanProcessor | None = None
         if telemetry.endpoint:
             base = telemetry.endpoint.rstrip("/")
@@ -45,7 +45,7 @@ class Exporting:
             names.COMPACTIONS, "{compaction}", "condensations of requests that were sent"
         )
 
-    def spans(self, told: Iterable[ReadableSpan]) -> None:
+    def export_spans(self, told: Iterable[ReadableSpan]) -> None:
         """Hand spans on. TurnscopeError where the file does not take them."""
         listed = tuple(told)
         if self._file and self._file.export(listed) is not SpanExportResult.SUCCESS:
@@ -53,7 +53,7 @@ class Exporting:
         for span in listed if self._server else ():
             self._server.on_end(span)  # type: ignore[union-attr]
 
-    def compacted(self, conversation: str, by: str, rule: str) -> None:
+    def count_compaction(self, conversation: str, by: str, rule: str) -> None:
         """Count a condensation."""
         self._compactions.add(1, {names.CONVERSATION: conversation, names.BY: by, names.RULE: rule})
 
@@ -65,14 +65,14 @@ class Exporting:
                 end.shutdown()
 
 
-def written(path: Path, told: Iterable[ReadableSpan]) -> int:
+def write_spans(path: Path, told: Iterable[ReadableSpan]) -> int:
     """Write spans to a new file of OTLP's JSON lines, one a line; gives how many.
 
     The file stands there whole, or as it was. TurnscopeError where it cannot be written.
     """
     part = path.with_name(f".{path.name}.part")
     count = 0
-    exporter = FileSpanExporter(_writable(part, "w"))
+    exporter = FileSpanExporter(_check_writable(part, "w"))
     try:
         for span in told:
             if exporter.export((span,)) is not SpanExportResult.SUCCESS:
@@ -84,7 +84,7 @@ def written(path: Path, told: Iterable[ReadableSpan]) -> int:
     return count
 
 
-def _writable(path: Path, mode: str = "a") -> Path:
+def _check_writable(path: Path, mode: str = "a") -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.open(mode, encoding="utf-8").close()

@@ -8,45 +8,45 @@ from itertools import groupby
 from opentelemetry.sdk.trace import ReadableSpan
 
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
 from turnscope.telemetry import spans
-from turnscope.telemetry.spans import Made, Told
+from turnscope.telemetry.spans import DecisionRecord, RequestRecord
 from turnscope.views import decision_log
 
 
-def spans_of(trace: Trace, *, content: bool = False) -> Iterator[ReadableSpan]:
+def iter_spans(trace: Trace, *, content: bool = False) -> Iterator[ReadableSpan]:
     """The spans of all requests, those of a turn after one another, then the turn's own.
 
     Under the record they hold what was billed; under any other policy nothing was, and they say what is expected.
     """
     for _, several in groupby(trace.plans, key=lambda plan: plan.request.turn):
-        turn: list[Told] = []
+        turn: list[RequestRecord] = []
         for plan in several:
-            turn.append(_told(trace, plan.request.n, turn[0].request.n if turn else plan.request.n, content))
-            yield from spans.spans(turn[-1])
-        yield spans.turn(turn)
+            turn.append(_build_record(trace, plan.request.n, turn[0].request.n if turn else plan.request.n, content))
+            yield from spans.build_request_spans(turn[-1])
+        yield spans.build_turn_span(turn)
 
 
-def _told(trace: Trace, n: int, first: int, content: bool) -> Told:
+def _build_record(trace: Trace, n: int, first: int, content: bool) -> RequestRecord:
     plan, session = trace.plans[n], trace.session
     request, recorded = plan.request, trace.policy.name == AS_RECORDED
     expected = trace.fit(n).predict
     facts = trace.prices.find_facts(plan.model)
     cost = trace.prices.compute_cost(request.usage, plan.model, request.sent_at) if recorded and request.usage else None
-    return Told(
+    return RequestRecord(
         session.id,
         facts.provider or "unknown",
         trace.policy.name,
         request,
         plan,
         "complete" if recorded else "replayed",
-        tuple(Made(by, one, *decision_log.tokens(trace, one)) for by, one in decision_log.made(plan)),
+        tuple(DecisionRecord(by, one, *decision_log.count_tokens(trace, one)) for by, one in decision_log.iter_decisions(plan)),
         trace.tokens(n),
         {str(bucket): expected(tokens) for bucket, tokens in plan.seen.buckets.items()},
         usd=cost.total if cost else None,
         attempts=request.attempts,
-        body=body(plan, session) if content else None,
+        body=build_body(plan, session) if content else None,
         answer=tuple(block.raw for block in session.blocks[request.cut : request.stop]) if content else (),
         agent=session.source or "turnscope",
         first=first,

@@ -20,17 +20,17 @@ from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.errors import ContextWindowExceededError, TurnscopeError
 from turnscope.session.model import JSON, Answer, Ask, Request, Usage
-from turnscope.telemetry import names, parts
+from turnscope.telemetry import genai_messages, names
 
 RESOURCE = Resource({"service.name": "turnscope"})
 SCOPE = InstrumentationScope("turnscope")
-TYPED = {"condense": names.COMPACTION, "fallback": names.FALLBACK, "refuse": names.REFUSAL}
-STOPPED = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_call"}
-STOPPED |= {"refusal": "content_filter"}
+EVENT_NAMES = {"condense": names.COMPACTION, "fallback": names.FALLBACK, "refuse": names.REFUSAL}
+FINISH_REASONS = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_call"}
+FINISH_REASONS |= {"refusal": "content_filter"}
 SECOND = 1_000_000_000
 
 
-class Made(Struct, frozen=True):
+class DecisionRecord(Struct, frozen=True):
     """A decision, who made it (policy | server), and the request's expected tokens before and after it."""
 
     by: str
@@ -39,7 +39,7 @@ class Made(Struct, frozen=True):
     after: int
 
 
-class Told(Struct, frozen=True):
+class RequestRecord(Struct, frozen=True):
     """A request of conversation `session` as telemetry tells of it.
 
     `status`: complete, interrupted, refused, failed, or replayed (it was never sent so, and nothing was billed). `body` and
@@ -53,7 +53,7 @@ class Told(Struct, frozen=True):
     request: Request
     plan: Plan
     status: str
-    made: tuple[Made, ...]
+    made: tuple[DecisionRecord, ...]
     expected: int
     buckets: Mapping[str, int]
     usd: Decimal | None = None
@@ -65,25 +65,29 @@ class Told(Struct, frozen=True):
     first: int = 0  # the first request of its turn, as far as that is told together
 
 
-def spans(told: Told) -> Iterator[ReadableSpan]:
+def build_request_spans(told: RequestRecord) -> Iterator[ReadableSpan]:
     """The span of a request, then one for each thing that its policy asked of a model."""
-    start, end = _times(told.request)
-    own = _context(told, "request", told.request.n)
-    yield _span(
+    start, end = _get_times(told.request)
+    own = _build_context(told, "request", told.request.n)
+    yield _build_span(
         f"chat {told.plan.model}",
         own,
-        _context(told, "turn", told.first),
-        {**_about(told), **_billed(None if told.status == "replayed" else told.request.usage), **_content(told)},
+        _build_context(told, "turn", told.first),
+        {
+            **_build_attributes(told),
+            **_list_usage(None if told.status == "replayed" else told.request.usage),
+            **_list_content(told),
+        },
         (start, end),
-        events=tuple(_events(told, start)),
+        events=tuple(_iter_events(told, start)),
         status=Status(StatusCode.ERROR, type(told.error).__name__) if told.error else Status(),
     )
     for number, (ask, answer) in enumerate(told.plan.asks):
         if answer.usage is not None:
-            yield _asked(told, own, number, ask, answer)
+            yield _build_ask_span(told, own, number, ask, answer)
 
 
-def turn(several: Sequence[Told]) -> ReadableSpan:
+def build_turn_span(several: Sequence[RequestRecord]) -> ReadableSpan:
     """The span that holds the requests of a turn, told in order. ValueError where there are none."""
     first, last = several[0], several[-1]
     about = {
@@ -93,12 +97,12 @@ def turn(several: Sequence[Told]) -> ReadableSpan:
         names.CONVERSATION: first.session,
         names.TURN: first.request.turn,
     }
-    context = _context(first, "turn", first.first)
-    name, times = f"invoke_agent {first.agent}", (_times(first.request)[0], _times(last.request)[1])
-    return _span(name, context, None, about, times, kind=SpanKind.INTERNAL)
+    context = _build_context(first, "turn", first.first)
+    name, times = f"invoke_agent {first.agent}", (_get_times(first.request)[0], _get_times(last.request)[1])
+    return _build_span(name, context, None, about, times, kind=SpanKind.INTERNAL)
 
 
-def _about(told: Told) -> dict[str, Any]:
+def _build_attributes(told: RequestRecord) -> dict[str, Any]:
     request, settings = told.request, told.request.settings
     about: dict[str, Any] = {
         names.OPERATION: "chat",
@@ -120,7 +124,7 @@ def _about(told: Told) -> dict[str, Any]:
         names.WINDOW: told.plan.limit,
         names.ANSWER_ID: request.id,
         names.ANSWER_MODEL: told.plan.model if request.id else "",
-        names.REASONS: [STOPPED.get(reason, reason)] if reason else None,
+        names.REASONS: [FINISH_REASONS.get(reason, reason)] if reason else None,
         names.STOP_REASON: reason,
         names.COMPACTED: any(one.decision.action == "condense" for one in told.made) or None,
         names.USD: float(told.usd) if told.usd is not None else None,
@@ -131,7 +135,7 @@ def _about(told: Told) -> dict[str, Any]:
     return about | {key: value for key, value in told_of.items() if value not in (None, "")}
 
 
-def _billed(usage: Usage | None) -> dict[str, int]:
+def _list_usage(usage: Usage | None) -> dict[str, int]:
     if usage is None:
         return {}
     found = {names.INPUT_TOKENS: usage.prompt_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
@@ -143,19 +147,21 @@ def _billed(usage: Usage | None) -> dict[str, int]:
     return found
 
 
-def _content(told: Told) -> dict[str, Any]:
+def _list_content(told: RequestRecord) -> dict[str, Any]:
     if told.body is None:
         return {}
     found = {
-        names.SYSTEM: parts.parts(told.body.get("system")),
-        names.TOOLS: parts.tools(told.body),
-        names.INPUT: parts.messages(told.body),
-        names.OUTPUT: parts.answer(told.answer, STOPPED.get(told.request.stop_reason or "", told.request.stop_reason or "")),
+        names.SYSTEM: genai_messages.to_parts(told.body.get("system")),
+        names.TOOLS: genai_messages.to_tools(told.body),
+        names.INPUT: genai_messages.to_messages(told.body),
+        names.OUTPUT: genai_messages.to_answer(
+            told.answer, FINISH_REASONS.get(told.request.stop_reason or "", told.request.stop_reason or "")
+        ),
     }
     return {key: value for key, value in found.items() if value}
 
 
-def _events(told: Told, at: int) -> Iterator[Event]:
+def _iter_events(told: RequestRecord, at: int) -> Iterator[Event]:
     for one in told.made:
         decision = one.decision
         about: dict[str, Any] = {
@@ -169,8 +175,8 @@ def _events(told: Told, at: int) -> Iterator[Event]:
             names.AFTER: one.after,
         }
         if decision.action in ("refuse", "condense"):
-            about |= _billed(told.request.usage if one.by == "server" else None)
-        yield Event(TYPED.get(decision.action, names.EDIT), about, at, limit=None)
+            about |= _list_usage(told.request.usage if one.by == "server" else None)
+        yield Event(EVENT_NAMES.get(decision.action, names.EDIT), about, at, limit=None)
     if isinstance(told.error, ContextWindowExceededError):
         over: dict[str, Any] = {
             names.BEFORE: told.error.projected,
@@ -183,7 +189,7 @@ def _events(told: Told, at: int) -> Iterator[Event]:
         yield Event(names.APPLIED, {names.CONVERSATION: told.session, **said}, at)
 
 
-def _asked(told: Told, above: SpanContext, number: int, ask: Ask, answer: Answer) -> ReadableSpan:
+def _build_ask_span(told: RequestRecord, above: SpanContext, number: int, ask: Ask, answer: Answer) -> ReadableSpan:
     """What a policy asked of a model: a summary. It is billed, and no request of the conversation."""
     about = {
         names.OPERATION: "chat",
@@ -191,13 +197,15 @@ def _asked(told: Told, above: SpanContext, number: int, ask: Ask, answer: Answer
         names.MODEL: answer.model or told.plan.model,
         names.CONVERSATION: told.session,
         names.ASK: ask.kind,
-        **_billed(answer.usage),
+        **_list_usage(answer.usage),
     }
-    start = _times(told.request)[0]
-    return _span(f"chat {about[names.MODEL]}", _context(told, f"ask {number}", told.request.n), above, about, (start, start))
+    start = _get_times(told.request)[0]
+    return _build_span(
+        f"chat {about[names.MODEL]}", _build_context(told, f"ask {number}", told.request.n), above, about, (start, start)
+    )
 
 
-def _times(request: Request) -> tuple[int, int]:
+def _get_times(request: Request) -> tuple[int, int]:
     """Start and end in nanoseconds since the epoch; without recorded times the request's number."""
     if request.sent_at is None:
         return request.n + 1, request.n + 1
@@ -205,14 +213,14 @@ def _times(request: Request) -> tuple[int, int]:
     return start, max(start, round((request.answered_at or request.sent_at) * SECOND))
 
 
-def _context(told: Told, what: str, number: int) -> SpanContext:
+def _build_context(told: RequestRecord, what: str, number: int) -> SpanContext:
     name = f"{told.session}\0{told.policy if told.status == 'replayed' else ''}\0{told.request.turn}"
     trace, span = (blake2b(key.encode("utf-8", "replace"), digest_size=size).digest() for key, size in
                    ((name, 16), (f"{name}\0{what}\0{number}", 8)))  # fmt: skip
     return SpanContext(int.from_bytes(trace, "big"), int.from_bytes(span, "big"), False, TraceFlags(TraceFlags.SAMPLED))
 
 
-def _span(
+def _build_span(
     name: str,
     context: SpanContext,
     parent: SpanContext | None,

@@ -19,18 +19,18 @@ from turnscope.session.content import extract_text, replace_surrogates
 from turnscope.session.model import JSON
 
 # Limits of the Messages API (platform.claude.com/docs/en/build-with-claude/vision, 2026): an image's base64 and its sides.
-ENCODED = 5 << 20  # characters
-SIDE = 8_000  # px
-MANY, SIDE_OF_MANY = 20, 2_000  # of a request with more images than that, each side of each
-IMAGE = ENCODED // 4 * 3  # bytes that become as much
-TEXT = 1_000_000  # bytes of a text file; a larger one fits few windows
-MOST = 10  # files of one message
-TYPES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WebP"}
+MAX_ENCODED = 5 << 20  # characters
+MAX_SIDE = 8_000  # px
+MANY_IMAGES, MAX_SIDE_OF_MANY = 20, 2_000  # of a request with more images than that, each side of each
+MAX_IMAGE = MAX_ENCODED // 4 * 3  # bytes that become as much
+MAX_TEXT = 1_000_000  # bytes of a text file; a larger one fits few windows
+MAX_FILES = 10  # files of one message
+IMAGE_TYPES = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WebP"}
 _FILE = re.compile(r'<file name="([^"\n]*)">\n(.*)\n</file>', re.DOTALL)
-_NAME = 120  # characters of a file's name that are told
+_MAX_NAME = 120  # characters of a file's name that are told
 
 
-class Picture(Struct, frozen=True):
+class ImageInfo(Struct, frozen=True):
     """An image whose bytes are at hand: its type, its sides in pixels (0 = not known), its size in bytes."""
 
     type: str
@@ -40,53 +40,53 @@ class Picture(Struct, frozen=True):
 
     def __str__(self) -> str:
         size = f"{self.bytes / 1_000_000:.1f} MB" if self.bytes > 999_500 else f"{max(1, round(self.bytes / 1_000))} kB"
-        return f"{TYPES[self.type]}, {self.width:,} × {self.height:,}, {size}"
+        return f"{IMAGE_TYPES[self.type]}, {self.width:,} × {self.height:,}, {size}"
 
 
-def message(text: str, files: Sequence[tuple[str, bytes]]) -> str | list[JSON]:
-    """The content of a message: what is attached (name and bytes), then what was typed. TurnscopeError as `attached`."""
+def build_content(text: str, files: Sequence[tuple[str, bytes]]) -> str | list[JSON]:
+    """The content of a message: what is attached (name and bytes), then what was typed. TurnscopeError as `encode_file`."""
     if not files:
         return text
-    if len(files) > MOST:
-        raise TurnscopeError(f"{len(files)} files are more than a message takes", hint=f"Attach at most {MOST} at once.")
-    return with_text([attached(name, data) for name, data in files], text)
+    if len(files) > MAX_FILES:
+        raise TurnscopeError(f"{len(files)} files are more than a message takes", hint=f"Attach at most {MAX_FILES} at once.")
+    return append_text([encode_file(name, data) for name, data in files], text)
 
 
-def with_text(files: Sequence[JSON], text: str) -> str | list[JSON]:
+def append_text(files: Sequence[JSON], text: str) -> str | list[JSON]:
     """The content of a message with blocks that are attached to it already."""
     return [*files, *([{"type": "text", "text": text}] if text.strip() else [])] if files else text
 
 
-def attached(name: str, data: bytes) -> JSON:
+def encode_file(name: str, data: bytes) -> JSON:
     """The block of one file. TurnscopeError where it is too large, or neither an image of those types nor text."""
-    shown = _named(name)
-    kind = image_type(data[:16])
+    shown = _clean_name(name)
+    kind = detect_image_type(data[:16])
     if kind:
-        encoded = b64encode(data[: IMAGE + 1]).decode()
+        encoded = b64encode(data[: MAX_IMAGE + 1]).decode()
         size = read_image_size(encoded)
         if not size:
             raise TurnscopeError(f"{shown} is damaged: it does not tell its size", hint="Save it again in another program.")
-        _fits(shown, *size, len(data))
+        _check_image_size(shown, *size, len(data))
         return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": encoded}}
-    if len(data) > TEXT:
-        raise TurnscopeError(f"{shown} is too large: {len(data):,} bytes", hint=f"A text file may have {TEXT:,}.")
-    return text_file(name, _decoded(data, shown))
+    if len(data) > MAX_TEXT:
+        raise TurnscopeError(f"{shown} is too large: {len(data):,} bytes", hint=f"A text file may have {MAX_TEXT:,}.")
+    return encode_text(name, _decode_text(data, shown))
 
 
-def text_file(name: str, text: str) -> JSON:
+def encode_text(name: str, text: str) -> JSON:
     """The block of a text file."""
-    return {"type": "text", "text": f'<file name="{_named(name)}">\n{text}\n</file>'}
+    return {"type": "text", "text": f'<file name="{_clean_name(name)}">\n{text}\n</file>'}
 
 
-def of_size(name: str, width: int, height: int, size: int) -> JSON:
+def build_placeholder_image(name: str, width: int, height: int, size: int) -> JSON:
     """A block that weighs as much as an image of those sides (px) and bytes: its head. TurnscopeError: it is too large."""
-    _fits(_named(name), width, height, size)
+    _check_image_size(_clean_name(name), width, height, size)
     head = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + struct.pack(">II", width, height)
     return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64encode(head).decode()}}
 
 
-def image_type(head: bytes) -> str:
-    """The media type that the first 12 bytes of a file say; "" where that is none of `TYPES`."""
+def detect_image_type(head: bytes) -> str:
+    """The media type that the first 12 bytes of a file say; "" where that is none of `IMAGE_TYPES`."""
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):
@@ -96,104 +96,104 @@ def image_type(head: bytes) -> str:
     return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
 
 
-def picture(raw: JSON) -> Picture | None:
+def read_image(raw: JSON) -> ImageInfo | None:
     """What an image block holds; None where it holds no bytes of a known type."""
     source = raw.get("source") if isinstance(raw, Mapping) and raw.get("type") == "image" else None
     data = source.get("data") if isinstance(source, Mapping) else None
-    if not isinstance(data, str) or not (kind := _told(data)):
+    if not isinstance(data, str) or not (kind := _sniff_type(data)):
         return None
     width, height = read_image_size(data) or (0, 0)
-    return Picture(kind, width, height, len(data) // 4 * 3 - data[-2:].count("="))
+    return ImageInfo(kind, width, height, len(data) // 4 * 3 - data[-2:].count("="))
 
 
-def file(raw: JSON) -> tuple[str, str] | None:
+def read_text_file(raw: JSON) -> tuple[str, str] | None:
     """Name and text of a block that is an attached text file; None where it is none."""
     text = raw.get("text") if isinstance(raw, Mapping) and raw.get("type") == "text" else None
     found = _FILE.fullmatch(text) if isinstance(text, str) and text.startswith("<file ") else None
     return (found[1], found[2]) if found else None
 
 
-def parted(content: JSON) -> tuple[list[JSON], str]:
+def split_content(content: JSON) -> tuple[list[JSON], str]:
     """What is attached to a message, and the text that was typed."""
     blocks = content if isinstance(content, list) else [content]
-    files = [raw for raw in blocks if file(raw) or (isinstance(raw, Mapping) and raw.get("type") == "image")]
+    files = [raw for raw in blocks if read_text_file(raw) or (isinstance(raw, Mapping) and raw.get("type") == "image")]
     return files, extract_text([raw for raw in blocks if raw not in files])
 
 
-def wrong(raw: Mapping[str, Any]) -> str:
+def find_image_error(raw: Mapping[str, Any]) -> str:
     """Why the Messages API rejects an image block, in words like its own; "" where it does not."""
-    return next(_wrong(raw.get("source")), "")
+    return next(_find_image_errors(raw.get("source")), "")
 
 
-def crowded(messages: Sequence[JSON]) -> tuple[str, str] | None:
+def find_oversized_image(messages: Sequence[JSON]) -> tuple[str, str] | None:
     """Path of the first image that a request with so many takes no more, and why the Messages API rejects it; None: all go."""
-    found = [*_images(messages, "messages")]
-    if len(found) <= MANY:
+    found = [*_iter_images(messages, "messages")]
+    if len(found) <= MANY_IMAGES:
         return None
     for path, raw in found:
         source = raw.get("source")
         size = read_image_size(str(source.get("data") or "")) if isinstance(source, Mapping) else None
-        if size and max(size) > SIDE_OF_MANY:
+        if size and max(size) > MAX_SIDE_OF_MANY:
             what = "At least one of the image dimensions exceed max allowed size for many-image requests"
-            return path, f"{what}: {SIDE_OF_MANY} pixels"
+            return path, f"{what}: {MAX_SIDE_OF_MANY} pixels"
     return None
 
 
-def _images(value: JSON, path: str) -> Iterator[tuple[str, Mapping[str, JSON]]]:
+def _iter_images(value: JSON, path: str) -> Iterator[tuple[str, Mapping[str, JSON]]]:
     """The images of messages, those in results of tools too, each with its path."""
     if isinstance(value, list):
         for n, each in enumerate(value):
-            yield from _images(each, f"{path}.{n}")
+            yield from _iter_images(each, f"{path}.{n}")
     elif isinstance(value, Mapping) and value.get("type") == "image":
         yield path, value
     elif isinstance(value, Mapping) and isinstance(value.get("content"), list):
-        yield from _images(value["content"], f"{path}.content")
+        yield from _iter_images(value["content"], f"{path}.content")
 
 
-def _wrong(source: JSON) -> Iterator[str]:
+def _find_image_errors(source: JSON) -> Iterator[str]:
     if not isinstance(source, Mapping) or source.get("type") not in ("base64", "url", "file"):
         yield "image.source: Field required"
         return
     if source["type"] != "base64":
         return
     kind, data = source.get("media_type"), str(source.get("data") or "")
-    if kind not in TYPES:
-        yield f"image.source.base64.media_type: Input should be {', '.join(TYPES)}"
+    if kind not in IMAGE_TYPES:
+        yield f"image.source.base64.media_type: Input should be {', '.join(IMAGE_TYPES)}"
     if not data:
         yield "image.source.base64.data: Field required"
-    if len(data) > ENCODED:
-        yield f"image.source.base64: image exceeds 5 MB maximum: {len(data)} bytes > {ENCODED} bytes"
-    if _told(data) != kind:
+    if len(data) > MAX_ENCODED:
+        yield f"image.source.base64: image exceeds 5 MB maximum: {len(data)} bytes > {MAX_ENCODED} bytes"
+    if _sniff_type(data) != kind:
         yield f"image.source.base64.data: The image was specified using the {kind} media type, but does not appear to be one"
     size = read_image_size(data)
     if not size:
         yield "image.source.base64.data: Could not process image"
-    elif max(size) > SIDE:
-        yield f"image.source.base64.data: At least one of the image dimensions exceed max allowed size: {SIDE} pixels"
+    elif max(size) > MAX_SIDE:
+        yield f"image.source.base64.data: At least one of the image dimensions exceed max allowed size: {MAX_SIDE} pixels"
 
 
-def _told(data: str) -> str:
+def _sniff_type(data: str) -> str:
     try:
-        return image_type(b64decode(data[:24], validate=True))
+        return detect_image_type(b64decode(data[:24], validate=True))
     except ValueError:
         return ""
 
 
-def _fits(shown: str, width: int, height: int, size: int) -> None:
-    if size > IMAGE:
-        raise TurnscopeError(f"{shown} is too large: {size:,} bytes", hint=f"An image may have {IMAGE:,}.")
-    if max(width, height) > SIDE:
+def _check_image_size(shown: str, width: int, height: int, size: int) -> None:
+    if size > MAX_IMAGE:
+        raise TurnscopeError(f"{shown} is too large: {size:,} bytes", hint=f"An image may have {MAX_IMAGE:,}.")
+    if max(width, height) > MAX_SIDE:
         what = f"{shown} is too large: {width:,} × {height:,} pixels"
-        raise TurnscopeError(what, hint=f"Each side may have {SIDE:,}.")
+        raise TurnscopeError(what, hint=f"Each side may have {MAX_SIDE:,}.")
 
 
-def _named(name: str) -> str:
+def _clean_name(name: str) -> str:
     """A file's name without its folders and whatever would end the tag that holds it."""
     bare = re.split(r"[/\\]", replace_surrogates(name))[-1]
-    return re.sub(r'["<>\x00-\x1f]', "_", bare)[-_NAME:] or "file"
+    return re.sub(r'["<>\x00-\x1f]', "_", bare)[-_MAX_NAME:] or "file"
 
 
-def _decoded(data: bytes, shown: str) -> str:
+def _decode_text(data: bytes, shown: str) -> str:
     text = None
     for start, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"", "utf-8-sig")):
         if data.startswith(start):

@@ -14,7 +14,7 @@ from decimal import Decimal
 import numpy as np
 
 from turnscope.counting.reconciliation import CELLS, Floats, Ints, Reconciliation
-from turnscope.planning.render import first
+from turnscope.planning.render import spread_over_buckets
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Cost, Prices
 from turnscope.session.model import Block, Request, select_model_output
@@ -100,14 +100,14 @@ def bill(trace: Trace, reconciled: Reconciliation) -> Bill:
             rates[row] = float(rate.cache_read), write, float(rate.input)
             answers[row] = float(made.cost.answer)
             passes[row] = float(made.cost.iterations - made.cost.iterations_output)
-    walked = _walked(usages, trace, reconciled)
+    walked = _split_by_billing(usages, trace, reconciled)
     usd = (walked * rates[:, :, None]).sum(axis=1) / 1e6
     if passes.any():  # a further pass reads the whole prompt
         usd += passes[:, None] * reconciled.cells / np.maximum(reconciled.cells.sum(axis=1), 1)[:, None]
     return Bill(np.ascontiguousarray(walked.transpose(0, 2, 1)), usd, answers, tuple(charges))
 
 
-def _walked(usages: Ints, trace: Trace, reconciled: Reconciliation) -> Ints:
+def _split_by_billing(usages: Ints, trace: Trace, reconciled: Reconciliation) -> Ints:
     """Tokens of each request by how they were billed and by cell. `usages[request, how]` = what was billed; zeros say that
     nothing was recorded, not that nothing was sent.
 
@@ -125,19 +125,19 @@ def _walked(usages: Ints, trace: Trace, reconciled: Reconciliation) -> Ints:
         upto = np.where((usages[:, how] > 0)[:, None], most, before)
         if len(here):
             places = edges[here] * stretch[here]
-            upto[here] = _upto(here, places, trace, hidden[here], scale[here], before[here], most[here])
+            upto[here] = _count_before(here, places, trace, hidden[here], scale[here], before[here], most[here])
         found[:, how, :-1] = upto - before
         found[:, how, -1] = usages[:, how] - found[:, how, :-1].sum(axis=1)
         before = upto
     return found
 
 
-def _upto(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Floats, least: Ints, most: Ints) -> Ints:
+def _count_before(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Floats, least: Ints, most: Ints) -> Ints:
     """How much of each cell stands before a place of each prompt, between `least` and `most`."""
     counted = np.maximum(0.0, places - hidden) / np.where(scale == 0, np.inf, scale)
     plans, ledger = trace.plans, trace.ledger
     each = zip(rows.tolist(), counted.tolist(), strict=True)
-    inside = np.array([first(plans[n].seen, ledger, tokens) for n, tokens in each], dtype=np.int64)
+    inside = np.array([spread_over_buckets(plans[n].seen, ledger, tokens) for n, tokens in each], dtype=np.int64)
     found = np.empty_like(most)
     found[:, :5] = np.minimum(np.rint(inside * scale[:, None]), most[:, :5])
     wholes = np.rint(places).astype(np.int64)
@@ -145,10 +145,10 @@ def _upto(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Float
     for cell in range(5, most.shape[1]):
         found[:, cell] = np.minimum(most[:, cell], left)
         left -= found[:, cell]
-    return _settled(found, least, most, wholes)
+    return _balance_rows(found, least, most, wholes)
 
 
-def _settled(found: Ints, least: Ints, most: Ints, wholes: Ints) -> Ints:
+def _balance_rows(found: Ints, least: Ints, most: Ints, wholes: Ints) -> Ints:
     """Each row brought to its sum, each cell between `least` and `most`: rounding leaves no kind of token below zero.
 
     What is too much or too little is taken from the largest cells, or put there.

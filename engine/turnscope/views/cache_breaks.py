@@ -19,19 +19,19 @@ from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import ModelFacts, Prices
 from turnscope.session.model import Action, Bucket, Session, Usage
-from turnscope.views.phrases import span
+from turnscope.views.phrases import format_duration
 
 Cause = Literal["compaction", "edit", "thinking", "model", "static", "settings", "idle", "off", "unknown"]
 
-FLOOR = 1_024  # tokens; caches work in blocks and short prefixes are not cached, so smaller losses say nothing
-SHARE = 0.04  # of what was available; a smaller loss is a matter of where the last breakpoint stood
-ASIDE = 4  # a prompt this many times shorter than its neighbours belongs to another conversation (titles, checks)
-MINUTES, HOUR = 300.0, 3_600.0  # seconds an entry lives after its last use, at Anthropic: the two that can be bought
+MIN_LOSS = 1_024  # tokens; caches work in blocks and short prefixes are not cached, so smaller losses say nothing
+MIN_LOSS_SHARE = 0.04  # of what was available; a smaller loss is a matter of where the last breakpoint stood
+SIDE_REQUEST_FACTOR = 4  # a prompt this many times shorter than its neighbours belongs to another conversation (titles, checks)
+SHORT_TTL, LONG_TTL = 300.0, 3_600.0  # seconds an entry lives after its last use, at Anthropic: the two that can be bought
 # Seconds after which waiting alone explains a break. OpenAI's guide: 5 to 10 minutes, at most an hour; others do not say.
-IDLE = {"anthropic": MINUTES, "openai": MINUTES}
+TTL_BY_PROVIDER = {"anthropic": SHORT_TTL, "openai": SHORT_TTL}
 LOOKBACK = 20  # blocks that Anthropic looks back from a breakpoint for a prefix it knows
-REBUILT = ("thinking", "tool_choice")  # settings of which Anthropic says that a change makes the messages anew
-LOADED = '"tool_reference"'  # in the result of a tool search: tools that the next request has
+INVALIDATING_SETTINGS = ("thinking", "tool_choice")  # settings of which Anthropic says that a change makes the messages anew
+TOOL_REFERENCE = '"tool_reference"'  # in the result of a tool search: tools that the next request has
 _MILLION = 1_000_000
 
 
@@ -69,24 +69,24 @@ class _Pair:
     short: int  # tokens of what is kept, as far as it was written for five minutes
 
 
-def breaks(trace: Trace) -> tuple[CacheBreak, ...]:
+def find_breaks(trace: Trace) -> tuple[CacheBreak, ...]:
     """Every request at which the cache broke, in order. Empty where the provider's usage names no cache."""
     found: list[CacheBreak] = []
     least = 0  # the shortest prefix that was ever read: what the system prompt and tools have at least
-    for pair in _pairs(trace):
+    for pair in _iter_pairs(trace):
         read = pair.usage.cache_read_input_tokens
         least = min(least or read, read) if read else least
-        if pair.expected - read <= max(FLOOR, SHARE * pair.expected):
+        if pair.expected - read <= max(MIN_LOSS, MIN_LOSS_SHARE * pair.expected):
             continue
         if pair.expected < (pair.model.min_cache_prefix or 0):
             continue
-        broken = _explained(trace, pair, least)
+        broken = _explain(trace, pair, least)
         if broken is not None:
             found.append(broken)
     return tuple(found)
 
 
-def _pairs(trace: Trace) -> Iterator[_Pair]:
+def _iter_pairs(trace: Trace) -> Iterator[_Pair]:
     """Each request with usage beside the one before it that belongs to the same conversation."""
     plans, prices = trace.plans, trace.prices
     billed = [plan for plan in plans if plan.request.usage and plan.request.usage.prompt_tokens]
@@ -98,16 +98,21 @@ def _pairs(trace: Trace) -> Iterator[_Pair]:
         assert usage is not None
         size = usage.prompt_tokens
         if base is not None:
-            if size * ASIDE < prompt and after and after.request.usage and after.request.usage.prompt_tokens >= prompt:
+            if (
+                size * SIDE_REQUEST_FACTOR < prompt
+                and after
+                and after.request.usage
+                and after.request.usage.prompt_tokens >= prompt
+            ):
                 continue
             yield _Pair(base, plans[plan.request.n - 1], plan, usage, prices.find_facts(plan.model), expected, prompt, short)
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         brief = written - min(written, usage.cache_creation_1h_input_tokens)
-        short = brief + (short if read >= expected - FLOOR else max(0, short - max(0, expected - read)))
+        short = brief + (short if read >= expected - MIN_LOSS else max(0, short - max(0, expected - read)))
         base, expected, prompt = plan, read + written, size
 
 
-def first_difference(before: Envelope, after: Envelope) -> int | None:
+def find_prefix_break(before: Envelope, after: Envelope) -> int | None:
     """Address at which `after` stops carrying what `before` carried; None where it only added to the end.
 
     Chunks that both share are passed over without a look inside.
@@ -122,7 +127,7 @@ def first_difference(before: Envelope, after: Envelope) -> int | None:
     a, b = next(left, None), next(right, None)
     at = a.start if a else 0
     while a is not None:
-        if b is None or not _same(a, b):
+        if b is None or not _is_same(a, b):
             return at
         at = min(a.stop, b.stop)
         if a.stop == b.stop:
@@ -134,7 +139,7 @@ def first_difference(before: Envelope, after: Envelope) -> int | None:
     return None
 
 
-def _same(a: Piece, b: Piece) -> bool:
+def _is_same(a: Piece, b: Piece) -> bool:
     """Whether two pieces that overlap put the same into the prompt where they do."""
     if a.body is not b.body and a.body != b.body:
         return False
@@ -142,9 +147,9 @@ def _same(a: Piece, b: Piece) -> bool:
     return not whole or (a.start == b.start and a.stop == b.stop)
 
 
-def _gone(before: Envelope, after: Envelope, at: int, ledger: Ledger) -> tuple[int, int]:
+def _count_removed(before: Envelope, after: Envelope, at: int, ledger: Ledger) -> tuple[int, int]:
     """Counted tokens of `before` from address `at` on: all of them, and those that `after` no longer carries."""
-    here, there = list(_from(before, at)), [p for p in _from(after, at) if p.body is None]
+    here, there = list(_iter_pieces_from(before, at)), [p for p in _iter_pieces_from(after, at) if p.body is None]
     size = sum(ledger.count_tokens(max(at, p.start), p.stop) if p.body is None else sum(p.counts) for p in here)
     kept = i = 0
     for piece in (p for p in here if p.body is None):
@@ -157,17 +162,17 @@ def _gone(before: Envelope, after: Envelope, at: int, ledger: Ledger) -> tuple[i
     return size, size - kept
 
 
-def _from(envelope: Envelope, at: int) -> Iterator[Piece]:
+def _iter_pieces_from(envelope: Envelope, at: int) -> Iterator[Piece]:
     return (p for chunk in envelope.chunks if chunk.stop > at for p in chunk.pieces if p.stop > at)
 
 
-def _explained(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
+def _explain(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
     """The break with its cause, in the order in which a cause rules out those after it."""
     base, plan, usage = pair.base, pair.plan, pair.usage
     read = usage.cache_read_input_tokens
     scale = plan.calibration.scale
-    at = first_difference(base.seen, plan.seen)
-    behind, gone = _gone(base.seen, plan.seen, at, trace.ledger) if at is not None else (0, 0)
+    at = find_prefix_break(base.seen, plan.seen)
+    behind, gone = _count_removed(base.seen, plan.seen, at, trace.ledger) if at is not None else (0, 0)
     added = round(trace.ledger.count_tokens(base.request.cut, plan.request.cut) * scale)
     kept = pair.expected
     if gone:
@@ -175,17 +180,17 @@ def _explained(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
         if gone >= base.seen.tokens:  # what the log does not hold may have left too: count on the shortest known prefix
             kept = min(kept, least)
     shrunk = pair.prompt + added - round(gone * scale) - usage.prompt_tokens
-    if gone or base.model != plan.model or shrunk > max(FLOOR, SHARE * pair.prompt):
+    if gone or base.model != plan.model or shrunk > max(MIN_LOSS, MIN_LOSS_SHARE * pair.prompt):
         kept = min(kept, usage.prompt_tokens - added)
     rebilled = max(0, min(kept, usage.prompt_tokens) - read)
-    cause, evidence, idle = _cause(trace, pair, at, round(behind * scale), shrunk)
-    if rebilled <= FLOOR and not gone:
+    cause, evidence, idle = _find_cause(trace, pair, at, round(behind * scale), shrunk)
+    if rebilled <= MIN_LOSS and not gone:
         return None
     broken = CacheBreak(plan.request.n, cause, evidence, rebilled, None, pair.expected, read, idle, at)
-    return replace(broken, usd=_price(trace.prices, pair, rebilled))
+    return replace(broken, usd=_price_rebilled(trace.prices, pair, rebilled))
 
 
-def _price(prices: Prices, pair: _Pair, tokens: int) -> Decimal | None:
+def _price_rebilled(prices: Prices, pair: _Pair, tokens: int) -> Decimal | None:
     """What `tokens` cost beyond reading them: they stand first behind what was read, so one-hour writes come first."""
     usage, request = pair.usage, pair.plan.request
     rate = prices.find_rates(request.model, usage.prompt_tokens, request.sent_at)
@@ -199,39 +204,39 @@ def _price(prices: Prices, pair: _Pair, tokens: int) -> Decimal | None:
     return (paid - rate.cache_read * tokens) / _MILLION
 
 
-def _cause(trace: Trace, pair: _Pair, at: int | None, behind: int, shrunk: int) -> tuple[Cause, str, float | None]:
+def _find_cause(trace: Trace, pair: _Pair, at: int | None, behind: int, shrunk: int) -> tuple[Cause, str, float | None]:
     """Cause, evidence in words, and the seconds since the answer before. `behind`, `shrunk`: provider tokens."""
     base, plan, usage = pair.base, pair.plan, pair.usage
     read, lost = usage.cache_read_input_tokens, pair.expected - usage.cache_read_input_tokens
-    idle, longest = _gap(pair)
-    lives = _lives(pair, lost)
+    idle, longest = _measure_gap(pair)
+    lives = _estimate_lifetime(pair, lost)
     over = idle is not None and idle > lives
     figures = f"{read:,} of {pair.expected:,} cached tokens were read"
     if base.model != plan.model:
         return "model", f"the model changed from {base.model} to {plan.model}, and each has its own cache; {figures}", idle
     if not (read or usage.cache_creation_input_tokens) and pair.model.provider == "anthropic":
         return "off", f"nothing was read and nothing was written: the request asked for no caching; {figures}", idle
-    if what := _static(trace.session, pair):
+    if what := _find_static_change(trace.session, pair):
         return "static", f"{what}, and they stand before all messages; {figures}", idle
-    waited = f"{span(idle)} passed since the answer before" if idle is not None else ""
+    waited = f"{format_duration(idle)} passed since the answer before" if idle is not None else ""
     if at is not None and (not over or behind * 2 >= lost):
-        cause, because = _edit(trace, pair, at)
-        also = f"; {waited}, longer than the {span(lives)} that an entry lives" if over else ""
+        cause, because = _find_edit(trace, pair, at)
+        also = f"; {waited}, longer than the {format_duration(lives)} that an entry lives" if over else ""
         return cause, f"{because}: the prompt differs from block {at} on; {figures}{also}", idle
     if idle is not None and longest is not None and longest > lives:
         if not over:
             tries = f", {plan.request.attempts} attempts" if plan.request.attempts > 1 else ""
-            waited = f"between {span(idle)} and {span(longest)} passed{tries}"
-        return "idle", f"{waited}, and an entry lives {span(lives)} after its last use; {figures}", idle
-    if shrunk > max(FLOOR, SHARE * pair.prompt):
+            waited = f"between {format_duration(idle)} and {format_duration(longest)} passed{tries}"
+        return "idle", f"{waited}, and an entry lives {format_duration(lives)} after its last use; {figures}", idle
+    if shrunk > max(MIN_LOSS, MIN_LOSS_SHARE * pair.prompt):
         return "edit", f"the prompt is {shrunk:,} tokens shorter than the log accounts for; {figures}", idle
-    changed = [key for key in REBUILT if base.request.settings.get(key) != plan.request.settings.get(key)]
+    changed = [key for key in INVALIDATING_SETTINGS if base.request.settings.get(key) != plan.request.settings.get(key)]
     if changed:
         return "settings", f"{' and '.join(changed)} changed, which makes the messages anew; {figures}", idle
-    return "unknown", f"{_unknown(trace.session, pair)}; {figures}", idle
+    return "unknown", f"{_describe_unknown(trace.session, pair)}; {figures}", idle
 
 
-def _gap(pair: _Pair) -> tuple[float | None, float | None]:
+def _measure_gap(pair: _Pair) -> tuple[float | None, float | None]:
     """Seconds since the request before: at least, and at most. The log says when an answer was whole, not when it began."""
     last, now = pair.last.request, pair.plan.request
     end, start = last.answered_at or last.sent_at, now.sent_at
@@ -241,15 +246,19 @@ def _gap(pair: _Pair) -> tuple[float | None, float | None]:
     return max(0.0, start - end), max(0.0, until - (last.sent_at or end))
 
 
-def _lives(pair: _Pair, lost: int) -> float:
+def _estimate_lifetime(pair: _Pair, lost: int) -> float:
     """Seconds that what was lost could live: one hour where more was lost than had been written for five minutes."""
     maker = pair.model.provider
     if maker != "anthropic":
-        return IDLE.get(maker, HOUR)
-    return HOUR if lost > pair.short * (1 + SHARE) + FLOOR and pair.short < pair.expected / 2 else IDLE[maker]
+        return TTL_BY_PROVIDER.get(maker, LONG_TTL)
+    return (
+        LONG_TTL
+        if lost > pair.short * (1 + MIN_LOSS_SHARE) + MIN_LOSS and pair.short < pair.expected / 2
+        else TTL_BY_PROVIDER[maker]
+    )
 
 
-def _static(session: Session, pair: _Pair) -> str:
+def _find_static_change(session: Session, pair: _Pair) -> str:
     """What changed of the system prompt or the tools; '' where nothing shows."""
     blocks = session.blocks[pair.base.request.cut : pair.plan.request.cut]
     names = {Bucket.SYSTEM: "the system prompt", Bucket.TOOLS: "the tools"}
@@ -259,11 +268,11 @@ def _static(session: Session, pair: _Pair) -> str:
             new.add(bucket)
     if new:
         return " and ".join(name for bucket, name in names.items() if bucket in new) + " changed"
-    loads = any(b.kind == "tool_result" and LOADED in b.text for b in blocks)
-    return "a tool search added tools" if loads and pair.usage.cache_read_input_tokens < FLOOR else ""
+    loads = any(b.kind == "tool_result" and TOOL_REFERENCE in b.text for b in blocks)
+    return "a tool search added tools" if loads and pair.usage.cache_read_input_tokens < MIN_LOSS else ""
 
 
-def _edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
+def _find_edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
     """The kind of edit that first changed the prompt, and its reason as recorded."""
     plans = trace.plans[pair.base.request.n + 1 : pair.plan.request.n + 1]
     inserts = (d for plan in plans for d in plan.decisions if d.splice and d.edit.span == (at, at))
@@ -274,15 +283,15 @@ def _edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
     return kinds.get(made.action, "edit"), made.edit.because
 
 
-def _unknown(session: Session, pair: _Pair) -> str:
+def _describe_unknown(session: Session, pair: _Pair) -> str:
     """What can be ruled out, and what stands out without being a proof."""
-    request, idle = pair.plan.request, _gap(pair)[0]
+    request, idle = pair.plan.request, _measure_gap(pair)[0]
     blocks = session.blocks[pair.base.request.cut : request.cut]
     seen = ["same model", "no edit of what was sent before"]
-    seen.append("no times in the log" if idle is None else f"only {span(idle)} since the answer before")
+    seen.append("no times in the log" if idle is None else f"only {format_duration(idle)} since the answer before")
     if request.attempts > 1 or pair.last.request.attempts > 1:
         seen.append("the provider was answering with errors around it")
-    if any(b.kind == "tool_result" and LOADED in b.text for b in blocks):
+    if any(b.kind == "tool_result" and TOOL_REFERENCE in b.text for b in blocks):
         seen.append("a tool search had just added tools")
     new = request.cut - pair.base.request.stop
     if new > LOOKBACK and pair.model.provider == "anthropic":

@@ -12,13 +12,13 @@ import numpy as np
 
 from turnscope.counting.reconciliation import Floats, Ints
 from turnscope.views.bill import READ, UNCACHED, WRITTEN
-from turnscope.views.overview import Overview, turns
+from turnscope.views.overview import Overview, list_turns
 
 Unit = Literal["requests", "turns"]
 Measure = Literal["tokens", "cost", "share"]
 
 WARN_AT = 0.9  # share of the window from which a prompt is close to being cut
-COLD = 0.5  # a cell is cold when more than this share of it was read from cache
+MIN_CACHED_SHARE = 0.5  # a cell is cold when more than this share of it was read from cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Outline:
 class Grid:
     """Columns by cells. `width` units stand in one column.
 
-    Cells as `CELLS`: `values[c, cell]` in the chosen measure; `tokens[c, cell]`; `cold[c, cell]` where most was read from
+    Cells as `CELLS`: `values[c, cell]` in the chosen measure; `tokens[c, cell]`; `cached[c, cell]` where most was read from
     cache; `facts[c, cell, 10]`: the request to go to, turn, tokens, share of the prompt, USD, tokens read from cache, written,
     uncached; the answer's tokens and USD, which no cell bears.
     """
@@ -41,20 +41,20 @@ class Grid:
     width: int
     values: Floats
     tokens: Ints
-    cold: np.typing.NDArray[np.bool_]
+    cached: np.typing.NDArray[np.bool_]
     facts: Floats
 
 
-def positions(view: Overview, by: Unit) -> Ints:
+def list_positions(view: Overview, by: Unit) -> Ints:
     """Where each request stands on the axis: its number, or the ordinal of its turn."""
     if by == "requests":
         return np.arange(len(view))
-    return np.repeat(np.arange(len(turns(view))), [turn.stop - turn.start for turn in turns(view)])
+    return np.repeat(np.arange(len(list_turns(view))), [turn.stop - turn.start for turn in list_turns(view)])
 
 
-def outline(view: Overview, by: Unit, most: int) -> Outline:
+def build_outline(view: Overview, by: Unit, most: int) -> Outline:
     """The lowest and the highest prompt of each bin in the order they came, so that no drop of the saw-tooth is lost."""
-    shown = _last(view) if by == "turns" else np.arange(len(view))
+    shown = _list_last_requests(view) if by == "turns" else np.arange(len(view))
     at = np.arange(len(shown))
     if len(shown) > most:
         width = -(-len(shown) // most)
@@ -67,10 +67,10 @@ def outline(view: Overview, by: Unit, most: int) -> Outline:
     return Outline(at, shown[at])
 
 
-def grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
+def build_grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
     """Columns for the heatmap. A turn's tokens are its last request's; its USD are the sum over its requests."""
-    last = _last(view) if by == "turns" else np.arange(len(view))
-    starts = _starts(view) if by == "turns" else np.arange(len(view))
+    last = _list_last_requests(view) if by == "turns" else np.arange(len(view))
+    starts = _list_turn_starts(view) if by == "turns" else np.arange(len(view))
     tokens, billed = view.cells[last], view.billed[last]
     usd = np.add.reduceat(view.usd, starts, axis=0) if len(view) else view.usd
     share = tokens / np.maximum(view.prompts[last], 1)[:, None]
@@ -78,18 +78,18 @@ def grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
     values = {"tokens": tokens.astype(np.float64), "cost": np.maximum(usd, 0), "share": tokens / window[:, None]}[measure]
     read, written, uncached = (billed[:, :, how] for how in (READ, WRITTEN, UNCACHED))
     paid = np.add.reduceat(view.billed, starts, axis=0) if by == "turns" and measure == "cost" else billed
-    cold = paid[:, :, READ] > COLD * np.maximum(paid.sum(axis=2), 1)
+    cold = paid[:, :, READ] > MIN_CACHED_SHARE * np.maximum(paid.sum(axis=2), 1)
     whole = [np.broadcast_to(row[:, None], tokens.shape) for row in (last, view.turns[last])]
     answer = (np.add.reduceat(of, starts) if len(view) else of for of in (view.answers, view.answer_usd))
     said = [np.broadcast_to(row[:, None], tokens.shape) for row in answer]
     facts = np.stack([*whole, tokens, share, usd, read, written, uncached, *said], axis=2).astype(np.float64)
     width = max(1, -(-len(last) // most))
-    best = _best(values, width)
+    best = _find_largest_rows(values, width)
     cell = np.arange(tokens.shape[1])[None, :]
     return Grid(width, values[best, cell], tokens[best, cell], cold[best, cell], facts[best, cell])
 
 
-def _best(values: Floats, width: int) -> Ints:
+def _find_largest_rows(values: Floats, width: int) -> Ints:
     """Row of the largest value of each bin and cell."""
     n = len(values)
     pad = np.full((-n % width, values.shape[1]), -1.0)
@@ -97,9 +97,9 @@ def _best(values: Floats, width: int) -> Ints:
     return np.asarray(blocks.argmax(axis=1) + np.arange(len(blocks))[:, None] * width, dtype=np.int64)
 
 
-def _starts(view: Overview) -> Ints:
-    return np.array([turn.start for turn in turns(view)], dtype=np.int64)
+def _list_turn_starts(view: Overview) -> Ints:
+    return np.array([turn.start for turn in list_turns(view)], dtype=np.int64)
 
 
-def _last(view: Overview) -> Ints:
-    return np.array([turn.stop - 1 for turn in turns(view)], dtype=np.int64)
+def _list_last_requests(view: Overview) -> Ints:
+    return np.array([turn.stop - 1 for turn in list_turns(view)], dtype=np.int64)

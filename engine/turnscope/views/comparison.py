@@ -19,30 +19,30 @@ from turnscope import notebook
 from turnscope.envelope.plan import Plan
 from turnscope.errors import UnknownEntry
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.planning.prompt_cache import Kept, walked
+from turnscope.planning.prompt_cache import CacheUse, simulate_prompt_cache
 from turnscope.planning.refusals import UNKNOWN
-from turnscope.planning.rejections import Looked
+from turnscope.planning.rejections import SharedChecks
 from turnscope.planning.trace import Trace
 from turnscope.session.content import dumps
 from turnscope.session.model import Action, Session, select_model_output
-from turnscope.views import rejected as refusals
+from turnscope.views import rejections as refusals
 from turnscope.views.bill import charge
-from turnscope.views.cached_cost import Spent, answers_of, spent
-from turnscope.views.losses import Losses, Used, losses, used
-from turnscope.views.parting import Differs, Placed, difference, parted, placed
-from turnscope.views.tables import csv_text
+from turnscope.views.cached_cost import SimulatedCost, count_answer_tokens, simulate_cost
+from turnscope.views.divergence import BlockDifference, Placement, find_divergence, list_differences, list_placements
+from turnscope.views.losses import Losses, References, find_losses, find_references
+from turnscope.views.tables import format_csv
 
-ASSUMED = (
+ASSUMPTIONS = (
     "Answers are taken as recorded: what the model would have said to another prompt is not known. The prompt cache is "
     "simulated at list prices; lost references are counted by their letters alone, so at least so much is missing."
 )
-HEAD = (
+COLUMNS = (
     "policy", "title", "usd", "usd_condensing", "usd_billed",
     "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
     "refusals", "overflows", "over_window", "rejected", "unjudged", "changed", "decisions",
     "lost", "lost_share", "usd_fetching", "published_saving",
 )  # fmt: skip
-TOLD = (
+HEADINGS = (
     "policy", "USD", "from cache", "kept", "peak fill", "refused", "over limit", "over window", "rejected",
     "lost references",
 )  # fmt: skip
@@ -52,20 +52,20 @@ TOLD = (
 class Row:
     """One policy's replay in numbers. `sizes`: provider tokens of every prompt; `limits`: what each may have; `rejected`:
     requests that the provider's API would reject; `overflows`: those over what their policy allows or over the model's window,
-    `over_window`: of these the latter, which no provider takes; `kept`: tokens sent of those with everything kept, 0 to 1. Of
-    the record alone: `billed` in USD, `counted` of it for answers that it cuts short, and `off`: by what share of each
-    prompt the simulated cache reads miss the recorded ones. `fetching`: USD of writing again the blocks whose words answers
-    needed and had not; `published`: what its source promises of tokens saved, "" where it promises nothing; `unjudged`:
-    requests to a provider whose rules are not known."""
+    `over_window`: of these the latter, which no provider takes; `kept_share`: tokens sent of those with everything kept, 0 to
+    1. Of the record alone: `billed` in USD, `counted_usd` of it for answers that it cuts short, and `cache_errors`: by what
+    share of each prompt the simulated cache reads miss the recorded ones. `refetch_usd`: USD of writing again the blocks whose
+    words answers needed and had not; `published_saving`: what its source promises of tokens saved, "" where it promises
+    nothing; `unjudged`: requests to a provider whose rules are not known."""
 
     policy: str
     title: str
-    cost: Spent
-    cache: tuple[Kept, ...]
+    cost: SimulatedCost
+    cache: tuple[CacheUse, ...]
     sizes: tuple[int, ...]
     limits: tuple[int, ...]
     windows: tuple[int, ...]
-    kept: float
+    kept_share: float
     refusals: int
     overflows: int
     over_window: int
@@ -73,12 +73,12 @@ class Row:
     changed: tuple[int, ...]
     decisions: Mapping[Action, int]
     losses: Losses
-    fetching: Decimal = Decimal(0)
-    published: str = ""
+    refetch_usd: Decimal = Decimal(0)
+    published_saving: str = ""
     unjudged: int = 0
     billed: Decimal | None = None
-    off: tuple[float, ...] = ()
-    counted: Decimal = Decimal(0)
+    cache_errors: tuple[float, ...] = ()
+    counted_usd: Decimal = Decimal(0)
 
     @property
     def usd(self) -> Decimal | None:
@@ -92,20 +92,20 @@ class Row:
         return not (self.refusals or self.over_window or self.rejected)
 
     @property
-    def refused(self) -> int | None:
+    def rejected_count(self) -> int | None:
         """How many requests the provider's API would reject; None where nothing is known of what it rejects."""
         return len(self.rejected) if self.unjudged < len(self.sizes) or not self.sizes else None
 
     @property
-    def checked(self) -> str:
+    def calibration(self) -> str:
         """How the simulated cache stands to what was recorded, in a sentence; "" where nothing was."""
-        if not self.off or self.billed is None or self.usd is None:
+        if not self.cache_errors or self.billed is None or self.usd is None:
             return ""
-        within = sum(error <= 0.02 for error in self.off) / len(self.off)
-        part = f" ({self.counted:,.2f} of it estimated, where the record cuts answers short)" if self.counted else ""
+        within = sum(error <= 0.02 for error in self.cache_errors) / len(self.cache_errors)
+        part = f" ({self.counted_usd:,.2f} of it estimated, where the record cuts answers short)" if self.counted_usd else ""
         return (
             f"Held against the record: {self.usd:,.2f} USD simulated, {self.billed:,.2f} billed{part}; cache reads are off by "
-            f"{median(self.off):.2%} of the prompt at the median request, and within 2 % at {within:.0%} of them."
+            f"{median(self.cache_errors):.2%} of the prompt at the median request, and within 2 % at {within:.0%} of them."
         )
 
     @property
@@ -116,42 +116,42 @@ class Row:
 
     @property
     def cells(self) -> tuple[Any, ...]:
-        """Its values in the order of `HEAD`."""
+        """Its values in the order of `COLUMNS`."""
         fill, at = self.peak
         money = (
             None if usd is None else round(float(usd), 6)
-            for usd in (self.usd, sum(self.cost.condensing, Decimal(0)), self.billed)
+            for usd in (self.usd, sum(self.cost.summary_usd, Decimal(0)), self.billed)
         )
         return (
-            self.policy, self.title, *money, self.cost.unpriced, round(self.cost.share, 4), sum(self.sizes),
-            round(self.kept, 4), round(fill, 4), at, self.refusals, self.overflows, self.over_window, self.refused,
+            self.policy, self.title, *money, self.cost.unpriced_requests, round(self.cost.cache_share, 4), sum(self.sizes),
+            round(self.kept_share, 4), round(fill, 4), at, self.refusals, self.overflows, self.over_window, self.rejected_count,
             self.unjudged, len(self.changed), dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4),
-            round(float(self.fetching), 6), self.published,
+            round(float(self.refetch_usd), 6), self.published_saving,
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SharedFacts:
     """What all replays of one session share: what its answers take up again, how long they are, and its messages as read."""
 
-    used: Used
-    answers: tuple[int, ...]
-    looked: Looked = field(default_factory=Looked)
+    references: References
+    answer_tokens: tuple[int, ...]
+    looked: SharedChecks = field(default_factory=SharedChecks)
 
     @staticmethod
-    def of(trace: Trace) -> Shared:
+    def from_trace(trace: Trace) -> SharedFacts:
         """Read it off any replay of the session."""
-        return Shared(used(trace.session), answers_of(trace))
+        return SharedFacts(find_references(trace.session), count_answer_tokens(trace))
 
 
-def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
+def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
     """One policy's numbers. `sent`: the requests ask the models that were really asked."""
     sizes = tuple(trace.tokens(n) for n in range(len(trace.plans)))
-    cache = walked(trace, sizes)
-    cost = spent(trace, cache, shared.answers)
-    judged = refusals.rejected(trace, shared.looked)
-    large = [_too_large(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)]
-    missing = losses(trace, shared.used)
+    cache = simulate_prompt_cache(trace, sizes)
+    cost = simulate_cost(trace, cache, shared.answer_tokens)
+    judged = refusals.find_rejections(trace, shared.looked)
+    large = [_exceeds_window(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)]
+    missing = find_losses(trace, shared.references)
     made = Counter(d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse"))
     return Row(
         trace.policy.name,
@@ -161,7 +161,7 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
         sizes,
         tuple(plan.budget.limit for plan in trace.plans),
         tuple(plan.budget.window for plan in trace.plans),
-        sum(sizes) / max(1, trace.whole),
+        sum(sizes) / max(1, trace.uncut_tokens),
         sum(plan.verdict == "refuse" for plan in trace.plans),
         sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
         sum(large),
@@ -169,18 +169,18 @@ def row(trace: Trace, shared: Shared, *, sent: bool = True) -> Row:
         tuple(plan.request.n for plan in trace.plans if plan.is_changed),
         dict(made.most_common()),
         missing,
-        _fetching(trace, missing, sizes),
+        _price_refetch(trace, missing, sizes),
         trace.policy.saving,
         judged.rules.count(UNKNOWN),
-        *(_held_against(trace, cache) if sent and trace.policy.name == AS_RECORDED else ()),
+        *(_compare_with_record(trace, cache) if sent and trace.policy.name == AS_RECORDED else ()),
     )
 
 
-def _too_large(plan: Plan, size: int) -> bool:
+def _exceeds_window(plan: Plan, size: int) -> bool:
     return plan.verdict != "refuse" and plan.budget.known and size > plan.budget.window
 
 
-def _fetching(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decimal:
+def _price_refetch(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decimal:
     """USD of writing into the prompt again, once for each answer, the blocks that it needed and that were not there."""
     usd, needed = Decimal(0), dict[int, set[int]]()
     for hit in losses.hits:
@@ -193,7 +193,7 @@ def _fetching(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decimal:
     return usd
 
 
-def _held_against(trace: Trace, cache: Sequence[Kept]) -> tuple[Decimal | None, tuple[float, ...], Decimal]:
+def _compare_with_record(trace: Trace, cache: Sequence[CacheUse]) -> tuple[Decimal | None, tuple[float, ...], Decimal]:
     """What was billed for the record, how far off each simulated cache read is as a share of the prompt, and USD counted."""
     session = trace.session
     pairs = [(r, cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]
@@ -212,7 +212,7 @@ class Comparison:
     """Policies side by side on a session. `rows` and `traces` in the same order, by the policies' names in `names`.
 
     >>> made = turnscope.compare(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), ["keep-everything", "last-5-pairs"])
-    >>> made.names, made.parted("keep-everything", "last-5-pairs")
+    >>> made.names, made.find_divergence("keep-everything", "last-5-pairs")
     (('keep-everything', 'last-5-pairs'), 55)
     """
 
@@ -224,82 +224,82 @@ class Comparison:
     def names(self) -> tuple[str, ...]:
         return tuple(row.policy for row in self.rows)
 
-    def trace(self, name: str) -> Trace:
+    def get_trace(self, name: str) -> Trace:
         """The replay under a policy. UnknownEntry where it is not among them."""
         if name not in self.names:
             raise UnknownEntry(f"{name!r} is not compared here", hint=f"There are: {', '.join(self.names)}.")
         return self.traces[self.names.index(name)]
 
-    def parted(self, one: str, other: str) -> int | None:
+    def find_divergence(self, one: str, other: str) -> int | None:
         """The first request that two policies send otherwise; None where there is none."""
-        return parted(self.trace(one), self.trace(other))
+        return find_divergence(self.get_trace(one), self.get_trace(other))
 
-    def difference(self, one: str, other: str, request: int) -> tuple[Differs, ...]:
+    def list_differences(self, one: str, other: str, request: int) -> tuple[BlockDifference, ...]:
         """The blocks that two policies treat otherwise in a request."""
-        return difference(self.trace(one), self.trace(other), request)
+        return list_differences(self.get_trace(one), self.get_trace(other), request)
 
-    def placed(self, one: str, other: str, request: int) -> tuple[Placed, ...]:
+    def list_placements(self, one: str, other: str, request: int) -> tuple[Placement, ...]:
         """Every block that one of two policies keeps in a request, and where it stands in the prompt of each."""
-        return placed(self.trace(one), self.trace(other), request)
+        return list_placements(self.get_trace(one), self.get_trace(other), request)
 
-    def csv(self) -> str:
+    def to_csv(self) -> str:
         """A line per policy."""
-        return rows_csv(self.rows)
+        return rows_to_csv(self.rows)
 
     def __repr__(self) -> str:
-        return rows_text(self.rows)
+        return format_rows(self.rows)
 
     def _repr_html_(self) -> str:
         name = self.session.title or self.session.id
-        lines = notebook.render_table(TOLD, [_told(made) for made in self.rows])
-        return notebook.render_card(f"{len(self.rows)} policies · {name}", lines, notebook.render_line(ASSUMED))
+        lines = notebook.render_table(HEADINGS, [_format_row(made) for made in self.rows])
+        return notebook.render_card(f"{len(self.rows)} policies · {name}", lines, notebook.render_line(ASSUMPTIONS))
 
 
-def _told(made: Row) -> tuple[str, ...]:
-    """A row for people, in the order of `TOLD`."""
+def _format_row(made: Row) -> tuple[str, ...]:
+    """A row for people, in the order of `HEADINGS`."""
     return (
         made.title,
         "no known price" if made.usd is None else f"{made.usd:,.2f}",
-        f"{made.cost.share:.0%}",
-        f"{made.kept:.0%}",
+        f"{made.cost.cache_share:.0%}",
+        f"{made.kept_share:.0%}",
         f"{made.peak[0]:.0%} at {made.peak[1]}",
         *(f"{many:,}" for many in (made.refusals, made.overflows, made.over_window)),
-        "not judged" if made.refused is None else f"{made.refused:,}",
+        "not judged" if made.rejected_count is None else f"{made.rejected_count:,}",
         f"{len(made.losses.hits):,}",
     )
 
 
-def rows_text(rows: Sequence[Row]) -> str:
+def format_rows(rows: Sequence[Row]) -> str:
     """Rows as a table of plain text, with what is assumed below it."""
-    cells = [TOLD, *map(_told, rows)]
+    cells = [HEADINGS, *map(_format_row, rows)]
     wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(f"{cell:{'<' if not n else '>'}{wide[n]}}" for n, cell in enumerate(line)).rstrip() for line in cells)
-    return "\n".join((*lines, "", *wrap(ASSUMED, 100)))
+    return "\n".join((*lines, "", *wrap(ASSUMPTIONS, 100)))
 
 
-def rows_csv(rows: Sequence[Row]) -> str:
+def rows_to_csv(rows: Sequence[Row]) -> str:
     """Rows as CSV."""
-    return csv_text(HEAD, (row.cells for row in rows))
+    return format_csv(COLUMNS, (row.cells for row in rows))
 
 
-def rows_json(rows: Sequence[Row]) -> str:
+def rows_to_json(rows: Sequence[Row]) -> str:
     """Rows as JSON: the values of the table, and by request the prompt's tokens and those that the cache served."""
     listed = [
-        dict(zip(HEAD, row.cells, strict=True))
+        dict(zip(COLUMNS, row.cells, strict=True))
         | {"sizes": row.sizes, "read": [kept.read for kept in row.cache], "rejected_requests": row.rejected}
         | {"lost_references": [hit._asdict() for hit in row.losses.hits]}
         for row in rows
     ]
-    return dumps({"assumed": ASSUMED, "policies": listed}) + "\n"
+    return dumps({"assumed": ASSUMPTIONS, "policies": listed}) + "\n"
 
 
-def falls(row: Row) -> tuple[tuple[int, int], ...]:
+def find_drops(row: Row) -> tuple[tuple[int, int], ...]:
     """Requests at which a policy's prompt fell by more than a tenth, with the tokens that went: the events on a chart."""
     pairs = enumerate(pairwise(row.sizes), 1)
     return tuple((n, before - now) for n, (before, now) in pairs if now < 0.9 * before)
 
 
-def better(rows: Sequence[Row]) -> tuple[str, ...]:
+def find_pareto_optimal(rows: Sequence[Row]) -> tuple[str, ...]:
     """Names of the policies that no other one beats in dollars and in lost references at once.
 
     One under which a request could not have been sent, being over the model's window, refused or rejected, is no choice.

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
-from turnscope.planning.foreign_summaries import summary_at
+from turnscope.planning.foreign_summaries import get_summary_block
 from turnscope.planning.policy import write
-from turnscope.planning.prompt_cache import walked
+from turnscope.planning.prompt_cache import simulate_prompt_cache
 from turnscope.planning.provider_edits import UNASKED
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON
-from turnscope.views import kept_of, stepper, tables
-from turnscope.views.cached_cost import CachePrice, cache_prices
+from turnscope.views import stepper, summary_quality, tables
+from turnscope.views.cached_cost import CachePrice, price_decisions
 
 COLUMNS = (
     "session", "policy", "decision", "request", "turn", "model", "by", "rule", "action", "because", "start", "stop", "slot",
@@ -30,18 +30,18 @@ COLUMNS = (
 _FENCE = re.compile(r"`{3,}")
 
 
-def rows(trace: Trace) -> Iterator[dict[str, JSON]]:
+def iter_rows(trace: Trace) -> Iterator[dict[str, JSON]]:
     """One flat row per decision, in order; `by` is `policy`, or `server` for what the provider itself leaves out."""
-    kept = walked(trace)
+    kept = simulate_prompt_cache(trace)
     for plan in trace.plans:
-        prices = cache_prices(trace, kept, plan.request.n) if plan.is_changed else {}
+        prices = price_decisions(trace, kept, plan.request.n) if plan.is_changed else {}
         for decision in plan.decisions:
-            yield _row(trace, plan, decision, "policy", prices.get(decision.seq))
+            yield _build_row(trace, plan, decision, "policy", prices.get(decision.seq))
         for decision in plan.server:
-            yield _row(trace, plan, decision, "server")
+            yield _build_row(trace, plan, decision, "server")
 
 
-def made(plan: Plan) -> Iterator[tuple[str, Decision]]:
+def iter_decisions(plan: Plan) -> Iterator[tuple[str, Decision]]:
     """What was decided of a request, and who did: the policy, or the server on what it was sent. What a server does to every
     request, whoever asks, is left out.
     """
@@ -49,45 +49,45 @@ def made(plan: Plan) -> Iterator[tuple[str, Decision]]:
     yield from (("server", decision) for decision in plan.server if decision.rule not in UNASKED)
 
 
-def _row(trace: Trace, plan: Plan, decision: Decision, by: str, price: CachePrice | None = None) -> dict[str, JSON]:
+def _build_row(trace: Trace, plan: Plan, decision: Decision, by: str, price: CachePrice | None = None) -> dict[str, JSON]:
     span = decision.edit.span
     memory = next((part.rule.memory for part in trace.policy.rules if part.rule.name == decision.rule), "")
     values = (
         trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
         decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
-        decision.splice is not None, memory, decision.before, decision.after, *tokens(trace, decision), plan.budget.limit,
-        plan.verdict, dict(kept_of.facts(trace, decision)), *_cached(price),
+        decision.splice is not None, memory, decision.before, decision.after, *count_tokens(trace, decision), plan.budget.limit,
+        plan.verdict, dict(summary_quality.score_facts(trace, decision)), *_list_cache_effects(price),
     )  # fmt: skip
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def _cached(price: CachePrice | None) -> tuple[JSON, ...]:
+def _list_cache_effects(price: CachePrice | None) -> tuple[JSON, ...]:
     """What a decision saves, has the cache write again, what that costs, and after how many requests it pays off."""
     if price is None:
         return (None,) * 5
-    usd = (None if each is None else round(float(each), 6) for each in (price.usd, price.each))
-    return price.saved, price.again, *usd, price.pays_off
+    usd = (None if each is None else round(float(each), 6) for each in (price.usd, price.usd_per_request))
+    return price.saved, price.rewritten, *usd, price.break_even
 
 
-def tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
+def count_tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
     """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them."""
-    if summary_at(decision.edit) >= 0:
-        return stepper.beginning(trace, decision.request)[0], stepper.size(trace, decision.request)[0]
+    if get_summary_block(decision.edit) >= 0:
+        return stepper.measure_start(trace, decision.request)[0], stepper.measure_size(trace, decision.request)[0]
     expected = trace.fit(decision.request).predict
     return expected(decision.before), expected(decision.after)
 
 
-def json_lines(trace: Trace) -> str:
+def to_json_lines(trace: Trace) -> str:
     """The log as JSON Lines, one decision a line, keys as COLUMNS."""
-    return "".join(json.dumps(row, default=str) + "\n" for row in rows(trace))
+    return "".join(json.dumps(row, default=str) + "\n" for row in iter_rows(trace))
 
 
-def csv_text(trace: Trace) -> str:
+def to_csv(trace: Trace) -> str:
     """The log as CSV with a header."""
-    return tables.csv_text(COLUMNS, (tuple(row.values()) for row in rows(trace)))
+    return tables.format_csv(COLUMNS, (tuple(row.values()) for row in iter_rows(trace)))
 
 
-def told(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> tuple[tuple[str, str], ...]:
+def describe_decision(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> tuple[tuple[str, str], ...]:
     """Decision `number` (from 0) of a request as names and values for people: what, why, where, by how much.
 
     `price`: what it does to the prompt cache, where that is known. It names tools and kinds of the blocks, never their text; a
@@ -95,12 +95,12 @@ def told(trace: Trace, request: int, number: int, price: CachePrice | None = Non
     """
     plan = trace.plans[request]
     decision = plan.decisions[number]
-    edit, (before, after) = decision.edit, tokens(trace, decision)
+    edit, (before, after) = decision.edit, count_tokens(trace, decision)
     span = edit.span
     return (
         ("Action", decision.action), ("Rule", decision.rule), ("Reason", edit.because),
         ("Place", f"request {request} (turn {plan.request.turn}), decision {number + 1} of {len(plan.decisions)}"),
-        ("Blocks", _blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
+        ("Blocks", _describe_blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
         ("Tokens, counted", f"{decision.before:,} -> {decision.after:,} ({trace.ledger.label})"),
         ("Tokens, expected of the provider", f"{before:,} -> {after:,}"),
         *([("Prompt cache, simulated", price.sentence)] if price else ()),
@@ -109,26 +109,29 @@ def told(trace: Trace, request: int, number: int, price: CachePrice | None = Non
     )  # fmt: skip
 
 
-def markdown(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> str:
+def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> str:
     """The same decision as Markdown for a bug report, with its session and its policy. IndexError where there is none."""
     decision = trace.plans[request].decisions[number]
     lines = [
-        *told(trace, request, number, price), ("Source", trace.session.source),
+        *describe_decision(trace, request, number, price), ("Source", trace.session.source),
         ("Session", f"{len(trace.session.blocks):,} blocks, {len(trace.session.requests):,} requests"),
         ("Python", platform.python_version()),
     ]  # fmt: skip
-    facts = [f"| {_inline(name)} | {_inline(value)} |" for name, value in kept_of.facts(trace, decision).items()]
+    facts = [
+        f"| {_escape_inline(name)} | {_escape_inline(value)} |"
+        for name, value in summary_quality.score_facts(trace, decision).items()
+    ]
     table = ["", "| fact | value |", "| --- | --- |", *facts] if facts else []
     policy = write(trace.policy)
     fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)
     return "\n".join([
-        f"## {_inline(decision.action)} by {_inline(decision.rule)} at request {request}", "",
-        *(f"- **{name}**: {_inline(value)}" for name, value in lines), *table,
+        f"## {_escape_inline(decision.action)} by {_escape_inline(decision.rule)} at request {request}", "",
+        *(f"- **{name}**: {_escape_inline(value)}" for name, value in lines), *table,
         "", f"Policy `{trace.policy.name}`:", "", f"{fence}toml", policy.rstrip("\n"), fence, "",
     ])  # fmt: skip
 
 
-def _blocks(trace: Trace, start: int, stop: int) -> str:
+def _describe_blocks(trace: Trace, start: int, stop: int) -> str:
     kinds: dict[str, int] = {}
     for block in trace.session.blocks[start:stop]:
         name = f"{block.role} {block.kind}" + (f" of {block.name}" if block.name else "")
@@ -138,6 +141,6 @@ def _blocks(trace: Trace, start: int, stop: int) -> str:
     return f"{start} to {stop - 1}: {listed}" + (", ..." if len(most) > 6 else "")
 
 
-def _inline(value: JSON) -> str:
+def _escape_inline(value: JSON) -> str:
     """A value on one line, with what Markdown would read as markup made harmless."""
     return re.sub(r"([\\`*_\[\]<>|#!])", r"\\\1", " ".join(str(value).split()))

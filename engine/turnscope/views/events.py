@@ -19,7 +19,7 @@ class Event(NamedTuple):
     nouns: str
     meaning: str
 
-    def many(self, count: int) -> str:
+    def format_count(self, count: int) -> str:
         """How many of it: "1 compaction", "12 clearings"."""
         return f"{count:,} {self.noun if count == 1 else self.nouns}"
 
@@ -40,22 +40,22 @@ EVENTS = {
     "retry": Event("retried", "retry", "retries", "The provider answered with errors first."),
     "subagent": Event("subagent", "subagent", "subagents", "A subagent was started, with a window of its own."),
 }
-SHRINKS = ("compact", "cut", "clear", "unlogged")  # what takes something out of the window, the heaviest first
+CUT_KINDS = ("compact", "cut", "clear", "unlogged")  # what takes something out of the window, the heaviest first
 _KINDS: dict[Action, str] = {"condense": "compact", "drop": "cut", "retrieve": "back", "restore": "back"}
 
 
-def kind_of(action: Action) -> str:
+def classify_action(action: Action) -> str:
     """The kind of event that an action of a rule is."""
     return _KINDS.get(action, "clear")
 
 
-def told(kind: str, what: str) -> str:
+def describe_event(kind: str, what: str) -> str:
     """What happened, beginning with its one word: "compacted into a summary", "cut: the window was full"."""
     word = EVENTS[kind].word
     return what if what.startswith(word) else f"{word}: {what}" if what else word
 
 
-def counted(kinds: Iterable[str]) -> list[tuple[str, str]]:
+def count_cuts(kinds: Iterable[str]) -> list[tuple[str, str]]:
     """How often something was taken out of the window, by kind: [("compact", "3 compactions"), ...]; without those of none."""
     found = list(kinds)
-    return [(kind, EVENTS[kind].many(found.count(kind))) for kind in SHRINKS if kind in found]
+    return [(kind, EVENTS[kind].format_count(found.count(kind))) for kind in CUT_KINDS if kind in found]

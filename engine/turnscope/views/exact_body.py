@@ -11,25 +11,25 @@ from hashlib import blake2b
 
 from turnscope.counting.reconciliation import Terms
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.planning.render import body
+from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
 from turnscope.reading.body import common
 from turnscope.session.model import JSON
 
-LINE = 400  # characters of one line of a difference
+MAX_LINE = 400  # characters of one line of a difference
 _ROLES = {"system": "system prompt", "tools": "tools"}
 
 
-def exact_body(trace: Trace, request: int) -> dict[str, JSON]:
+def build_exact_body(trace: Trace, request: int) -> dict[str, JSON]:
     """The body of a request. IndexError where the trace has no such request."""
-    made = body(trace.plans[request], trace.session, shaped=trace.policy.name == AS_RECORDED)
-    unknown = hidden(trace.fit(request))
+    made = build_body(trace.plans[request], trace.session, as_recorded=trace.policy.name == AS_RECORDED)
+    unknown = describe_hidden(trace.fit(request))
     if unknown and not made.keys() & _ROLES.keys():  # else it is what the provider adds by itself: in no body
         made |= {key: f"<<not in the log; {unknown}>>" for key in ("system", "tools") if key not in made}
     return made
 
 
-def hidden(terms: Terms) -> str:
+def describe_hidden(terms: Terms) -> str:
     """What the log does not hold of a request, in words; "" where it holds all."""
     told = {
         "system prompt and tools are about {:,} tokens together": terms.prefix,
@@ -39,9 +39,9 @@ def hidden(terms: Terms) -> str:
     return "; ".join(words.format(tokens) for words, tokens in told.items() if tokens)
 
 
-def exact_text(trace: Trace, request: int) -> str:
+def format_exact_body(trace: Trace, request: int) -> str:
     """The body of a request as JSON text that can be written as UTF-8."""
-    made = exact_body(trace, request)
+    made = build_exact_body(trace, request)
     text = json.dumps(made, ensure_ascii=False, indent=2, default=str)
     try:
         text.encode()
@@ -50,51 +50,51 @@ def exact_text(trace: Trace, request: int) -> str:
     return text
 
 
-def difference(trace: Trace, request: int) -> str:
+def diff_with_previous(trace: Trace, request: int) -> str:
     """What differs between the bodies of a request and of the one before it: a line per message, `-` gone, `+` new."""
     if not request:
         return "This is the first request: all of it is new."
-    old, new = (list(_lines(exact_body(trace, n))) for n in (request - 1, request))
+    old, new = (list(_iter_lines(build_exact_body(trace, n))) for n in (request - 1, request))
     lines: list[str] = []
     done = (0, 0)
     for a, b in [*common([key for key, _ in old], [key for key, _ in new]), (len(old), len(new))]:
         if (a, b) != done:
-            lines += _told(old, new, done, (a, b))
+            lines += _format_hunk(old, new, done, (a, b))
         done = (a + 1, b + 1)
     if not lines:
         return f"The same body as request {request - 1}."
     return "\n".join(lines)
 
 
-def _told(
+def _format_hunk(
     old: Sequence[tuple[bytes, str]], new: Sequence[tuple[bytes, str]], start: tuple[int, int], stop: tuple[int, int]
 ) -> list[str]:
     """One stretch of a difference, with the number of the messages that stand alike before it."""
     gone, come = old[start[0] : stop[0]], new[start[1] : stop[1]]
     where = f"@@ part {start[1] + 1:,} of {len(new):,} @@"
-    return [where, *(f"- {_clipped(line)}" for _, line in gone), *(f"+ {_clipped(line)}" for _, line in come)]
+    return [where, *(f"- {_clip(line)}" for _, line in gone), *(f"+ {_clip(line)}" for _, line in come)]
 
 
-def _lines(body: dict[str, JSON]) -> Iterator[tuple[bytes, str]]:
+def _iter_lines(body: dict[str, JSON]) -> Iterator[tuple[bytes, str]]:
     """A body in parts that can be compared: each key of its own, each tool, each block of each message."""
     for key, value in body.items():
         if key == "messages":
             for message in value:
                 content = message["content"]
                 for block in content if isinstance(content, list) else [{"type": "text", "text": content}]:
-                    yield _line(message["role"], block)
+                    yield _build_line(message["role"], block)
         elif isinstance(value, list):
             for item in value:
-                yield _line(_ROLES.get(key, key), item)
+                yield _build_line(_ROLES.get(key, key), item)
         else:
-            yield _line(_ROLES.get(key, key), value)
+            yield _build_line(_ROLES.get(key, key), value)
 
 
-def _line(name: str, value: JSON) -> tuple[bytes, str]:
+def _build_line(name: str, value: JSON) -> tuple[bytes, str]:
     text = f"{name}: {json.dumps(value, ensure_ascii=False, default=str)}"
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest(), text
 
 
-def _clipped(line: str) -> str:
-    rest = len(line) - LINE
-    return line if rest <= 0 else f"{line[:LINE]} … {rest:,} more characters"
+def _clip(line: str) -> str:
+    rest = len(line) - MAX_LINE
+    return line if rest <= 0 else f"{line[:MAX_LINE]} … {rest:,} more characters"

@@ -17,38 +17,38 @@ from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconciliation import Floats, Ints
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON, Action
-from turnscope.views.cache_breaks import MINUTES, CacheBreak, Cause, breaks
-from turnscope.views.events import EVENTS, kind_of
+from turnscope.views.cache_breaks import SHORT_TTL, CacheBreak, Cause, find_breaks
+from turnscope.views.events import EVENTS, classify_action
 from turnscope.views.overview import CELLS, Marker, Overview
-from turnscope.views.phrases import clock, short, span, times, word
-from turnscope.views.position import LONG, amid, share
-from turnscope.views.repeats import repeats
-from turnscope.views.standing import STANDING, standing
+from turnscope.views.persistent_context import PERSISTENT_KINDS, measure_persistent_context
+from turnscope.views.phrases import format_duration, format_time, format_tokens, spell_count, spell_times
+from turnscope.views.position import LONG_PROMPT, compute_share, is_mid_prompt
+from turnscope.views.repeats import find_repeats
 
-MOST = 3
+MAX_FINDINGS = 3
 BILL_SHARE = 0.5  # one kind of content that is half of the input bill is what to look at first
 THINKING_SHARE = 0.33  # of the prompt; below it the work itself is most of what is sent
 THINKING_TOKENS = 5_000  # of thinking; less is not worth a sentence
 FULL_SHARE = 0.95  # of the window; tools warn and cut at 80 to 92 %
-REBILLED = 10_000  # tokens written again in all; less is not worth a sentence
-WORTH = 0.01  # of the session's price; cheaper breaks are not worth a sentence
-REPEATED = 2_000  # tokens of all copies of one file
+MIN_REBILLED = 10_000  # tokens written again in all; less is not worth a sentence
+MIN_COST_SHARE = 0.01  # of the session's price; cheaper breaks are not worth a sentence
+MIN_REPEATED = 2_000  # tokens of all copies of one file
 CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
-TRIED = 20  # of those, before it is said that it stands in none
-TRIES = 3  # one repetition is everyday business
-STANDING_SHARE = 0.05  # of all that was sent; below it there is more to win elsewhere
-STANDING_TOKENS = 2_000  # at one request; less is not worth turning anything off
-LEAST_NAMED = 300  # tokens of a kind; smaller ones go unnamed beside it
+MAX_CHECKED = 20  # of those, before it is said that it stands in none
+MIN_ATTEMPTS = 3  # one repetition is everyday business
+PERSISTENT_SHARE = 0.05  # of all that was sent; below it there is more to win elsewhere
+PERSISTENT_TOKENS = 2_000  # at one request; less is not worth turning anything off
+MIN_NAMED = 300  # tokens of a kind; smaller ones go unnamed beside it
 DOUBTFUL = 0.05  # share of answers, or of input tokens, beyond which the log itself is worth doubting
-COUNTED = Decimal(1)  # USD that counted answers add; with cents nobody's bill is another, and the price itself says it
+MIN_COUNTED_USD = Decimal(1)  # USD that counted answers add; with cents nobody's bill is another, and the price itself says it
 DOUBTFUL_TOKENS = 1_000  # at one request; less is framing that no log holds
-BILLS = {
+COST_GROUPS = {
     "Tool results are": ("tool_results",),
     "System prompt and tools are": ("system", "tools", "prefix"),
     "The conversation before this file begins is": ("earlier",),
     "What the tool put back after its compactions is": ("reinjected",),
 }
-CUTS: frozenset[Action] = frozenset(("condense", "drop", "truncate", "clear"))
+CUT_ACTIONS: frozenset[Action] = frozenset(("condense", "drop", "truncate", "clear"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,13 @@ class _Facts:
     broken: tuple[CacheBreak, ...]
 
     @property
-    def priced(self) -> bool:
+    def has_prices(self) -> bool:
         return bool(self.input_usd.any())
 
 
-def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None = None, most: int = MOST) -> tuple[Finding, ...]:
+def rank_findings(
+    trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None = None, most: int = MAX_FINDINGS
+) -> tuple[Finding, ...]:
     """The findings of a recorded session that weigh most, heaviest first; empty = nothing stands out.
 
     `broken`: its cache breaks, where they are known already. Money ranks; what has no price of its own weighs its tokens at
@@ -90,9 +92,9 @@ def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None =
     """
     if not len(view):
         return ()
-    broken = breaks(trace) if broken is None else broken
+    broken = find_breaks(trace) if broken is None else broken
     known = _Facts(trace, view, view.prompts, view.usd, tuple(broken))
-    found = [finding for kind in KINDS for finding in kind(known)]
+    found = [finding for kind in FINDERS for finding in kind(known)]
     mean = float(known.input_usd.sum()) / max(1, int(known.prompts.sum()))
 
     def weight(finding: Finding) -> float:
@@ -102,39 +104,39 @@ def findings(trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None =
     return (*ranked[:most], *(finding for finding in found if finding.kind == "middle"))
 
 
-def headline(view: Overview, n: int) -> str:
+def format_headline(view: Overview, n: int) -> str:
     """One sentence about request `n` alone: what the model saw. IndexError where there is no such request."""
     window = int(view.windows[n])
     about = "" if view.recorded[n] >= 0 else "about "
-    return f"At request {n} the model saw {about}{view.prompt(n):,}{f' of {window:,}' if window else ''} tokens."
+    return f"At request {n} the model saw {about}{view.get_prompt(n):,}{f' of {window:,}' if window else ''} tokens."
 
 
-def markers(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
+def mark_breaks(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
     """Cache breaks as markers for a chart."""
     return tuple(Marker(b.request, "break", f"cache broke ({b.cause}): {b.evidence}") for b in broken)
 
 
-def _bill(known: _Facts) -> list[Finding]:
+def _find_cost_share(known: _Facts) -> list[Finding]:
     """One kind of content that is most of the input bill."""
-    table = known.input_usd if known.priced else known.view.cells.astype(np.float64)
+    table = known.input_usd if known.has_prices else known.view.cells.astype(np.float64)
     whole, cells, sums = float(table.sum()), known.view.cells, table.sum(axis=0)
     found = []
-    for what, names in BILLS.items():
+    for what, names in COST_GROUPS.items():
         columns = [CELLS.index(name) for name in names]
         part, tokens = float(sums[columns].sum()), cells[:, columns].sum(axis=1)
         share = part / whole if whole else 0.0
         if share >= BILL_SHARE:
             whose = "this path's" if len(known.view.bill.parts) > 1 else "the"
-            of = f"{whose} input bill: ${part:,.2f} of ${whole:,.2f}" if known.priced else "all input tokens"
-            usd = Decimal(str(round(part, 6))) if known.priced else None
-            evidence = {"share": share, "part": part, "whole": whole, "unit": "USD" if known.priced else "tokens"}
+            of = f"{whose} input bill: ${part:,.2f} of ${whole:,.2f}" if known.has_prices else "all input tokens"
+            usd = Decimal(str(round(part, 6))) if known.has_prices else None
+            evidence = {"share": share, "part": part, "whole": whole, "unit": "USD" if known.has_prices else "tokens"}
             most = int(np.argmax(tokens))
             text = f"{what} {share * 100:.0f} % of {of}; request {most} carries most of them."
             found.append(Finding(text, most, "bill", usd, int(tokens.sum()), evidence))
     return found
 
 
-def _cold(known: _Facts) -> list[Finding]:
+def _find_cache_breaks(known: _Facts) -> list[Finding]:
     """Cache breaks, one finding per cause, pointing at the dearest."""
     groups: dict[Cause, list[CacheBreak]] = defaultdict(list)
     for broken in known.broken:
@@ -145,27 +147,27 @@ def _cold(known: _Facts) -> list[Finding]:
         tokens = sum(b.rebilled_tokens for b in group)
         prices = [b.usd for b in group if b.usd is not None]
         usd = sum(prices, Decimal(0)) if prices else None
-        if tokens < REBILLED or (usd is not None and usd < bill * Decimal(str(WORTH))):
+        if tokens < MIN_REBILLED or (usd is not None and usd < bill * Decimal(str(MIN_COST_SHARE))):
             continue
         worst = max(group, key=lambda b: (b.usd or 0, b.rebilled_tokens))
         price = (
-            f"${usd:,.2f} extra to send {short(tokens)} tokens again"
+            f"${usd:,.2f} extra to send {format_tokens(tokens)} tokens again"
             if usd is not None
-            else f"{short(tokens)} tokens sent again"
+            else f"{format_tokens(tokens)} tokens sent again"
         )
         evidence = {"cause": cause, "requests": [b.request for b in group], "tokens": tokens, "why": worst.evidence}
-        text = f"{_broke(known, cause, worst, len(group))}: {price}."
+        text = f"{_describe_break(known, cause, worst, len(group))}: {price}."
         found.append(Finding(text, worst.request, "cache", usd, tokens, evidence))
     return found
 
 
-def _broke(known: _Facts, cause: Cause, worst: CacheBreak, count: int) -> str:
+def _describe_break(known: _Facts, cause: Cause, worst: CacheBreak, count: int) -> str:
     n = worst.request
-    often = f" {times(count)}, worst" if count > 1 else ""
+    often = f" {spell_times(count)}, worst" if count > 1 else ""
     if cause == "idle":
         sent = known.view.sent_at
-        when = clock(float(sent[n]), dated=float(np.nanmax(sent) - np.nanmin(sent)) > 86_400)
-        return f"The cache went cold{often} at request {n} ({when}) after {_idle(known, worst)}"
+        when = format_time(float(sent[n]), dated=float(np.nanmax(sent) - np.nanmin(sent)) > 86_400)
+        return f"The cache went cold{often} at request {n} ({when}) after {_describe_idle(known, worst)}"
     what = {
         "model": "Switching models left the cache behind",
         "static": "A change of system prompt or tools broke the cache",
@@ -179,62 +181,63 @@ def _broke(known: _Facts, cause: Cause, worst: CacheBreak, count: int) -> str:
     return f"{what}{often} at request {n}" + (f" (to {known.view.models[n]})" if cause == "model" else "")
 
 
-def _idle(known: _Facts, worst: CacheBreak) -> str:
+def _describe_idle(known: _Facts, worst: CacheBreak) -> str:
     request = known.trace.session.requests[worst.request]
     idle = worst.idle or 0.0
-    if idle < MINUTES and request.attempts > 1 and request.answered_at and request.sent_at:
-        return f"{word(request.attempts)} attempts in {span(request.answered_at - request.sent_at)}"
-    length, unit = span(idle).split()
+    if idle < SHORT_TTL and request.attempts > 1 and request.answered_at and request.sent_at:
+        return f"{spell_count(request.attempts)} attempts in {format_duration(request.answered_at - request.sent_at)}"
+    length, unit = format_duration(idle).split()
     return f"{length} idle {unit}"
 
 
-def _repeated(known: _Facts) -> list[Finding]:
+def _find_repeats(known: _Facts) -> list[Finding]:
     """The file whose repeated reading was dearest to carry."""
     cells = known.view.cells[:, 3]
-    table = known.input_usd[:, 3] if known.priced else cells.astype(np.float64)
+    table = known.input_usd[:, 3] if known.has_prices else cells.astype(np.float64)
     per_token = np.divide(table, cells, out=np.zeros(len(cells)), where=cells > 0)
-    found = repeats(known.trace, known.view.scales, np.concatenate([[0.0], np.cumsum(per_token)]))
-    worst = max((r for r in found if r.tokens >= REPEATED), key=lambda r: r.weight, default=None)
+    found = find_repeats(known.trace, known.view.scales, np.concatenate([[0.0], np.cumsum(per_token)]))
+    worst = max((r for r in found if r.tokens >= MIN_REPEATED), key=lambda r: r.weight, default=None)
     if worst is None:
         return []
     name = "/".join(worst.path.replace("\\", "/").split("/")[-2:])
     many = worst.stop > worst.start
     where = f"Requests {worst.start}-{worst.stop} carry up to" if many else f"Request {worst.start} carries"
-    most = f", all of them at request {worst.most}" if many else ""
-    text = f"{where} {short(worst.tokens)} tokens of a file read {times(worst.reads)}{most} ({name})."
-    usd = Decimal(str(round(worst.weight, 6))) if known.priced else None
+    most = f", all of them at request {worst.peak_request}" if many else ""
+    text = f"{where} {format_tokens(worst.tokens)} tokens of a file read {spell_times(worst.reads)}{most} ({name})."
+    usd = Decimal(str(round(worst.weight, 6))) if known.has_prices else None
     evidence = {"path": worst.path, "reads": worst.reads, "start": worst.start, "stop": worst.stop, "tokens": worst.tokens}
-    return [Finding(text, worst.most, "repeated", usd, int(worst.weight) if usd is None else worst.tokens, evidence)]
+    return [Finding(text, worst.peak_request, "repeated", usd, int(worst.weight) if usd is None else worst.tokens, evidence)]
 
 
-def _standing(known: _Facts) -> list[Finding]:
+def _find_persistent_context(known: _Facts) -> list[Finding]:
     """What the tool itself put in and every request carries. Priced as messages are on the average."""
-    carried, whole = standing(known.trace, known.view.scales), max(1, int(known.prompts.sum()))
+    carried, whole = measure_persistent_context(known.trace, known.view.scales), max(1, int(known.prompts.sum()))
     summed: Floats = sum(carried.values(), np.zeros(len(known.view)))
     there = summed[summed > 0]
-    if len(there) < 2 or np.median(there) < STANDING_TOKENS or summed.sum() < STANDING_SHARE * whole:
+    if len(there) < 2 or np.median(there) < PERSISTENT_TOKENS or summed.sum() < PERSISTENT_SHARE * whole:
         return []
     (first, row), *others = carried.items()
     sizes = {kind: round(float(np.median(tokens[tokens > 0]))) for kind, tokens in carried.items()}
     often = "every request" if row.all() else f"{np.count_nonzero(row):,} of {len(row):,} requests"
-    more = ", ".join(f"{STANDING[kind]} {short(sizes[kind])}" for kind, _ in others if sizes[kind] >= LEAST_NAMED)
-    text = f"{STANDING[first]}: {short(sizes[first])} tokens on {often} ({row.sum() / whole * 100:.0f} % of what was sent)"
+    more = ", ".join(f"{PERSISTENT_KINDS[kind]} {format_tokens(sizes[kind])}" for kind, _ in others if sizes[kind] >= MIN_NAMED)
+    part = f"{row.sum() / whole * 100:.0f} % of what was sent"
+    text = f"{PERSISTENT_KINDS[first]}: {format_tokens(sizes[first])} tokens on {often} ({part})"
     text += f"; beside them {more} ({summed.sum() / whole * 100:.0f} % in all)" if more else ""
     paid = known.input_usd[:, 2] / np.maximum(known.view.cells[:, 2], 1)
-    usd = Decimal(str(round(float((summed * paid).sum()), 6))) if known.priced else None
+    usd = Decimal(str(round(float((summed * paid).sum()), 6))) if known.has_prices else None
     text += f": about ${usd:,.2f}." if usd is not None and usd >= Decimal("0.01") else "."
     evidence = {"kinds": sizes, "share": float(summed.sum()) / whole, "requests": len(there)}
     return [Finding(text[:1].upper() + text[1:], int(np.argmax(summed)), "standing", usd, int(summed.sum()), evidence)]
 
 
-def _cut(known: _Facts) -> list[Finding]:
+def _find_cuts(known: _Facts) -> list[Finding]:
     """What was taken out of the window, by the kind of event that took most; points at the largest of them."""
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for plan in known.trace.plans:
         n = plan.request.n
-        acted = [d for d in (*plan.decisions, *plan.server) if d.splice and d.action in CUTS]
-        for kind in {kind_of(d.action) for d in acted}:
-            size = round(sum(d.before - d.after for d in acted if kind_of(d.action) == kind) * plan.calibration.scale)
+        acted = [d for d in (*plan.decisions, *plan.server) if d.splice and d.action in CUT_ACTIONS]
+        for kind in {classify_action(d.action) for d in acted}:
+            size = round(sum(d.before - d.after for d in acted if classify_action(d.action) == kind) * plan.calibration.scale)
             if kind == "compact" and n:  # the summary came in with it: what counts is how much shorter the prompt is
                 size = int(known.prompts[n - 1] - known.prompts[n])
             if n and size >= CUT_SHARE * known.prompts[n - 1] > 0:
@@ -244,32 +247,37 @@ def _cut(known: _Facts) -> list[Finding]:
     kind, made = max(groups.items(), key=lambda item: sum(size for _, size in item[1]))
     removed, event = sum(size for _, size in made), EVENTS[kind]
     largest, size = max(made, key=lambda item: item[1])
-    what = f"{word(len(made)).capitalize()} {event.noun if len(made) == 1 else event.nouns} took out {short(removed)} tokens"
-    left = f"leaving {short(int(known.prompts[largest]))}"
-    where = f" at request {largest}, {left}" if len(made) == 1 else f"; the largest, {short(size)} at request {largest}, {left}"
+    many = f"{spell_count(len(made)).capitalize()} {event.noun if len(made) == 1 else event.nouns}"
+    what = f"{many} took out {format_tokens(removed)} tokens"
+    left = f"leaving {format_tokens(int(known.prompts[largest]))}"
+    where = (
+        f" at request {largest}, {left}"
+        if len(made) == 1
+        else f"; the largest, {format_tokens(size)} at request {largest}, {left}"
+    )
     evidence = {"requests": [n for n, _ in made], "removed": removed, "event": kind}
     return [Finding(f"{what}{where}.", largest, "cut", None, removed, evidence)]
 
 
-def _unlogged(known: _Facts) -> list[Finding]:
+def _find_unlogged_cuts(known: _Facts) -> list[Finding]:
     """The tool cut something that its log does not hold: the prompt fell though all that was counted is still there."""
     fallen = [fit for fit in known.view.fits if fit.cut_at_start]
     if not fallen:
         return []
     worst, gone = max(fallen, key=lambda fit: fit.cut_at_start), sum(fit.cut_at_start for fit in fallen)
-    often = f" {times(len(fallen))}, most at request {worst.start}" if len(fallen) > 1 else f" at request {worst.start}"
-    text = f"The tool cut something{often} that its log does not hold: about {short(gone)} tokens."
+    often = f" {spell_times(len(fallen))}, most at request {worst.start}" if len(fallen) > 1 else f" at request {worst.start}"
+    text = f"The tool cut something{often} that its log does not hold: about {format_tokens(gone)} tokens."
     return [Finding(text, worst.start, "unlogged", None, gone, {"requests": [fit.start for fit in fallen], "tokens": gone})]
 
 
-def _forgotten(known: _Facts) -> list[Finding]:
+def _find_lost_task(known: _Facts) -> list[Finding]:
     """The first user message left the window."""
     trace = known.trace
     at = next((m.start for m in trace.session.messages if m.origin == "prompt"), None)
     if at is None:
         return []
-    spans = next(trace.carried([at]))
-    n = spans[0].stop if spans else trace.entered(at)
+    spans = next(trace.iter_shown_spans([at]))
+    n = spans[0].stop if spans else trace.find_first_request(at)
     if n == len(trace.plans):
         return []
     plan, out = trace.plans[n], trace.why(at, n)
@@ -279,57 +287,60 @@ def _forgotten(known: _Facts) -> list[Finding]:
     return [Finding(text, n, "forgotten", None, tokens, {"block": at, "because": out.because})]
 
 
-def _middle(known: _Facts) -> list[Finding]:
+def _find_mid_prompt(known: _Facts) -> list[Finding]:
     """The task, or the last instruction, stands in the middle half of a long prompt: where models make least of it.
 
     Of how many prompts is said by what was said behind it, whatever was done to that since; the one named is looked at.
     """
     trace, session = known.trace, known.trace.session
     asked = np.array([message.start for message in session.messages if message.origin == "prompt"], dtype=np.int64)
-    long = np.flatnonzero(known.prompts >= LONG)
+    long = np.flatnonzero(known.prompts >= LONG_PROMPT)
     cuts = np.array([session.requests[n].cut for n in long], dtype=np.int64)
     last = np.searchsorted(asked, cuts) - 1
     found: list[Finding] = []
     for what, number in (("task", np.where(last >= 0, 0, -1)), ("last instruction", np.where(last > 0, last, -1))):
         there, at = long[number >= 0], asked[number[number >= 0]]
-        whole, per_token = _messages(trace.ledger, cuts[number >= 0]), known.view.scales[there] / known.prompts[there]
-        begins, ends = (1 - (whole - _messages(trace.ledger, edge)) * per_token for edge in (at, at + 1))
+        whole, per_token = (
+            _count_message_tokens(trace.ledger, cuts[number >= 0]),
+            known.view.scales[there] / known.prompts[there],
+        )
+        begins, ends = (1 - (whole - _count_message_tokens(trace.ledger, edge)) * per_token for edge in (at, at + 1))
         rows = [
             (int(known.prompts[n]), int(n), int(block))
             for n, block, *edges in zip(there, at, begins, ends, strict=True)
-            if amid(*edges)
+            if is_mid_prompt(*edges)
         ]
-        for tokens, n, block in sorted(rows, reverse=True)[:TRIED]:
-            exact = share(trace, n, block)
-            upto = share(trace, n, block + 1) if block + 1 < session.requests[n].cut else 1.0
-            if amid(exact, upto) and trace.plans[n].seen.at(block).body is None:
+        for tokens, n, block in sorted(rows, reverse=True)[:MAX_CHECKED]:
+            exact = compute_share(trace, n, block)
+            upto = compute_share(trace, n, block + 1) if block + 1 < session.requests[n].cut else 1.0
+            if is_mid_prompt(exact, upto) and trace.plans[n].seen.at(block).body is None:
                 many = f"and so in {len(rows):,} long prompts" if len(rows) > 1 else "there alone"
-                place = f"behind {exact * 100:.0f} % of the prompt at request {n} ({short(tokens)} tokens), {many}"
+                place = f"behind {exact * 100:.0f} % of the prompt at request {n} ({format_tokens(tokens)} tokens), {many}"
                 text = f"The {what} stands {place}."
                 found.append(Finding(text, n, "middle", None, tokens, {"what": what, "share": exact, "requests": len(rows)}))
                 break
     return sorted(found, key=lambda each: -int(str(each.evidence["requests"])))[:1]
 
 
-def _messages(ledger: Ledger, at: Ints) -> Ints:
+def _count_message_tokens(ledger: Ledger, at: Ints) -> Ints:
     """Counted tokens of messages that stand before each address."""
     system, tools, *_ = ledger.sums
     return np.array([ledger.total[a] - system[a] - tools[a] for a in at], dtype=np.int64)
 
 
-def _thinking(known: _Facts) -> list[Finding]:
+def _find_thinking(known: _Facts) -> list[Finding]:
     """Thinking became a large part of the prompt."""
     cells = known.view.cells[:, 4]
     share = np.minimum(cells / np.maximum(known.prompts, 1), 1.0)  # an estimate may overshoot
     n = int(np.argmax(np.where(cells >= THINKING_TOKENS, share, 0)))
     if share[n] < THINKING_SHARE or cells[n] < THINKING_TOKENS:
         return []
-    text = f"Thinking grew to {share[n] * 100:.0f} % of the prompt at request {n} ({short(int(cells[n]))} tokens)."
-    usd = Decimal(str(round(float(known.input_usd[:, 4].sum()), 6))) if known.priced else None
+    text = f"Thinking grew to {share[n] * 100:.0f} % of the prompt at request {n} ({format_tokens(int(cells[n]))} tokens)."
+    usd = Decimal(str(round(float(known.input_usd[:, 4].sum()), 6))) if known.has_prices else None
     return [Finding(text, n, "thinking", usd, int(cells.sum()), {"share": float(share[n]), "tokens": int(cells[n])})]
 
 
-def _full(known: _Facts) -> list[Finding]:
+def _find_full_window(known: _Facts) -> list[Finding]:
     """A prompt nearly filled the window, or was larger."""
     fill = np.nan_to_num(known.view.fill)
     n = int(np.argmax(fill))
@@ -340,37 +351,37 @@ def _full(known: _Facts) -> list[Finding]:
     return [Finding(text, n, "full", None, tokens, {"fill": float(fill[n])})]
 
 
-def _retried(known: _Facts) -> list[Finding]:
+def _find_retries(known: _Facts) -> list[Finding]:
     """A prompt had to be sent again and again."""
     request = max(known.trace.session.requests, key=lambda r: r.attempts)
-    if request.attempts < TRIES:
+    if request.attempts < MIN_ATTEMPTS:
         return []
     took = ""
     if request.sent_at is not None and request.answered_at is not None and request.answered_at - request.sent_at >= 60:
-        took = f", {span(request.answered_at - request.sent_at)} after the first time"
-    text = f"Request {request.n} was sent {times(request.attempts)} before the provider answered{took}."
+        took = f", {format_duration(request.answered_at - request.sent_at)} after the first time"
+    text = f"Request {request.n} was sent {spell_times(request.attempts)} before the provider answered{took}."
     again = sum(r.attempts > 1 for r in known.trace.session.requests)
     evidence = {"attempts": request.attempts, "requests_with_retries": again}
     return [Finding(text, request.n, "retry", None, int(known.prompts[request.n]), evidence)]
 
 
-def _stubs(known: _Facts) -> list[Finding]:
+def _find_output_stubs(known: _Facts) -> list[Finding]:
     """The log understates what was answered."""
     stubs = [request.n for request in known.trace.session.requests if request.output_stub]
     tokens, whole = int(known.view.answers[stubs].sum()), int(known.view.answers.sum())
     usd, path = known.view.bill.path.counted_usd, known.view.path_total
-    if path is not None and (usd < COUNTED or usd < path * Decimal(str(DOUBTFUL))):
+    if path is not None and (usd < MIN_COUNTED_USD or usd < path * Decimal(str(DOUBTFUL))):
         return []
     if len(stubs) < DOUBTFUL * len(known.view) or tokens < DOUBTFUL * whole:
         return []
     of = f"{len(stubs)} of {len(known.view)} answers, the first at request {stubs[0]},"
     money = f", which adds ${usd:,.2f} to a recorded ${path - usd:,.2f}" if path is not None else ""
-    text = f"{of} record fewer output tokens than their text has: {short(tokens)} were counted{money}."
+    text = f"{of} record fewer output tokens than their text has: {format_tokens(tokens)} were counted{money}."
     evidence = {"requests": len(stubs), "counted": tokens, "usd": float(usd)}
     return [Finding(text, stubs[0], "stub", usd if path is not None else None, tokens, evidence)]
 
 
-def _unattributed(known: _Facts) -> list[Finding]:
+def _find_unattributed(known: _Facts) -> list[Finding]:
     """The log does not account for what was billed."""
     view = known.view
     rest, whole = view.cells[:, CELLS.index("unattributed")] + view.over, int(known.prompts.sum())
@@ -382,6 +393,18 @@ def _unattributed(known: _Facts) -> list[Finding]:
     return [Finding(text, n, "unattributed", None, int(rest.sum()), {"share": float(share), "tokens": int(rest.sum())})]
 
 
-KINDS: tuple[Callable[[_Facts], list[Finding]], ...] = (
-    _bill, _standing, _cold, _repeated, _cut, _unlogged, _forgotten, _middle, _thinking, _full, _retried, _stubs, _unattributed,
-)  # fmt: skip
+FINDERS: tuple[Callable[[_Facts], list[Finding]], ...] = (
+    _find_cost_share,
+    _find_persistent_context,
+    _find_cache_breaks,
+    _find_repeats,
+    _find_cuts,
+    _find_unlogged_cuts,
+    _find_lost_task,
+    _find_mid_prompt,
+    _find_thinking,
+    _find_full_window,
+    _find_retries,
+    _find_output_stubs,
+    _find_unattributed,
+)

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import JSON, Block, Session
 
-PARTS = ("offset", "limit", "view_range", "start_line", "end_line")
+RANGE_KEYS = ("offset", "limit", "view_range", "start_line", "end_line")
 
 
-def label(session: Session, block: Block) -> str:
+def label_block(session: Session, block: Block) -> str:
     """A short name for a block: who speaks, or the tool and what it worked on."""
     if block.kind in ("tool_use", "tool_result"):
         call = block if block.kind == "tool_use" else session.blocks[block.pair] if block.pair >= 0 else block
-        return f"{block.name or 'tool'} {subject(call)}".strip()
+        return f"{block.name or 'tool'} {find_subject(call)}".strip()
     if block.kind in ("text", "summary", "notice"):
         return {"summary": "summary", "notice": "notice"}.get(block.kind, "you" if block.role == "user" else block.role)
     if block.kind in INJECTED_KINDS:
@@ -23,13 +23,13 @@ def label(session: Session, block: Block) -> str:
     return block.name or block.kind.replace("_", " ")
 
 
-def _part(given: Mapping[str, JSON]) -> str:
+def _describe_range(given: Mapping[str, JSON]) -> str:
     """Which part of a file was asked for, as the call says it; "" for all of it: two parts are not the same reading."""
-    asked = [f"{given[key]}" for key in PARTS if isinstance(given.get(key), int | list)]
+    asked = [f"{given[key]}" for key in RANGE_KEYS if isinstance(given.get(key), int | list)]
     return f" [{' '.join(asked)}]"[:40] if asked else ""
 
 
-def subject(call: Block) -> str:
+def find_subject(call: Block) -> str:
     """What a tool call worked on: its path, command or query, as far as its input says; at most 60 characters."""
     given = call.raw.get("input") if isinstance(call.raw, dict) else None
     if isinstance(given, dict):
@@ -38,5 +38,5 @@ def subject(call: Block) -> str:
                 text = " ".join(given[key].split())
                 if len(text) > 60:
                     text = f"…{text[-59:]}" if "path" in key else f"{text[:59]}…"
-                return text + (_part(given) if "path" in key else "")
+                return text + (_describe_range(given) if "path" in key else "")
     return ""

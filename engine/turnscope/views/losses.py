@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from turnscope.envelope.envelope import Chunk, Envelope
 from turnscope.envelope.plan import Plan
-from turnscope.planning.trace import Standing, Trace
+from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import JSON, Block, Part, Session, Span, select_model_output
 
-LONGEST = 120  # characters of an identifier
+MAX_IDENTIFIER = 120  # characters of an identifier
 _WORDS = re.compile(
     r"(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w"  # paths
     r"|\b[\w-]{3,}\.[a-z]{1,4}\b(?!\()"  # file names
@@ -31,7 +31,7 @@ _QUOTED = re.compile(r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|'(?<!\w')([^'\n]{4,8
 _ESCAPES = re.compile(r"\\[ntr\"\\/]")  # of the JSON in which a call's input stands
 
 
-class Lost(NamedTuple):
+class LostReference(NamedTuple):
     """One thing that an answer uses and its request lacks. `answer`: the block that uses it; `block`: the last one before that
     says it, which does not stand; `by`: number of the decision that put it so, -1 where the provider itself leaves it out."""
 
@@ -45,11 +45,11 @@ class Lost(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Losses:
     """All that a replay lost, in the order of its requests. `uses`: per request, how many identifiers its answer takes up;
-    `made`: of each decision that put one of them out the request and the step at which it was made."""
+    `decisions`: of each decision that put one of them out the request and the step at which it was made."""
 
-    hits: tuple[Lost, ...] = ()
+    hits: tuple[LostReference, ...] = ()
     uses: tuple[int, ...] = ()
-    made: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    decisions: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -66,7 +66,7 @@ class Losses:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class References:
     """What the answers of a session take up again. `places`: where each identifier is said, rising; `uses`: per request the
     identifiers that were said before it, with the block of the answer that has each first."""
 
@@ -74,34 +74,34 @@ class Used:
     uses: tuple[Mapping[str, int], ...]
 
 
-def identifiers(text: str) -> set[str]:
+def find_identifiers(text: str) -> set[str]:
     """The identifiers in a text."""
     plain = _ESCAPES.sub(" ", text) if "\\" in text else text
-    found = set().union(*map(_in_run, {*_RUN.findall(plain)}))
+    found = set().union(*map(_split_run, {*_RUN.findall(plain)}))
     quoted = (next(filter(None, groups)) for groups in _QUOTED.findall(plain))
     found.update(text for text in quoted if not text.isalpha())  # a word in quotes is a word
     return found
 
 
 @lru_cache(maxsize=1 << 17)
-def _in_run(run: str) -> tuple[str, ...]:
+def _split_run(run: str) -> tuple[str, ...]:
     """The identifiers in characters that stand together; the same ones stand in many blocks."""
-    return tuple(word for word in _WORDS.findall(run) if len(word) <= LONGEST)
+    return tuple(word for word in _WORDS.findall(run) if len(word) <= MAX_IDENTIFIER)
 
 
-def _told(block: Block) -> set[str]:
+def _find_block_identifiers(block: Block) -> set[str]:
     """The identifiers in a block."""
-    return _taken(block.kind, block.raw, block.text)
+    return _find_content_identifiers(block.kind, block.raw, block.text)
 
 
-def _taken(kind: str, raw: JSON, text: str) -> set[str]:
+def _find_content_identifiers(kind: str, raw: JSON, text: str) -> set[str]:
     """The identifiers in a text; of a call those in what is handed over, not what the tool calls its parameters."""
     if kind != "tool_use" or not isinstance(raw, Mapping):
-        return identifiers(text)
-    return set().union(*map(identifiers, _leaves(raw.get("input"))))
+        return find_identifiers(text)
+    return set().union(*map(find_identifiers, _iter_leaves(raw.get("input"))))
 
 
-def _leaves(value: JSON) -> Iterator[str]:
+def _iter_leaves(value: JSON) -> Iterator[str]:
     held = [value]
     while held:
         each = held.pop()
@@ -113,14 +113,14 @@ def _leaves(value: JSON) -> Iterator[str]:
             yield str(each)
 
 
-def used(session: Session) -> Used:
+def find_references(session: Session) -> References:
     """Read a session's identifiers: once, for all policies. What only a tool's own summary says is derived."""
     answers: list[dict[str, int]] = []
     known: dict[int, set[str]] = {}
     for request in session.requests:
         has: dict[str, int] = {}
         for block in select_model_output(session.blocks[request.cut : request.stop]):
-            known[block.at] = _told(block)
+            known[block.at] = _find_block_identifiers(block)
             for word in known[block.at]:
                 has.setdefault(word, block.at)
         answers.append(has)
@@ -128,7 +128,7 @@ def used(session: Session) -> Used:
     places: dict[str, list[int]] = {word: [] for word in wanted}
     first: dict[str, int] = {}
     for block in session.blocks:
-        told = wanted & (known[block.at] if block.at in known else _told(block))
+        told = wanted & (known[block.at] if block.at in known else _find_block_identifiers(block))
         for word in told:
             places[word].append(block.at)
         if session.messages[block.message].origin != "summary" and block.kind != "summary":
@@ -137,37 +137,39 @@ def used(session: Session) -> Used:
         {word: at for word, at in has.items() if first.get(word, request.cut) < request.cut}
         for request, has in zip(session.requests, answers, strict=True)
     )
-    return Used(places, uses)
+    return References(places, uses)
 
 
-def losses(trace: Trace, used: Used) -> Losses:
+def find_losses(trace: Trace, used: References) -> Losses:
     """What the requests of a trace lack of what their answers take up."""
-    said = _Said(trace.session, used.places.keys())
-    hits: list[Lost] = []
+    said = _PlaceholderIndex(trace.session, used.places.keys())
+    hits: list[LostReference] = []
     for plan, words in zip(trace.plans, used.uses, strict=False):
         if words:
-            hits += _missing(plan, words, used.places, said)
+            hits += _find_missing(plan, words, used.places, said)
     made: dict[int, tuple[int, int]] = {}
     for number in {hit.by for hit in hits if hit.by >= 0}:
-        request = trace.decision(number).request
+        request = trace.get_decision(number).request
         made[number] = request, number - trace.plans[request].first + 1
     return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]), made)
 
 
-def _missing(plan: Plan, words: Mapping[str, int], places: Mapping[str, Sequence[int]], said: _Said) -> Iterator[Lost]:
+def _find_missing(
+    plan: Plan, words: Mapping[str, int], places: Mapping[str, Sequence[int]], said: _PlaceholderIndex
+) -> Iterator[LostReference]:
     cut, seen, told = plan.request.cut, plan.seen, None
     for word, answer in words.items():
         last = bisect_left(places[word], cut) - 1
-        if _stands(seen, places[word], last):
+        if _is_present(seen, places[word], last):
             continue
-        told = said.by(seen) if told is None else told
+        told = said.find_in(seen) if told is None else told
         if any(word in each for each in told):
             continue
         block = places[word][last]
-        yield Lost(plan.request.n, word, answer, block, plan.after.at(block).by)
+        yield LostReference(plan.request.n, word, answer, block, plan.after.at(block).by)
 
 
-def _stands(envelope: Envelope, places: Sequence[int], last: int) -> bool:
+def _is_present(envelope: Envelope, places: Sequence[int], last: int) -> bool:
     """Whether one of the first `last` + 1 places stands as it is; a stretch that does not is passed over as one."""
     while last >= 0:
         piece = envelope.at(places[last])
@@ -178,7 +180,7 @@ def _stands(envelope: Envelope, places: Sequence[int], last: int) -> bool:
 
 
 @dataclass(slots=True)
-class _Said:
+class _PlaceholderIndex:
     """What stand-ins say of the identifiers that matter; chunks are shared between requests, and looked into once."""
 
     session: Session
@@ -186,29 +188,29 @@ class _Said:
     chunks: dict[int, tuple[Chunk, frozenset[str]]] = field(default_factory=dict)
     parts: dict[object, tuple[Part, frozenset[str]]] = field(default_factory=dict)  # by text or block; a call by its id
 
-    def by(self, envelope: Envelope) -> list[frozenset[str]]:
+    def find_in(self, envelope: Envelope) -> list[frozenset[str]]:
         """What the stand-ins of an envelope say of them."""
-        return [found for chunk in envelope.chunks if (found := self._chunk(chunk))]
+        return [found for chunk in envelope.chunks if (found := self._read_chunk(chunk))]
 
-    def _chunk(self, chunk: Chunk) -> frozenset[str]:
+    def _read_chunk(self, chunk: Chunk) -> frozenset[str]:
         found = self.chunks.get(id(chunk))
         if found is None:
             parts = (part for piece in chunk.pieces for part in piece.body or ())
-            found = self.chunks[id(chunk)] = chunk, frozenset().union(*map(self._part, parts))
+            found = self.chunks[id(chunk)] = chunk, frozenset().union(*map(self._read_part, parts))
         return found[1]
 
-    def _part(self, part: Part) -> frozenset[str]:
+    def _read_part(self, part: Part) -> frozenset[str]:
         """What a part of a stand-in says; a call, or a block that stands elsewhere, as if it were that block."""
         structured = part.kind == "tool_use" and part.ref is None
         key = part.ref if part.ref is not None else (id(part),) if structured else part.text
         if key not in self.parts:
             moved = self.session.blocks[part.ref] if part.ref is not None else None
-            told = _told(moved) if moved else _taken(part.kind, part.raw, part.text)
+            told = _find_block_identifiers(moved) if moved else _find_content_identifiers(part.kind, part.raw, part.text)
             self.parts[key] = part, frozenset(word for word in told if word in self.wanted)
         return self.parts[key][1]
 
 
-class Left(NamedTuple):
+class Departure(NamedTuple):
     """Where a text stood as it was said, by request, under one policy. `out`: how its last carrier left, None while one stands.
 
     A stand-in that repeats the text does not count.
@@ -216,37 +218,37 @@ class Left(NamedTuple):
 
     policy: str
     spans: tuple[Span, ...]
-    out: Standing | None
+    out: BlockStatus | None
 
 
-def left_window(traces: Iterable[Trace], text: str) -> tuple[Left, ...]:
+def find_departures(traces: Iterable[Trace], text: str) -> tuple[Departure, ...]:
     """When a text left the window under each policy: the requests that carried one of the blocks in which it stands.
 
     "#214" is block 214 as a whole, where there is one.
     """
-    found: list[Left] = []
+    found: list[Departure] = []
     blocks: tuple[int, ...] | None = None
     for trace in traces:
         if blocks is None:
-            blocks = said_in(trace.session, text)
-        spans = _joined(span for each in trace.carried(blocks) for span in each)
+            blocks = find_blocks(trace.session, text)
+        spans = _join_spans(span for each in trace.iter_shown_spans(blocks) for span in each)
         many = len(trace.plans)
         gone = bool(blocks) and bool(many) and (not spans or spans[-1].stop < many)
-        at = spans[-1].stop if spans else trace.entered(blocks[0]) if blocks else many
+        at = spans[-1].stop if spans else trace.find_first_request(blocks[0]) if blocks else many
         here = [block for block in blocks if at < many and block < trace.plans[at].request.cut]
-        found.append(Left(trace.policy.name, spans, trace.why(here[-1], at) if gone and here else None))
+        found.append(Departure(trace.policy.name, spans, trace.why(here[-1], at) if gone and here else None))
     return tuple(found)
 
 
-def said_in(session: Session, text: str) -> tuple[int, ...]:
-    """The blocks that `left_window` means by a text, rising."""
+def find_blocks(session: Session, text: str) -> tuple[int, ...]:
+    """The blocks that `find_departures` means by a text, rising."""
     number = text.removeprefix("#").replace(",", "")
     if text.startswith("#") and number.isascii() and number.isdigit() and len(number) < 9 and int(number) < len(session.blocks):
         return (int(number),)
     return tuple(block.at for block in session.blocks if text in block.text) if text else ()
 
 
-def _joined(spans: Iterable[Span]) -> tuple[Span, ...]:
+def _join_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Spans as rising ones without overlaps."""
     found: list[Span] = []
     for span in sorted(spans):

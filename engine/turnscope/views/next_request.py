@@ -16,28 +16,28 @@ from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconciliation import CELLS, Fit, Terms
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.plan import Plan
-from turnscope.planning.prompt_cache import behind
-from turnscope.planning.trace import fits_of
+from turnscope.planning.prompt_cache import count_tokens_from
+from turnscope.planning.trace import fit_session
 from turnscope.session.model import Session
 from turnscope.views import position
 
 Fits = Sequence[Fit]
 
 
-def fits(session: Session, sizes: Sequence[int], plan: Plan | None = None) -> Fits:
+def fit_requests(session: Session, sizes: Sequence[int], plan: Plan | None = None) -> Fits:
     """Prefix and scale of a chat's requests, which carried `sizes` counted tokens, and of the one that is planned next."""
     requests = session.requests
     if plan and plan.request.n >= len(requests):
-        return fits_of(session, (*requests, plan.request), (*sizes[: len(requests)], plan.seen.tokens))
-    return fits_of(session, requests, sizes[: len(requests)])
+        return fit_session(session, (*requests, plan.request), (*sizes[: len(requests)], plan.seen.tokens))
+    return fit_session(session, requests, sizes[: len(requests)])
 
 
-def fit(fits: Fits, request: int) -> Terms:
+def get_terms(fits: Fits, request: int) -> Terms:
     """That of one request; where nothing was sent yet, nothing hidden and the counter's own scale."""
     return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0)).policy_terms
 
 
-def parts(plan: Plan, fit: Terms) -> dict[str, int]:
+def split_tokens(plan: Plan, fit: Terms) -> dict[str, int]:
     """Provider tokens by part, as `CELLS` names them; they sum to `plan.projected`. What is hidden only where it is."""
     prefix = min(fit.prefix, plan.projected)
     earlier = min(fit.earlier, plan.projected - prefix)
@@ -46,16 +46,18 @@ def parts(plan: Plan, fit: Terms) -> dict[str, int]:
     return {name: tokens for name, tokens in (("prefix", prefix), ("earlier", earlier)) if tokens} | named
 
 
-def amid(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, float] | None:
+def find_mid_prompt(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, float] | None:
     """The task or the last instruction, where it stands in the middle half of a long prompt as it was said, and which share
     of the prompt stands before it. The words are those of the findings (`views.findings`)."""
     asked = [message.start for message in session.messages if message.origin == "prompt" and message.start < plan.seen.stop]
-    if not asked or plan.projected < position.LONG:
+    if not asked or plan.projected < position.LONG_PROMPT:
         return None
     named = {asked[0]: "task"} | ({asked[-1]: "last instruction"} if len(asked) > 1 else {})
     for at, what in reversed(named.items()):
-        before, upto = (1 - behind(plan.seen, n, ledger) * plan.calibration.scale / plan.projected for n in (at, at + 1))
-        if position.amid(before, upto) and plan.seen.at(at).body is None:
+        before, upto = (
+            1 - count_tokens_from(plan.seen, n, ledger) * plan.calibration.scale / plan.projected for n in (at, at + 1)
+        )
+        if position.is_mid_prompt(before, upto) and plan.seen.at(at).body is None:
             return what, before
     return None
 
@@ -65,9 +67,9 @@ def amid(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, float] | No
 State = Literal["whole", "shortened", "summarised", "left out"]
 
 
-def states(plan: Plan, session: Session) -> tuple[State, ...]:
+def list_states(plan: Plan, session: Session) -> tuple[State, ...]:
     """What the request carries of each message of the session, in order; those said after it was made are whole."""
-    pieces = [*_told(plan)]
+    pieces = [*_list_piece_states(plan)]
     starts = [piece.start for piece, _ in pieces]
     found: list[State] = []
     for message in session.messages:
@@ -78,7 +80,7 @@ def states(plan: Plan, session: Session) -> tuple[State, ...]:
     return tuple(found)
 
 
-def _told(plan: Plan) -> list[tuple[Piece, State]]:
+def _list_piece_states(plan: Plan) -> list[tuple[Piece, State]]:
     """Every piece that holds blocks, with its state. What is gone right after a summary is what that stands for, too."""
     found: list[tuple[Piece, State]] = []
     summed = False
@@ -93,7 +95,7 @@ def _told(plan: Plan) -> list[tuple[Piece, State]]:
     return found
 
 
-def begins(states: Sequence[State], said: Sequence[int]) -> int | None:
+def find_context_start(states: Sequence[State], said: Sequence[int]) -> int | None:
     """Which of the messages `said` the context begins with, after the first ones that are gone from it; None: none is gone."""
     gone = False
     for number in said:
@@ -106,56 +108,56 @@ def begins(states: Sequence[State], said: Sequence[int]) -> int | None:
 
 # When it is cut
 
-FILL = "word "  # about one token
-TURNS = 64  # looked ahead
+FILLER = "word "  # about one token
+MAX_TURNS = 64  # looked ahead
 
 
-class Ahead(Struct, frozen=True):
-    """When a chat is cut next. `mark`: prompt tokens before the policy from which it is, None = none below its window;
-    `turns`: in about how many turns as large as the newest ones, None = not within `TURNS`; `growth`: tokens of such a turn,
-    0 = there is none yet, and `mark` is that of turns of a usual size. `ends`: nothing is cut there,
-    and nothing is sent from there on.
+class NextCut(Struct, frozen=True):
+    """When a chat is cut next. `cut_at`: prompt tokens before the policy from which it is, None = none below its window;
+    `turns`: in about how many turns as large as the newest ones, None = not within `MAX_TURNS`; `growth`: tokens of such a
+    turn, 0 = there is none yet, and `cut_at` is that of turns of a usual size. `blocked`: nothing is cut there, and nothing is
+    sent from there on.
     """
 
-    mark: int | None
+    cut_at: int | None
     turns: int | None
     growth: int
-    ends: bool = False
+    blocked: bool = False
 
 
-def growth(session: Session, ledger: Ledger, scale: float) -> int:
+def measure_growth(session: Session, ledger: Ledger, scale: float) -> int:
     """Provider tokens that the newest turns have added, each, on average; 0 where there was none."""
     prompts = [message.start for message in session.messages if message.origin == "prompt"][-8:]
     return round(scale * ledger.count_tokens(prompts[0], len(ledger)) / len(prompts)) if prompts else 0
 
 
-Weigh = Callable[[Sequence[tuple[str, str]]], Plan]
+PlanNext = Callable[[Sequence[tuple[str, str]]], Plan]
 
 
-def ahead(weigh: Weigh, growth: int) -> Ahead:
+def predict_next_cut(weigh: PlanNext, growth: int) -> NextCut:
     """Find out by trying: `weigh` plans the next request, were these messages (role and text) said first."""
     window = weigh(()).budget.window
     usual = growth or max(64, window // 32)
 
     def said(turns: int, tokens: int) -> Plan:
-        half = FILL * (usual // 2 + 1)
-        return weigh([*[("user", half), ("assistant", half)] * (turns - 1), ("user", FILL * tokens)])
+        half = FILLER * (usual // 2 + 1)
+        return weigh([*[("user", half), ("assistant", half)] * (turns - 1), ("user", FILLER * tokens)])
 
-    turns = _first(TURNS, lambda turns: said(turns, usual))
+    turns = _find_first_cut(MAX_TURNS, lambda turns: said(turns, usual))
     most = window if turns is None else usual
-    tokens = _first(most, lambda tokens: said(turns or 1, tokens))
+    tokens = _find_first_cut(most, lambda tokens: said(turns or 1, tokens))
     if tokens is None:
-        return Ahead(None, None, growth)
+        return NextCut(None, None, growth)
     plan = said(turns or 1, tokens)
     mark = min(window, plan.calibration.predict(plan.before.tokens))
-    return Ahead(mark, turns if growth else None, growth, ends=not plan.is_changed)
+    return NextCut(mark, turns if growth else None, growth, blocked=not plan.is_changed)
 
 
-def _first(most: int, plan: Callable[[int], Plan]) -> int | None:
+def _find_first_cut(most: int, plan: Callable[[int], Plan]) -> int | None:
     """The smallest number up to `most` with which something is cut, or would not go."""
-    found = bisect_left(range(1, most + 1), True, key=lambda number: _cuts(plan(number))) + 1
+    found = bisect_left(range(1, most + 1), True, key=lambda number: _is_cut(plan(number))) + 1
     return found if found <= most else None
 
 
-def _cuts(plan: Plan) -> bool:
+def _is_cut(plan: Plan) -> bool:
     return plan.is_changed or plan.verdict in ("overflow", "refuse")

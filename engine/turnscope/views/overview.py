@@ -18,12 +18,12 @@ from turnscope.counting.reconciliation import Fit, Floats, Ints, reconcile
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.planning.provider_edits import GOES_ON, UNASKED
-from turnscope.planning.trace import Trace, prompt_of
+from turnscope.planning.trace import Trace, get_prompt_tokens
 from turnscope.pricing.windows import is_one_prompt
 from turnscope.session.model import Session
 from turnscope.views.bill import bill
-from turnscope.views.events import SHRINKS, kind_of
-from turnscope.views.whole_bill import WholeBill, whole_bill
+from turnscope.views.events import CUT_KINDS, classify_action
+from turnscope.views.total_cost import TotalCost, compute_total_cost
 
 LABELS = {
     "system": "System",
@@ -37,12 +37,13 @@ LABELS = {
     "unattributed": "Unattributed",
 }
 
-SHOWN = 12  # requests listed in a notebook, besides the largest and those that were cut
+MAX_ROWS = 12  # requests listed in a notebook, besides the largest and those that were cut
 
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happened at a request. `kind` as in `events.EVENTS`; `findings.markers` adds those of broken caches."""
+    """Something that happened at a request. `kind` as in `events.EVENTS`; `findings.mark_breaks` adds those of broken
+    caches."""
 
     request: int
     kind: str
@@ -81,7 +82,7 @@ class Overview:
     counter: str  # label of the counter behind the estimates
     over: Ints
     scales: Floats
-    bill: WholeBill
+    bill: TotalCost
     proved: tuple[str, ...]  # how windows are known that are larger than the tables say
 
     def __len__(self) -> int:
@@ -92,7 +93,7 @@ class Overview:
         """Prompt tokens of each request: recorded, else estimated."""
         return np.where(self.recorded >= 0, self.recorded, self.cells.sum(axis=1))
 
-    def prompt(self, n: int) -> int:
+    def get_prompt(self, n: int) -> int:
         """Prompt tokens of one request."""
         return int(self.recorded[n] if self.recorded[n] >= 0 else self.cells[n].sum())
 
@@ -121,12 +122,12 @@ class Overview:
         if not len(self):
             return notebook.render_card(self.title or self.session_id, notebook.render_line("No request."), note=self.source)
         prompts, peak = self.prompts, int(self.prompts.argmax())
-        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in SHRINKS}
-        evenly = {round(i * (len(self) - 1) / (SHOWN - 1)) for i in range(SHOWN)}
+        cuts = {marker.request: marker.what for marker in self.markers if marker.kind in CUT_KINDS}
+        evenly = {round(i * (len(self) - 1) / (MAX_ROWS - 1)) for i in range(MAX_ROWS)}
         rows = (
-            (n, int(self.turns[n]), int(prompts[n]), notebook.render_bar(self._cells(n), int(prompts[peak]), slim=True),
+            (n, int(self.turns[n]), int(prompts[n]), notebook.render_bar(self._get_cells(n), int(prompts[peak]), slim=True),
              "" if self.totals[n] is None else f"${self.totals[n]:,.4f}", cuts.get(n, ""))
-            for n in sorted({*evenly, *list(cuts)[:SHOWN], peak})
+            for n in sorted({*evenly, *list(cuts)[:MAX_ROWS], peak})
         )  # fmt: skip
         head = ("request", "turn", "prompt tokens", "", "USD", "")
         note = f"{self.source} · {len(self):,} requests · {'no price' if self.total is None else f'${self.total:,.2f}'}"
@@ -134,19 +135,19 @@ class Overview:
             note += f" in all ({', '.join(f'{name} ${share.usd or 0:,.2f}' for name, share in self.bill.parts)})"
         parts = (
             notebook.render_line(f"Largest: request {peak}, {int(prompts[peak]):,} tokens"),
-            notebook.render_bar(self._cells(peak)),
+            notebook.render_bar(self._get_cells(peak)),
         )
         return notebook.render_card(self.title or self.session_id, *parts, notebook.render_table(head, rows), note=note)
 
-    def _cells(self, n: int) -> dict[str, int]:
+    def _get_cells(self, n: int) -> dict[str, int]:
         return dict(zip(CELLS, map(int, self.cells[n]), strict=True))
 
 
-def overview(trace: Trace) -> Overview:
+def build_overview(trace: Trace) -> Overview:
     """Everything that is shown of a session as a whole."""
     session, plans = trace.session, trace.plans
     counts = np.array([plan.seen.counts for plan in plans], dtype=np.int64).reshape(-1, 5)
-    recorded = np.array([prompt_of(plan.request) for plan in plans], dtype=np.int64)
+    recorded = np.array([get_prompt_tokens(plan.request) for plan in plans], dtype=np.int64)
     models = tuple(plan.request.model for plan in plans)
     fitted = reconcile(counts, recorded, trace.fits)
     money = bill(trace, fitted)
@@ -165,17 +166,17 @@ def overview(trace: Trace) -> Overview:
         money.totals,
         money.answers,
         money.answer_usd,
-        tuple(_markers(session, plans, trace.fits)),
+        tuple(_list_markers(session, plans, trace.fits)),
         trace.fits,
         trace.ledger.label,
         np.array([terms.overcounted for terms in fitted.terms], dtype=np.int64),
         np.array([terms.scale for terms in fitted.terms], dtype=np.float64),
-        whole_bill(trace, money.charges),
+        compute_total_cost(trace, money.charges),
         tuple(proof.sentence for proof in trace.prices.proofs),
     )
 
 
-def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> list[Marker]:
+def _list_markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> list[Marker]:
     found = [
         Marker(
             fit.start, "unlogged", f"the tool cut something here that its log does not hold: about {fit.cut_at_start:,} tokens"
@@ -188,11 +189,11 @@ def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> li
         n = plan.request.n
         theirs = [d for d in plan.server if d.rule not in UNASKED and (summed < n - 1 or d.rule != GOES_ON)]
         summed = n if any(d.rule != GOES_ON and d.action == "condense" for d in theirs) else summed
-        acted = {d.action: d for d in (*plan.decisions, *theirs) if _happened(session, d)}
-        found += [Marker(n, kind_of(action), decision.edit.because) for action, decision in acted.items()]
+        acted = {d.action: d for d in (*plan.decisions, *theirs) if _affects_conversation(session, d)}
+        found += [Marker(n, classify_action(action), decision.edit.because) for action, decision in acted.items()]
         if plan.request.attempts > 1:
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
-        if plan.limit and prompt_of(plan.request) > plan.limit and is_one_prompt(session, plan.request):
+        if plan.limit and get_prompt_tokens(plan.request) > plan.limit and is_one_prompt(session, plan.request):
             found.append(Marker(n, "overflow", f"larger than the window of {plan.limit:,} tokens"))
     starts = [request.cut for request in session.requests]
     for agent in session.subagents:
@@ -202,7 +203,7 @@ def _markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> li
     return sorted(found, key=lambda marker: marker.request)
 
 
-def _happened(session: Session, decision: Decision) -> bool:
+def _affects_conversation(session: Session, decision: Decision) -> bool:
     """Whether a decision changed something of the conversation: no insert, no notice, no older version of a prompt or tool."""
     if not decision.splice or decision.edit.because == "superseded":
         return False
@@ -219,7 +220,7 @@ class Turn:
     stop: int
 
 
-def turns(view: Overview) -> tuple[Turn, ...]:
+def list_turns(view: Overview) -> tuple[Turn, ...]:
     """The session's turns that made at least one request."""
     edges = [0, *(np.flatnonzero(np.diff(view.turns)) + 1).tolist(), len(view)]
     return tuple(Turn(int(view.turns[a]), a, b) for a, b in pairwise(edges) if a < b)

@@ -7,24 +7,24 @@ from datetime import UTC, datetime
 WORDS = "no one two three four five six seven eight nine ten eleven twelve".split()
 
 
-def short(count: int) -> str:
+def format_tokens(count: int) -> str:
     """A number of tokens, short from ten thousand on: 9,412, 38k, 1.2M."""
     if count >= 1_000_000:
         return f"{count / 1e6:.1f}M"
     return f"{count / 1000:.0f}k" if count >= 10_000 else f"{count:,}"
 
 
-def word(count: int) -> str:
+def spell_count(count: int) -> str:
     """A small count in words."""
     return WORDS[count] if count < len(WORDS) else f"{count:,}"
 
 
-def times(count: int) -> str:
+def spell_times(count: int) -> str:
     """How often: once, twice, three times."""
-    return {1: "once", 2: "twice"}.get(count, f"{word(count)} times")
+    return {1: "once", 2: "twice"}.get(count, f"{spell_count(count)} times")
 
 
-def span(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A span of time in the unit that fits it: 31 s, 5.4 minutes, 12 minutes, 9 hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
@@ -33,7 +33,7 @@ def span(seconds: float) -> str:
     return f"{seconds / 3600:,.0f} hours"
 
 
-def clock(moment: float, dated: bool) -> str:
+def format_time(moment: float, dated: bool) -> str:
     """Time of day in UTC of an epoch second, with the date where asked for."""
     at = datetime.fromtimestamp(moment, UTC)
     return f"{at:%H:%M} UTC" + (f" on {at:%Y-%m-%d}" if dated else "")

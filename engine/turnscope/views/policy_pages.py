@@ -16,12 +16,12 @@ from turnscope.counting.tokens import get_counter
 from turnscope.envelope.budget import BudgetParams
 from turnscope.planning import policy as policies
 from turnscope.planning.policy import Policy
-from turnscope.views.knobs import Group, Knob, Shelf, groups, kin
+from turnscope.views.parameters import Group, Parameter, PolicyCatalog, group_parameters, group_policies
 
 HERE = Path(__file__).resolve().parent
 PICTURES = (HERE.parent / "rules" / "pictures", HERE.parents[2] / "tests" / "pictures")  # in a wheel, and in a clone
 README = policies.HERE / "README.md"
-DRAWN = (
+PICTURE_LINES = (
     "params",
     "first",
     "then",
@@ -75,53 +75,60 @@ class PolicyPage:
 NO_SAVING = "no published figure is known; Compare measures it on a session"
 
 
-def page(policy: Policy, group: str = "") -> PolicyPage:
+def build_page(policy: Policy, group: str = "") -> PolicyPage:
     """The page about a policy. `group`: what it belongs to in the list of all."""
     told = {
         "Source": policy.source,
         "Version": policy.version,
         "Fidelity": policy.fidelity,
-        "Counts with": _counter(policy),
+        "Counts with": _describe_counter(policy),
         "Tools are sent as": "XML text" if policy.tools else "",
         "Guarantees": "; ".join(f"{name}: {GUARANTEES[name]}" for name in policy.guarantees) or "none",
-        "When to use it": _with_source(policy.when),
+        "When to use it": _mark_unsourced(policy.when),
         "Cost to build": policy.build_cost,
         "Saving, as published": policy.saving or NO_SAVING,
-        "Loss": _with_source(policy.loss),
+        "Loss": _mark_unsourced(policy.loss),
         "Caution": policy.caution,
     }
     facts = tuple((name, text) for name, text in told.items() if text)
-    budget, *rules = groups(policy)
+    budget, *rules = group_parameters(policy)
     constants = tuple((name, str(value)) for name, value in policy.constants.items())
     return PolicyPage(
-        policy.name, policy.title or policy.name, group, policy.doc, facts, _budget(budget), _models(policy),
-        tuple(map(_rule, rules)), constants,
-    )  # fmt: skip
+        name=policy.name,
+        title=policy.title or policy.name,
+        group=group,
+        doc=policy.doc,
+        facts=facts,
+        budget=_build_budget_page(budget),
+        models=_describe_models(policy),
+        rules=tuple(map(_build_rule_page, rules)),
+        constants=constants,
+    )
 
 
-def pages(shelf: Shelf) -> tuple[PolicyPage, ...]:
+def build_pages(shelf: PolicyCatalog) -> tuple[PolicyPage, ...]:
     """The pages of all policies, in the order in which they are offered."""
-    return tuple(page(shelf.policies[name], group.title) for group in kin(shelf) for name in group.names)
+    return tuple(build_page(shelf.policies[name], group.title) for group in group_policies(shelf) for name in group.names)
 
 
-def _with_source(text: str) -> str:
+def _mark_unsourced(text: str) -> str:
     """A sentence with its sources in brackets; one without any is ours, and says so."""
     return text if not text or "(" in text else f"{text} (our words: no source is known)"
 
 
-def _counter(policy: Policy) -> str:
+def _describe_counter(policy: Policy) -> str:
     """What a policy decides with, and how far that is from recorded usage, where it has a name here."""
     if policy.counter:
         return f"{policy.counter} ({get_counter(policy.counter).label})"
     return str(policy.constants.get("counter") or "the session's own counter")
 
 
-def sentence(doc: str) -> str:
+def get_first_sentence(doc: str) -> str:
     """The first sentence of a text."""
     return doc.partition(". ")[0].rstrip(".") + "." if doc else ""
 
 
-def _models(policy: Policy) -> tuple[tuple[str, str], ...]:
+def _describe_models(policy: Policy) -> tuple[tuple[str, str], ...]:
     told = {
         pattern: "; ".join(
             f"{part}: {', '.join(f'{key} = {value}' for key, value in given.items())}" for part, given in table.items()
@@ -131,36 +138,38 @@ def _models(policy: Policy) -> tuple[tuple[str, str], ...]:
     return tuple(told.items())
 
 
-def _budget(group: Group) -> RulePage:
+def _build_budget_page(group: Group) -> RulePage:
     """The budget's parameters, those alone that are not as they are by default."""
     usual = {field.name: getattr(BudgetParams(), field.name) for field in fields(BudgetParams)} | {"formula": ""}
-    return _rule(replace(group, knobs=tuple(knob for knob in group.knobs if knob.value != usual[knob.name])))
+    return _build_rule_page(
+        replace(group, parameters=tuple(knob for knob in group.parameters if knob.value != usual[knob.name]))
+    )
 
 
-def _rule(group: Group) -> RulePage:
-    rows = tuple((knob.words, _value(knob), knob.help) for knob in group.knobs)
-    picture = _picture(group.title) if group.memory else ""
+def _build_rule_page(group: Group) -> RulePage:
+    rows = tuple((knob.label, _format_value(knob), knob.help) for knob in group.parameters)
+    picture = _read_picture(group.title) if group.memory else ""
     return RulePage(group.title, group.doc, MEMORY.get(group.memory, group.memory), group.source, rows, picture)
 
 
-def _value(knob: Knob) -> str:
+def _format_value(knob: Parameter) -> str:
     if isinstance(knob.value, str):
         return knob.value or "none"
     return json.dumps(knob.value, ensure_ascii=False, default=str).replace("null", "none")
 
 
 @cache
-def _picture(rule: str) -> str:
+def _read_picture(rule: str) -> str:
     """The first picture of a rule that shows it at work: a small session, and what of it is sent; "" where there is none."""
     path = next((folder for folder in PICTURES if folder.is_dir()), PICTURES[0]) / f"{rule}.txt"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     drawn = [case.strip().splitlines() for case in f"\n{text}".split("\n## ")[1:]]
-    title, *lines = next(filter(_works, drawn), drawn[0] if drawn else [""])
-    shown = [line for line in lines if line.partition(":")[0].partition(" ")[0] in DRAWN]
+    title, *lines = next(filter(_shows_change, drawn), drawn[0] if drawn else [""])
+    shown = [line for line in lines if line.partition(":")[0].partition(" ")[0] in PICTURE_LINES]
     return "\n".join((title, *shown)) if shown else ""
 
 
-def _works(case: list[str]) -> bool:
+def _shows_change(case: list[str]) -> bool:
     """Whether something is changed in a picture's last request, or it is warned, refused or sent elsewhere."""
     told = [line.partition(":")[::2] for line in case[1:]]
     return any(mark in text for key, text in told for mark in ("-", "~", "[", "+") if key == "after") or any(
@@ -171,15 +180,15 @@ def _works(case: list[str]) -> bool:
 # As Markdown
 
 
-def markdown(shelf: Shelf) -> str:
+def to_markdown(shelf: PolicyCatalog) -> str:
     """All pages as one Markdown text."""
-    made = pages(shelf)
+    made = build_pages(shelf)
     lines = ["# The policies", "", *_INTRODUCTION, ""]
     for group in dict.fromkeys(each.group for each in made):
         lines += [f"- **{group}**: " + " · ".join(f"[{each.title}](#{each.name})" for each in made if each.group == group)]
     drawn: set[str] = set()
     for each in made:
-        lines += ["", *_written(each, drawn)]
+        lines += ["", *_render_page(each, drawn)]
         drawn |= {rule.name for rule in each.rules}
     return "\n".join(lines) + "\n"
 
@@ -192,36 +201,36 @@ _INTRODUCTION = (
 )
 
 
-def _written(made: PolicyPage, drawn: set[str]) -> Iterator[str]:
+def _render_page(made: PolicyPage, drawn: set[str]) -> Iterator[str]:
     yield f'<a id="{made.name}"></a>'
     yield f"## {made.title}"
     yield ""
-    yield f"`{made.name}` · {made.group}. {_plain(made.doc)}"
+    yield f"`{made.name}` · {made.group}. {_escape(made.doc)}"
     yield ""
-    yield from (f"- {name}: {_plain(text)}" for name, text in made.facts)
-    yield f"- Budget: {_parameters(made.budget)}"
-    yield from (f"- For models like `{pattern}`: {_plain(text)}" for pattern, text in made.models)
+    yield from (f"- {name}: {_escape(text)}" for name, text in made.facts)
+    yield f"- Budget: {_format_parameters(made.budget)}"
+    yield from (f"- For models like `{pattern}`: {_escape(text)}" for pattern, text in made.models)
     for number, rule in enumerate(made.rules, 1):
         yield ""
         more = "; ".join(text for text in (rule.memory, rule.source) if text)
-        yield f"{number}. `{rule.name}`: {_plain(rule.doc)} ({_plain(more)})"
+        yield f"{number}. `{rule.name}`: {_escape(rule.doc)} ({_escape(more)})"
         if rule.parameters:
-            yield f"   Parameters: {_parameters(rule)}"
+            yield f"   Parameters: {_format_parameters(rule)}"
         if rule.picture and rule.name not in drawn:
             title, *lines = rule.picture.splitlines()
-            yield from ("", f"   {_plain(title[:1].upper() + title[1:])}:", "", "   ```text")
+            yield from ("", f"   {_escape(title[:1].upper() + title[1:])}:", "", "   ```text")
             yield from (f"   {line}" for line in lines)
             yield "   ```"
     if made.constants:
         yield from ("", "Constants of the original:", "")
-        yield from (f"- {name}: {_plain(text)}" for name, text in made.constants)
+        yield from (f"- {name}: {_escape(text)}" for name, text in made.constants)
 
 
-def _parameters(rule: RulePage) -> str:
-    return "; ".join(f"{words} = {_plain(value)[:200]}" for words, value, _ in rule.parameters) + "."
+def _format_parameters(rule: RulePage) -> str:
+    return "; ".join(f"{words} = {_escape(value)[:200]}" for words, value, _ in rule.parameters) + "."
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Text on one line, with what Markdown would read as markup kept as it is written."""
     kept = " ".join(text.split())
     for mark in ("\\", "*", "_", "<", "[", "`"):
@@ -229,10 +238,10 @@ def _plain(text: str) -> str:
     return kept
 
 
-def shipped() -> Shelf:
+def load_shipped() -> PolicyCatalog:
     """The policies of the package."""
-    return Shelf({name: policies.load(name) for name in policies.names()}, frozenset(), {})
+    return PolicyCatalog({name: policies.load(name) for name in policies.list_policies()}, frozenset(), {})
 
 
 if __name__ == "__main__":
-    README.write_text(markdown(shipped()), encoding="utf-8")
+    README.write_text(to_markdown(load_shipped()), encoding="utf-8")

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from typing import Literal
 
-from turnscope.planning.prompt_cache import behind
+from turnscope.planning.prompt_cache import count_tokens_from
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Bucket
 
-Where = Literal["head", "middle", "tail"]
+Region = Literal["head", "middle", "tail"]
 
-LONG = 50_000  # tokens of a prompt; in a shorter one it matters little where something stands
+LONG_PROMPT = 50_000  # tokens of a prompt; in a shorter one it matters little where something stands
 
 
-def share(trace: Trace, request: int, at: int) -> float:
+def compute_share(trace: Trace, request: int, at: int) -> float:
     """Which share of a request's prompt stands before block `at`, 0 to 1. IndexError where there is no such one of either."""
     if trace.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS):
         return 0.0
-    rest = behind(trace.plans[request].seen, at, trace.ledger) * trace.fit(request).scale
+    rest = count_tokens_from(trace.plans[request].seen, at, trace.ledger) * trace.fit(request).scale
     return min(1.0, max(0.0, 1 - rest / max(1, trace.tokens(request))))
 
 
-def shares(trace: Trace, request: int) -> dict[int, float]:
+def compute_shares(trace: Trace, request: int) -> dict[int, float]:
     """The same of every block that stands in a request as it is. IndexError where there is no such request."""
     ledger, blocks, behind = trace.ledger, trace.session.blocks, 0
     scale, whole = trace.fit(request).scale, max(1, trace.tokens(request))
@@ -40,11 +40,11 @@ def shares(trace: Trace, request: int) -> dict[int, float]:
     return found
 
 
-def where(share: float) -> Where:
+def classify_position(share: float) -> Region:
     """The middle half is the middle; the quarters around it are head and tail."""
     return "head" if share < 0.25 else "tail" if share >= 0.75 else "middle"
 
 
-def amid(before: float, upto: float) -> bool:
+def is_mid_prompt(before: float, upto: float) -> bool:
     """Whether what begins behind one share of the prompt and ends at another stands in the middle half as a whole."""
-    return where(before) == where(upto) == "middle"
+    return classify_position(before) == classify_position(upto) == "middle"

@@ -12,15 +12,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from turnscope.views.events import counted
+from turnscope.views.events import count_cuts
 from turnscope.views.overview import Overview
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
     """Requests `[start, stop)`. `tokens` sent in all; `usd` of those with a price, None where none has; `unpriced`: how many
-    have usage but no price; `resent`: share of the tokens that the request before had carried already; `growth` tokens at
-    request `grew` (-1 = nothing grew); `peak` tokens; `events`: "3 compactions", ...
+    have usage but no price; `repeated_share`: share of the tokens that the request before had carried already; `growth` tokens
+    at request `growth_request` (-1 = nothing grew); `peak` tokens; `events`: "3 compactions", ...
     """
 
     start: int
@@ -28,8 +28,8 @@ class Range:
     tokens: int
     usd: Decimal | None
     unpriced: int
-    resent: float
-    grew: int
+    repeated_share: float
+    growth_request: int
     growth: int
     peak: int
     events: tuple[str, ...]
@@ -39,13 +39,13 @@ class Range:
         return self.stop - self.start
 
 
-def resent(sizes: Sequence[int], before: int) -> float:
+def compute_repeated_share(sizes: Sequence[int], before: int) -> float:
     """The share of requests' tokens that the request before each had carried already. `before`: tokens before the first."""
     tokens = sum(sizes)
     return 1 - sum(max(0, b - a) for a, b in pairwise((before, *sizes))) / tokens if tokens else 0.0
 
 
-def summary(view: Overview, start: int, stop: int) -> Range:
+def summarize_range(view: Overview, start: int, stop: int) -> Range:
     """Requests `start` up to and without `stop`, both brought inside the session; empty where nothing is between them."""
     start = max(0, min(start, len(view)))
     stop = max(start, min(stop, len(view)))
@@ -61,9 +61,9 @@ def summary(view: Overview, start: int, stop: int) -> Range:
         tokens,
         sum(priced, Decimal(0)) if priced else None,
         sum(total is None and bool(recorded >= 0) for total, recorded in pairs),
-        resent(prompts[start:stop].tolist(), int(prompts[start - 1]) if start else 0),
+        compute_repeated_share(prompts[start:stop].tolist(), int(prompts[start - 1]) if start else 0),
         grew,
         int(change.max()) if grew >= 0 else 0,
         int(prompts[start:stop].max(initial=0)),
-        tuple(text for _, text in counted(marker.kind for marker in view.markers if start <= marker.request < stop)),
+        tuple(text for _, text in count_cuts(marker.kind for marker in view.markers if start <= marker.request < stop)),
     )

@@ -18,7 +18,7 @@ from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Block
 
-SMALL = 200  # tokens; shorter results are not worth following
+MIN_RESULT = 200  # tokens; shorter results are not worth following
 WRITES = frozenset("content contents new_string old_string new_str old_str file_text edits insert_text patch diff".split())
 PATHS = ("file_path", "path", "notebook_path", "filePath", "absolute_path", "target_file")
 
@@ -27,14 +27,14 @@ PATHS = ("file_path", "path", "notebook_path", "filePath", "absolute_path", "tar
 class Repeat:
     """Requests `start` to `stop` (both included) carried copies of one reading of `path`, all but the newest in vain.
 
-    `most`: the first of these requests that carried the most of it, which were `reads` copies of `tokens` together; `weight`:
-    what the older copies came to, in the unit of `paid`.
+    `peak_request`: the first of these requests that carried the most of it, which were `reads` copies of `tokens` together;
+    `weight`: what the older copies came to, in the unit of `paid`.
     """
 
     path: str
     start: int
     stop: int
-    most: int
+    peak_request: int
     reads: int
     tokens: int
     weight: float
@@ -46,7 +46,7 @@ class _Copy(NamedTuple):
     left: int  # first request after that which did not
 
 
-def repeats(trace: Trace, scales: Floats, paid: Floats) -> Iterator[Repeat]:
+def find_repeats(trace: Trace, scales: Floats, paid: Floats) -> Iterator[Repeat]:
     """Every stretch of requests that carried a reading more than once.
 
     `scales[n]`: provider tokens per counted token; `paid[n]`: what one token of a tool result came to in requests before `n`.
@@ -54,28 +54,28 @@ def repeats(trace: Trace, scales: Floats, paid: Floats) -> Iterator[Repeat]:
     plans, ledger = trace.plans, trace.ledger
     cuts = [plan.request.cut for plan in plans]
     changed = [plan.request.n for plan in plans if any(d.splice for d in (*plan.decisions, *plan.server))]
-    for path, places in _readings(trace):
+    for path, places in _group_reads(trace):
         copies = []
         for at in places:
             came = bisect_right(cuts, at)
             if came < len(plans):
                 size = round(ledger.count_tokens(at, at + 1) * float(scales[came]))
-                copies.append(_Copy(size, came, _left(plans, changed, at, came)))
-        yield from _stretches(path, copies, paid)
+                copies.append(_Copy(size, came, _find_departure(plans, changed, at, came)))
+        yield from _join_copies(path, copies, paid)
 
 
-def _readings(trace: Trace) -> Iterator[tuple[str, list[int]]]:
+def _group_reads(trace: Trace) -> Iterator[tuple[str, list[int]]]:
     """Path and results (addresses) of each call that was made more than once."""
     session, ledger = trace.session, trace.ledger
     groups: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for block in session.blocks:
-        if block.kind == "tool_result" and block.pair >= 0 and ledger.count_tokens(block.at, block.at + 1) >= SMALL:
-            groups[_key(session.blocks[block.pair])].append(block.at)
+        if block.kind == "tool_result" and block.pair >= 0 and ledger.count_tokens(block.at, block.at + 1) >= MIN_RESULT:
+            groups[_build_key(session.blocks[block.pair])].append(block.at)
     groups.pop((), None)
     return ((key[0], places) for key, places in groups.items() if len(places) > 1)
 
 
-def _key(call: Block) -> tuple[str, ...]:
+def _build_key(call: Block) -> tuple[str, ...]:
     """What makes two reading calls the same: path first, then tool and input. Empty for calls that read no file."""
     given = call.raw.get("input") if isinstance(call.raw, dict) else None
     if not isinstance(given, dict) or not WRITES.isdisjoint(given):
@@ -86,7 +86,7 @@ def _key(call: Block) -> tuple[str, ...]:
     return (path, call.name, *(f"{key}={given[key]}" for key in sorted(given, key=str)))
 
 
-def _left(plans: Sequence[Plan], changed: Sequence[int], at: int, came: int) -> int:
+def _find_departure(plans: Sequence[Plan], changed: Sequence[int], at: int, came: int) -> int:
     """First request from `came` on that no longer carries block `at`, past the end where all do. What left stays away."""
     if plans[-1].seen.at(at).body is None:
         return len(plans)
@@ -100,7 +100,7 @@ def _left(plans: Sequence[Plan], changed: Sequence[int], at: int, came: int) -> 
     return changed[low] if low < len(changed) else len(plans)
 
 
-def _stretches(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[Repeat]:
+def _join_copies(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[Repeat]:
     """Overlapping lives of older copies, joined. A copy is old from the arrival of the next one on."""
     group: list[_Copy] = []
     stop = start = 0
@@ -109,7 +109,7 @@ def _stretches(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[Rep
         if old.left <= new.came:
             continue
         if group and new.came >= stop:
-            yield _repeat(path, start, stop, group, weight)
+            yield _build_repeat(path, start, stop, group, weight)
             group, weight, stop = [], 0.0, 0
         if not group:
             group, start = [old], new.came
@@ -117,10 +117,10 @@ def _stretches(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[Rep
         stop = max(stop, old.left)
         weight += old.tokens * float(paid[old.left] - paid[new.came])
     if group:
-        yield _repeat(path, start, stop, group, weight)
+        yield _build_repeat(path, start, stop, group, weight)
 
 
-def _repeat(path: str, start: int, stop: int, group: Sequence[_Copy], weight: float) -> Repeat:
+def _build_repeat(path: str, start: int, stop: int, group: Sequence[_Copy], weight: float) -> Repeat:
     peak = held = most = reads = copies = 0
     events = [(copy.came, copy.tokens) for copy in group] + [(copy.left, -copy.tokens) for copy in group]
     for request, tokens in sorted(events):  # at one request, what leaves goes before what comes

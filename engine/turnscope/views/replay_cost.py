@@ -1,7 +1,7 @@
 """What the requests and the decisions of a replay cost, as every page that shows a replay has it.
 
-A request that was sent as it stands here has the price it was billed. That of any other one is simulated (`cached_cost.spent`),
-and is the figure of the comparison.
+A request that was sent as it stands here has the price it was billed. That of any other one is simulated
+(`cached_cost.simulate_cost`), and is the figure of the comparison.
 """
 
 from __future__ import annotations
@@ -11,48 +11,48 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from turnscope.planning.assemble import AS_RECORDED
-from turnscope.planning.prompt_cache import Kept, walked
+from turnscope.planning.prompt_cache import CacheUse, simulate_prompt_cache
 from turnscope.planning.trace import Trace
 from turnscope.session.model import select_model_output
 from turnscope.views.bill import charge
-from turnscope.views.cached_cost import CachePrice, Spent, cache_prices, spent
+from turnscope.views.cached_cost import CachePrice, SimulatedCost, price_decisions, simulate_cost
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class ReplayCosts:
     """USD by request, None where there is no known price: as billed where this very request was, else simulated.
 
-    `spent`: all of them simulated.
+    `simulated`: all of them simulated.
     """
 
     usd: tuple[Decimal | None, ...]
-    spent: Spent
+    simulated: SimulatedCost
 
 
-def cache(trace: Trace) -> tuple[Kept, ...]:
+def simulate_cache(trace: Trace) -> tuple[CacheUse, ...]:
     """What the simulated prompt cache does for each request of a trace."""
-    return walked(trace)
+    return simulate_prompt_cache(trace)
 
 
-def costs(trace: Trace, sizes: Sequence[int]) -> tuple[Costs, Mapping[int, CachePrice]]:
+def price_replay(trace: Trace, sizes: Sequence[int]) -> tuple[ReplayCosts, Mapping[int, CachePrice]]:
     """Price the requests of a trace, whose prompts have `sizes` tokens, and its decisions, by their numbers."""
-    kept = walked(trace, sizes)
-    made = spent(trace, kept)
+    kept = simulate_prompt_cache(trace, sizes)
+    made = simulate_cost(trace, kept)
     billed = trace.policy.name == AS_RECORDED
-    usd = tuple(_billed(trace, n) if billed and _told(trace, n) else each for n, each in enumerate(made.usd))
+    usd = tuple(_price_as_billed(trace, n) if billed and _has_usage(trace, n) else each for n, each in enumerate(made.usd))
     prices: dict[int, CachePrice] = {}
     for n, plan in enumerate(trace.plans):
         if plan.is_changed:
-            prices |= cache_prices(trace, kept, n)
-    return Costs(usd, made), prices
+            prices |= price_decisions(trace, kept, n)
+    return ReplayCosts(usd, made), prices
 
 
-def _told(trace: Trace, n: int) -> bool:
+def _has_usage(trace: Trace, n: int) -> bool:
     usage = trace.plans[n].request.usage
     return usage is not None and any(each.prompt_tokens for each in usage.passes)
 
 
-def _billed(trace: Trace, n: int) -> Decimal | None:
+def _price_as_billed(trace: Trace, n: int) -> Decimal | None:
     request = trace.plans[n].request
     made = charge(
         request, trace.prices, select_model_output(trace.session.blocks[request.cut : request.stop]), trace.ledger.count_content

@@ -25,12 +25,12 @@ from turnscope.envelope import difference
 from turnscope.envelope.envelope import Envelope, sum_counts
 from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
-from turnscope.planning.foreign_summaries import LEFT_OUT, summary_at
+from turnscope.planning.foreign_summaries import LEFT_OUT, get_summary_block
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import JSON, Bucket, Edit, Placeholder, Span
-from turnscope.views import kept_of
-from turnscope.views.labels import label
-from turnscope.views.replay_cost import Costs, costs
+from turnscope.views import summary_quality
+from turnscope.views.labels import label_block
+from turnscope.views.replay_cost import ReplayCosts, price_replay
 
 STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped", "summed")
 KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED, SUMMED = range(7)  # summed: condensed, and the summary stands elsewhere
@@ -50,41 +50,41 @@ class Steps:
     """What the browser gets, and what a page says about the whole.
 
     `data`: JSON in UTF-8. `changes`: every place at which something changed, in order; `changed`: requests that have one.
-    `sent`, `whole`: provider tokens of all requests, under the policy and with everything kept. `peak`: provider tokens of the
-    largest request, and its number. `verdicts`: requests by verdict, as VERDICTS. `sizes`: provider tokens by request; `costs`:
-    what they cost.
+    `sent_tokens`, `uncut_tokens`: provider tokens of all requests, under the policy and with everything kept. `peak`: provider
+    tokens of the largest request, and its number. `verdicts`: requests by verdict, as VERDICTS. `sizes`: provider tokens by
+    request; `costs`: what they cost.
     """
 
     data: bytes
     changes: tuple[Cursor, ...]
     changed: int
     decisions: int
-    sent: int
-    whole: int
+    sent_tokens: int
+    uncut_tokens: int
     peak: tuple[int, int]
     verdicts: tuple[int, ...]
     sizes: tuple[int, ...]
-    costs: Costs
+    costs: ReplayCosts
 
 
-def steps(trace: Trace) -> Steps:
+def build_steps(trace: Trace) -> Steps:
     """Arrange a trace for the browser. Work grows with what changed, and once with the number of blocks."""
     columns = _Columns(trace)
     previous: Plan | None = None
     for plan in trace.plans:
-        columns.carry(previous, plan)
-        columns.plan(previous, plan)
+        columns.add_carried(previous, plan)
+        columns.add_plan(previous, plan)
         previous = plan
     sent = columns.sizes
-    paid = columns.priced()
+    paid = columns.add_costs()
     top = max(range(len(sent)), key=sent.__getitem__, default=0)
     return Steps(
-        data=json.dumps(columns.payload(), separators=(",", ":")).encode(),
+        data=json.dumps(columns.build_payload(), separators=(",", ":")).encode(),
         changes=tuple(columns.changes),
         changed=len({cursor.request for cursor in columns.changes}),
         decisions=len(columns.actions),
-        sent=sum(sent),
-        whole=trace.whole,
+        sent_tokens=sum(sent),
+        uncut_tokens=trace.uncut_tokens,
         peak=(sent[top] if sent else 0, top),
         verdicts=tuple(sum(plan.verdict == verdict for plan in trace.plans) for verdict in VERDICTS),
         sizes=tuple(sent),
@@ -92,17 +92,17 @@ def steps(trace: Trace) -> Steps:
     )
 
 
-def size(trace: Trace, n: int) -> tuple[int, bool]:
+def measure_size(trace: Trace, n: int) -> tuple[int, bool]:
     """Provider tokens of request `n` as it is sent here, and whether they are recorded; else they are estimated."""
     return trace.tokens(n), trace.fit(n).error == 0.0
 
 
-def beginning(trace: Trace, n: int) -> tuple[int, Terms, int]:
+def measure_start(trace: Trace, n: int) -> tuple[int, Terms, int]:
     """Request `n` before its first decision: provider tokens, what turns counted ones into them, and the block from which on
     nothing existed yet, because the recorded condensation that it came with had not been made (-1 = all did)."""
     plan, terms = trace.plans[n], trace.fit(n)
-    tokens, sure = size(trace, n)
-    later = min((at for d in plan.decisions if d.splice and (at := summary_at(d.edit)) >= 0), default=-1)
+    tokens, sure = measure_size(trace, n)
+    later = min((at for d in plan.decisions if d.splice and (at := get_summary_block(d.edit)) >= 0), default=-1)
     standing = plan.before.tokens - (trace.ledger.count_tokens(later, plan.request.cut) if later >= 0 else 0)
     if later >= 0 and sure and n:  # what stood there was sent, and billed, one request ago
         terms = trace.fit(n - 1)
@@ -112,7 +112,7 @@ def beginning(trace: Trace, n: int) -> tuple[int, Terms, int]:
     return max(0, tokens + changed), terms, later
 
 
-def error(record: Trace) -> float | None:
+def find_estimate_error(record: Trace) -> float | None:
     """How far estimates of a session lie off, as a share that nine of ten requests keep within. None: nothing was recorded.
 
     `record`: the session as recorded, for usage belongs to what was really sent.
@@ -120,17 +120,17 @@ def error(record: Trace) -> float | None:
     return max((fit.error for fit in record.fits if fit.error is not None), default=None)
 
 
-def summary_of(trace: Trace, cursor: Cursor, at: int) -> int | None:
+def find_summary_block(trace: Trace, cursor: Cursor, at: int) -> int | None:
     """The block that holds the summary of block `at` at a place, where what stands for it is a message of its own."""
-    envelope = trace.frame(cursor).envelope
+    envelope = trace.get_frame(cursor).envelope
     piece = envelope.at(at) if 0 <= at < envelope.stop else None
     if piece is None or piece.body != () or piece.by < 0:
         return None
-    found = summary_at(trace.decision(piece.by).edit)
+    found = get_summary_block(trace.get_decision(piece.by).edit)
     return found if found >= 0 else None
 
 
-def still(decision: Decision, previous: Plan | None, slots: dict[str, list[Placeholder]]) -> tuple[bool, int]:
+def compare_with_previous(decision: Decision, previous: Plan | None, slots: dict[str, list[Placeholder]]) -> tuple[bool, int]:
     """Whether the request before stood as this decision makes it, and the first address that did not.
 
     `slots`: bodies of the inserts of the request before, by slot.
@@ -170,15 +170,17 @@ class _Columns:
         self.sizes: list[int] = []  # provider tokens of each request, as it was sent
         self.summed: set[int] = set()  # blocks that hold a summary of the tool's
 
-    def text(self, text: str) -> int:
+    def intern_text(self, text: str) -> int:
         """Number of a text in the table."""
         return self.table.setdefault(text[:_LONGEST], len(self.table))
 
-    def carry(self, previous: Plan | None, plan: Plan) -> None:
+    def add_carried(self, previous: Plan | None, plan: Plan) -> None:
         """What differs between the beginnings of two neighbours, and between what the provider leaves out of them."""
         self.actions += [decision.action for decision in plan.decisions]
         start = previous.before if previous else Envelope()
-        for begin, stop, (state, by) in difference.compare_envelopes(start, plan.before, self._standing, (KEPT, -1)):
+        for begin, stop, (state, by) in difference.compare_envelopes(
+            start, plan.before, self._get_state_and_decision, (KEPT, -1)
+        ):
             self.carried["paint"] += (begin, stop, state, by)
         self.carried["until"].append(len(self.carried["paint"]) // 4)
         come, gone = difference.compare_inserts(start, plan.before)
@@ -187,15 +189,15 @@ class _Columns:
         self.carried["gone"].append(sorted(gone))
         if self.hidden:
             for begin, stop, value in difference.compare_envelopes(
-                previous.seen if previous else Envelope(), plan.seen, _absent, 0
+                previous.seen if previous else Envelope(), plan.seen, _is_absent, 0
             ):
                 self.carried["hide"] += (begin, stop, value)
         self.carried["hidden"].append(len(self.carried["hide"]) // 3)
 
-    def _standing(self, piece: Piece) -> tuple[int, int]:
-        return self._state(piece.body, piece.by), piece.by
+    def _get_state_and_decision(self, piece: Piece) -> tuple[int, int]:
+        return self._get_state(piece.body, piece.by), piece.by
 
-    def _state(self, body: Placeholder, by: int) -> int:
+    def _get_state(self, body: Placeholder, by: int) -> int:
         action = self.actions[by] if by >= 0 else ""
         if body is None:
             return RESTORED if action in ("restore", "retrieve") else KEPT
@@ -203,13 +205,13 @@ class _Columns:
             return SUMMED if action == "condense" else DROPPED
         return _OF.get(action, REWRITTEN)
 
-    def plan(self, previous: Plan | None, plan: Plan) -> None:
+    def add_plan(self, previous: Plan | None, plan: Plan) -> None:
         """The columns of one request and of its decisions."""
-        back = self._back(previous, plan)
+        back = self._find_returned(previous, plan)
         if back[2]:
             self.changes.append(Cursor(plan.request.n, 0))
         slots: dict[str, list[Placeholder]] = defaultdict(list)
-        for edit in (self.trace.decision(number).edit for number in self.ended):
+        for edit in (self.trace.get_decision(number).edit for number in self.ended):
             slots[edit.slot].append(edit.body)
         warned = {(d.rule, d.action) for d in previous.decisions if d.splice is None} if previous else set()
         standing = set(self.begun)
@@ -219,17 +221,17 @@ class _Columns:
             if decision.splice and any(
                 piece.body is not None for part in (decision.splice.old, decision.splice.new) for piece in part
             ):
-                same, focus = still(decision, previous, slots)
+                same, focus = compare_with_previous(decision, previous, slots)
                 kind = STILL if same else LOOK if decision.rule == LEFT_OUT else CHANGE
             elif decision.action in _EVENTS and (decision.rule, decision.action) not in warned:
                 kind = EVENT
             if kind in (CHANGE, EVENT):
                 self.changes.append(Cursor(plan.request.n, number))
-            standing = self._decision(plan, decision, kind, focus, standing)
+            standing = self._add_decision(plan, decision, kind, focus, standing)
         self.ended = standing
-        self._request(plan, back)
+        self._add_request(plan, back)
 
-    def _decision(self, plan: Plan, decision: Decision, kind: int, focus: int, standing: set[int]) -> set[int]:
+    def _add_decision(self, plan: Plan, decision: Decision, kind: int, focus: int, standing: set[int]) -> set[int]:
         """The columns of one decision; gives the inserts that stand after it."""
         edit, splice, add = decision.edit, decision.splice, self.decisions
         start, stop = edit.span or (0, 0)
@@ -240,26 +242,26 @@ class _Columns:
             if splice
             else (set(), set())
         )
-        add["rule"].append(self.text(decision.rule))
-        add["action"].append(self.text(decision.action))
-        add["why"].append(self.text(_NUMBER.sub(_HOLE, edit.because[:_LONGEST])))
+        add["rule"].append(self.intern_text(decision.rule))
+        add["action"].append(self.intern_text(decision.action))
+        add["why"].append(self.intern_text(_NUMBER.sub(_HOLE, edit.because[:_LONGEST])))
         add["numbers"].append("|".join(_NUMBER.findall(edit.because[:_LONGEST])))
         add["start"].append(start)
         add["stop"].append(stop)
         add["focus"].append(focus)
-        add["state"].append(self._state(body, decision.seq) if splice and start < stop else -1)
+        add["state"].append(self._get_state(body, decision.seq) if splice and start < stop else -1)
         add["kind"].append(kind)
         add["lasts"].append(int(self.memory.get(decision.rule, "remembers") != "fresh"))
-        add["offline"].append(int(_offline(plan, body)))
-        add["size"].append(self._stands(edit, summary_at(edit)) if splice else 0)
-        add["summary"].append(summary_at(edit))
-        add["slot"].append(self.text(edit.slot) if edit.slot else -1)
-        add["facts"].append(self._facts(decision))
+        add["offline"].append(int(_is_offline(plan, body)))
+        add["size"].append(self._count_placeholder(edit, get_summary_block(edit)) if splice else 0)
+        add["summary"].append(get_summary_block(edit))
+        add["slot"].append(self.intern_text(edit.slot) if edit.slot else -1)
+        add["facts"].append(self._add_facts(decision))
         add["delta"] += [b - a for a, b in zip(before, after, strict=True)]
         add["removes"].append(sorted(old - new) or 0)
         return standing - (old - new) | (new - old)
 
-    def _stands(self, edit: Edit, summary: int) -> int:
+    def _count_placeholder(self, edit: Edit, summary: int) -> int:
         """Counted tokens of what stands in place of a span; of a summary that is a message of its own, once."""
         if summary >= 0 and summary not in self.summed:
             self.summed.add(summary)
@@ -268,19 +270,19 @@ class _Columns:
             return self.trace.ledger.count_tokens(message.start, message.stop)
         return sum(self.trace.ledger.count_placeholder(edit.body)) if edit.body and not edit.restore else 0
 
-    def _facts(self, decision: Decision) -> int:
-        told = kept_of.asked(self.trace.plans[decision.request], decision)
+    def _add_facts(self, decision: Decision) -> int:
+        told = summary_quality.score_rule_summary(self.trace.plans[decision.request], decision)
         facts = dict(told) | ({"model": decision.edit.model} if decision.edit.model else {})
         if not facts:
             return -1
-        values = [value if isinstance(value, (int, float)) else _said(value)[:_LONGEST] for value in facts.values()]
-        names = self.text("|".join(name.replace("_", " ") for name in facts))
+        values = [value if isinstance(value, (int, float)) else _format_fact(value)[:_LONGEST] for value in facts.values()]
+        names = self.intern_text("|".join(name.replace("_", " ") for name in facts))
         return self.facts.setdefault(json.dumps([names, *values]), len(self.facts))
 
-    def _request(self, plan: Plan, back: tuple[int, int, int]) -> None:
+    def _add_request(self, plan: Plan, back: tuple[int, int, int]) -> None:
         add, fit, n = self.requests, self.trace.fit(plan.request.n), plan.request.n
-        tokens, sure = size(self.trace, n)
-        start, terms, later = beginning(self.trace, n)
+        tokens, sure = measure_size(self.trace, n)
+        start, terms, later = measure_start(self.trace, n)
         self.sizes.append(tokens)
         add["size"].append(tokens)
         add["sure"].append(int(sure))
@@ -290,7 +292,7 @@ class _Columns:
         add["turn"].append(plan.request.turn)
         add["cut"].append(plan.request.cut)
         add["first"].append(len(self.actions))  # number of the first decision after this request
-        add["model"].append(self.text(plan.model))
+        add["model"].append(self.intern_text(plan.model))
         add["verdict"].append(VERDICTS.index(plan.verdict))
         for name in ("prefix", "earlier", "reinjected", "unattributed"):
             add[name].append(getattr(fit, name))
@@ -303,34 +305,36 @@ class _Columns:
         add["left"] += [sent - seen for sent, seen in zip(plan.after.counts, plan.seen.counts, strict=True)]  # by the provider
         add["back"].append(back if back[2] else 0)
         add["before"] += plan.before.counts
-        add["server"].append(self.text(plan.server[-1].edit.because) if plan.server else -1)
+        add["server"].append(self.intern_text(plan.server[-1].edit.because) if plan.server else -1)
 
-    def _back(self, previous: Plan | None, plan: Plan) -> tuple[int, int, int]:
+    def _find_returned(self, previous: Plan | None, plan: Plan) -> tuple[int, int, int]:
         """Blocks that stand otherwise than in the request before though no decision touched them: first run, and how many."""
         if previous is None:
             return 0, 0, 0
         spans = sorted(d.edit.span for d in plan.decisions if d.splice and d.edit.span)
-        runs = difference.compare_envelopes(previous.after, plan.after, lambda piece: self._standing(piece)[0], KEPT)
-        rest = [free for start, stop, _ in runs for free in _outside(start, stop, spans)]
+        runs = difference.compare_envelopes(
+            previous.after, plan.after, lambda piece: self._get_state_and_decision(piece)[0], KEPT
+        )
+        rest = [free for start, stop, _ in runs for free in _iter_outside(start, stop, spans)]
         return (*rest[0], sum(stop - start for start, stop in rest)) if rest else (0, 0, 0)
 
-    def priced(self) -> Costs:
+    def add_costs(self) -> ReplayCosts:
         """The columns of money and cache, once all requests are there: USD of each, and of each decision the provider tokens
         that are written again because of it and after how many requests it pays off (0 = never, -1 = nothing is known).
         """
-        paid, prices = costs(self.trace, self.sizes)
+        paid, prices = price_replay(self.trace, self.sizes)
         self.requests["usd"] = [None if usd is None else round(float(usd), 6) for usd in paid.usd]
         found = [prices.get(number) for number in range(len(self.actions))]
-        self.decisions["again"] = [price.again if price else 0 for price in found]
-        self.decisions["pays"] = [-1 if price is None or price.usd is None else price.pays_off or 0 for price in found]
+        self.decisions["again"] = [price.rewritten if price else 0 for price in found]
+        self.decisions["pays"] = [-1 if price is None or price.usd is None else price.break_even or 0 for price in found]
         return paid
 
-    def payload(self) -> dict[str, Any]:
+    def build_payload(self) -> dict[str, Any]:
         """Everything as JSON can hold it."""
         order = {bucket: str(number) for number, bucket in enumerate(Bucket)}
         blocks, sums = self.trace.session.blocks, self.trace.ledger.total
         about: dict[str, Any] = {
-            "label": [self.text(label(self.trace.session, block)) for block in blocks],
+            "label": [self.intern_text(label_block(self.trace.session, block)) for block in blocks],
             "bucket": "".join(order[block.bucket] for block in blocks),
             "tokens": [sums[at + 1] - sums[at] for at in range(len(blocks))],
             "turn": [block.turn for block in blocks],
@@ -345,17 +349,17 @@ class _Columns:
         return {**rows, "facts": [json.loads(fact) for fact in self.facts], **names}
 
 
-def _absent(piece: Piece) -> int:
+def _is_absent(piece: Piece) -> int:
     return int(piece.body == ())
 
 
-def _offline(plan: Plan, body: Placeholder) -> bool:
+def _is_offline(plan: Plan, body: Placeholder) -> bool:
     """Whether a stand-in holds a summary that was made without a model."""
     made = [answer.text for _, answer in plan.asks if answer.source == "offline" and answer.text]
     return any(text in part.text for text in made for part in body or ())
 
 
-def _outside(start: int, stop: int, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
+def _iter_outside(start: int, stop: int, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
     """What of `[start, stop)` no span covers."""
     for span in spans:
         if span.start >= stop:
@@ -367,10 +371,10 @@ def _outside(start: int, stop: int, spans: Sequence[Span]) -> Iterator[tuple[int
         yield start, stop
 
 
-def _said(value: JSON) -> str:
+def _format_fact(value: JSON) -> str:
     """A fact as people read it: what a list or table holds, without its brackets."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_said(of)}" for name, of in value.items())
+        return ", ".join(f"{name} {_format_fact(of)}" for name, of in value.items())
     if not isinstance(value, list | tuple):
         return str(value)
-    return ", ".join(" ".join(map(str, of)) if isinstance(of, list | tuple) else _said(of) for of in value)
+    return ", ".join(" ".join(map(str, of)) if isinstance(of, list | tuple) else _format_fact(of) for of in value)

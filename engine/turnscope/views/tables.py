@@ -25,16 +25,16 @@ _FORMULA = re.compile(
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
-def csv_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+def format_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table as CSV with a header. None is an empty cell; mappings and lists are JSON."""
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\r\n")
-    table.writerow([_cell(name) for name in head])
-    table.writerows([_cell(value) for value in row] for row in rows)
+    table.writerow([_escape_cell(name) for name in head])
+    table.writerows([_escape_cell(value) for value in row] for row in rows)
     return out.getvalue().encode("utf-8", "replace").decode()  # lone surrogates, which no file can hold
 
 
-def _cell(value: Any) -> Any:
+def _escape_cell(value: Any) -> Any:
     if isinstance(value, (Mapping, list, tuple)):
         value = json.dumps(value, default=str) if value else ""
     if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
@@ -42,24 +42,24 @@ def _cell(value: Any) -> Any:
     return value
 
 
-def overview_csv(view: Overview, by: Unit = "requests") -> str:
+def overview_to_csv(view: Overview, by: Unit = "requests") -> str:
     """The numbers behind the figures, one line per request or turn: tokens per cell, USD per cell, the answer."""
     head = ["request", "turn", "model", "prompt", *CELLS, *(f"usd_{name}" for name in CELLS), "answer", "usd_answer"]
-    return csv_text(head, (_row(view, facts) for facts in columns.grid(view, by, "tokens", len(view) + 1).facts))
+    return format_csv(head, (_build_row(view, facts) for facts in columns.build_grid(view, by, "tokens", len(view) + 1).facts))
 
 
-def _row(view: Overview, facts: Any) -> list[Any]:
+def _build_row(view: Overview, facts: Any) -> list[Any]:
     """One column of the figure: its prompt is that of its request, USD and answer are sums over the turn where it is one."""
     n = int(facts[0, 0])
     money = [f"{value:.6f}" for value in facts[:, 4]] + [int(facts[0, 8]), f"{facts[0, 9]:.6f}"]
-    return [n, int(facts[0, 1]), view.models[n], view.prompt(n), *map(int, view.cells[n]), *money]
+    return [n, int(facts[0, 1]), view.models[n], view.get_prompt(n), *map(int, view.cells[n]), *money]
 
 
-def bill_csv(view: Overview) -> str:
+def cost_to_csv(view: Overview) -> str:
     """The whole bill, one line per part and one for all of it: USD as shown, counted beyond the record, recorded, logged."""
     head = ["part", "sessions", "requests", "unpriced", "usd", "counted_answers", "usd_counted", "usd_recorded", "usd_in_log"]
     rows = [
-        [name, of.sessions, of.requests, of.unpriced, of.usd, of.counted, of.counted_usd, of.recorded, of.logged_usd]
+        [name, of.sessions, of.requests, of.unpriced, of.usd, of.counted, of.counted_usd, of.recorded_usd, of.logged_usd]
         for name, of in (*view.bill.parts, ("whole", view.bill.whole))
     ]
-    return csv_text(head, rows)
+    return format_csv(head, rows)

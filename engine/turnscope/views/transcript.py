@@ -1,6 +1,6 @@
 """Every block of a session in order, and how each stands in one request: in it, or out of it and why.
 
-Pure functions of a trace. `lines` looks closely, so it is asked for one page; `states` looks at all blocks at once.
+Pure functions of a trace. `build_lines` looks closely, so it is asked for one page; `list_states` looks at all blocks at once.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from turnscope.planning.trace import Standing, State, Trace
+from turnscope.planning.trace import BlockStatus, State, Trace
 from turnscope.session.model import Block
-from turnscope.views.events import kind_of, told
-from turnscope.views.labels import label
+from turnscope.views.events import classify_action, describe_event
+from turnscope.views.labels import label_block
 
-__all__ = ["Line", "State", "lines", "role_of", "states", "why"]
+__all__ = ["Line", "State", "build_lines", "explain_absence", "get_role", "list_states"]
 
-BEGINNING = 160  # characters of a block's text on its line
+MAX_TEXT = 160  # characters of a block's text on its line
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Line:
     text: str
 
 
-def role_of(block: Block) -> str:
+def get_role(block: Block) -> str:
     """Who speaks: user, assistant, system, or tool for what a tool gave back."""
     return "tool" if block.kind == "tool_result" else block.role
 
 
-def states(trace: Trace, n: int) -> list[State]:
+def list_states(trace: Trace, n: int) -> list[State]:
     """How every block of the session stands in request `n`, by address. IndexError where there is no such request."""
     plan = trace.plans[n]
     found: list[State] = ["later"] * len(trace.session.blocks)
@@ -53,26 +53,26 @@ def states(trace: Trace, n: int) -> list[State]:
     return found
 
 
-def lines(trace: Trace, n: int, places: Iterable[int]) -> tuple[Line, ...]:
+def build_lines(trace: Trace, n: int, places: Iterable[int]) -> tuple[Line, ...]:
     """The blocks at these addresses as request `n` has them, each with the reason where it is not there as it is."""
-    return tuple(_line(trace, n, trace.session.blocks[at]) for at in places)
+    return tuple(_build_line(trace, n, trace.session.blocks[at]) for at in places)
 
 
-def why(standing: Standing) -> str:
+def explain_absence(standing: BlockStatus) -> str:
     """Why a block is not in a request as it is, in the words of `events`; "" where it is there."""
     if standing.state == "here":
         return ""
     made = standing.decision
     if standing.by != "policy" or made is None:
         return standing.sentence
-    return f"{told(kind_of(made.action), made.edit.because)}, at request {standing.since}."
+    return f"{describe_event(classify_action(made.action), made.edit.because)}, at request {standing.since}."
 
 
-def _line(trace: Trace, n: int, block: Block) -> Line:
+def _build_line(trace: Trace, n: int, block: Block) -> Line:
     standing = trace.why(block.at, n)
     tokens = round(trace.ledger.count_tokens(block.at, block.at + 1) * trace.fit(n).scale)
-    text = " ".join(block.text[: 2 * BEGINNING].split())[:BEGINNING]
-    name, because = label(trace.session, block), why(standing)
+    text = " ".join(block.text[: 2 * MAX_TEXT].split())[:MAX_TEXT]
+    name, because = label_block(trace.session, block), explain_absence(standing)
     return Line(
-        block.at, block.turn, role_of(block), block.kind, block.name, name, block.bucket, tokens, standing.state, because, text
+        block.at, block.turn, get_role(block), block.kind, block.name, name, block.bucket, tokens, standing.state, because, text
     )

@@ -134,7 +134,7 @@ def write_answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[
     messages = body["messages"]
     asked_last = next((m for m in reversed(messages) if m["role"] == "user"), messages[-1])  # behind it, a summary may stand
     last = asked_last.get("content")
-    attached, text = attachments.parted(last)
+    attached, text = attachments.split_content(last)
     typed = _find_last_text(last, text)
     given = {tool.get("name") for tool in body.get("tools") or ()}
     blocks: list[JSON] = []
@@ -179,7 +179,7 @@ def _find_last_text(last: JSON, text: str) -> str:
 
 def _describe_attachments(attached: list[JSON]) -> str:
     """What is attached to the newest message, as far as a model that sees nothing can tell."""
-    found = [(attachments.file(raw), attachments.picture(raw), raw) for raw in attached]
+    found = [(attachments.read_text_file(raw), attachments.read_image(raw), raw) for raw in attached]
     told = [
         f"the file {file[0]} ({len(file[1]):,} characters)"
         if file

@@ -15,7 +15,7 @@ from typing import Any
 
 from turnscope.live.offline import edit_validation
 from turnscope.session.content import dumps
-from turnscope.views.attachments import crowded, wrong
+from turnscope.views.attachments import find_image_error, find_oversized_image
 
 JSON = Any
 KEY = b"the built-in model"  # it signs so that an edit is noticed; there is nobody to keep a secret from
@@ -59,7 +59,7 @@ def _find_errors(body: Mapping[str, JSON]) -> Iterator[str]:
     if sum(1 for _ in _find_breakpoints(body)) > MAX_BREAKPOINTS:
         found = sum(1 for _ in _find_breakpoints(body))
         yield f"A maximum of {MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
-    if large := crowded(messages):
+    if large := find_oversized_image(messages):
         yield f"{large[0]}.image.source.base64.data: {large[1]}"
     yield from edit_validation.find_errors(body)
     yield from _check_signatures(str(body.get("model", "")), messages)
@@ -113,7 +113,7 @@ def _check_message(message: JSON, i: int, last: bool) -> Iterator[str]:
             return
         if kind == "tool_use" and not (_ID.fullmatch(str(block.get("id"))) and isinstance(block.get("input"), Mapping)):
             yield f"messages.{i}.content.{j}.tool_use: `id` should match pattern '^[a-zA-Z0-9_-]+$' and `input` be a dictionary"
-        if kind == "image" and (bad := wrong(block)):
+        if kind == "image" and (bad := find_image_error(block)):
             yield f"messages.{i}.content.{j}.{bad}"
         if kind == "thinking" and not block.get("signature"):
             yield f"messages.{i}.content.{j}.thinking.signature: Field required"

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from turnscope.counting.ledger import Ledger
-from turnscope.ports.rows import remembered
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Block, Part, Session
 
@@ -25,12 +25,12 @@ OPEN, CLOSE = "<BEGIN SOURCE>\n", "\n</END SOURCE>"
 OBJECT = "[object Object]"  # what JavaScript makes of a part of a content list that is put into a string
 
 
-def retrieval_text(passages: Iterable[str]) -> str:
+def build_retrieval_text(passages: Iterable[str]) -> str:
     """Retrieved passages as they are put behind a message, with the blank line before them."""
     return "\n\n" + LEAD_IN + "\n\n".join(OPEN + passage + CLOSE for passage in passages)
 
 
-def passages(session: Session, kind: str, message: int) -> Sequence[str] | None:
+def get_passages(session: Session, kind: str, message: int) -> Sequence[str] | None:
     """The passages that belong to a message; None where it has none."""
     held = session.about.get(kind)
     found = held.get(session.messages[message].id) if isinstance(held, dict) else None
@@ -43,11 +43,11 @@ class Weights(NamedTuple):
 
     plain: list[int]
     sums: list[int]
-    brought: dict[int, tuple[Block, str]]
+    passages_by_message: dict[int, tuple[Block, str]]
 
 
-@remembered
-def weights(session: Session, index: Index, own: Ledger) -> Weights:
+@memoize_by_ledger
+def count_weights(session: Session, index: Index, own: Ledger) -> Weights:
     """What each message weighs: its text alone. Images are free, and nothing frames a message."""
     plain, sums, brought = [], [0], {}
     ordinals = [session.blocks[at].message for at in index.messages]
@@ -56,15 +56,15 @@ def weights(session: Session, index: Index, own: Ledger) -> Weights:
         blocks = [b for b in session.blocks[message.start : message.stop] if b.kind not in ("image", "document")]
         plain.append(own.count_content(blocks))
         tokens = plain[-1]
-        found = passages(session, "file_items", ordinals[number + 1]) if number + 1 < len(ordinals) else None
-        if found is not None and (last := text_block(blocks)):
-            text = last.text + retrieval_text(found)
+        found = get_passages(session, "file_items", ordinals[number + 1]) if number + 1 < len(ordinals) else None
+        if found is not None and (last := find_text_block(blocks)):
+            text = last.text + build_retrieval_text(found)
             tokens += own.count_parts((Part(last.role, "text", text),)) - own.count_content((last,))
             brought[number] = (last, text)
         sums.append(sums[-1] + tokens)
     return Weights(plain, sums, brought)
 
 
-def text_block(blocks: Sequence[Block]) -> Block | None:
+def find_text_block(blocks: Sequence[Block]) -> Block | None:
     """The last block that holds text, or nothing yet."""
     return next((b for b in reversed(blocks) if b.kind in ("text", "empty")), None)

@@ -15,12 +15,12 @@ TOOLS = ("Read", "Bash", "Grep", "Glob", "WebSearch", "WebFetch", "Edit", "Write
 CLEARED = "[Old tool result content cleared]"
 
 
-def effective(window: int, output: int, reserve: int = RESERVE) -> int:
+def compute_effective_window(window: int, output: int, reserve: int = RESERVE) -> int:
     """The window less what the answer may take. `output`: the model's own limit."""
     return window - min(output, reserve)
 
 
-def trigger(effective: int, buffer: int = BUFFER, percent: int = 0) -> int:
+def compute_trigger(effective: int, buffer: int = BUFFER, percent: int = 0) -> int:
     """Tokens from which on it compacts. `percent` (CLAUDE_AUTOCOMPACT_PCT_OVERRIDE, 1 to 100; 0 = unset) can only lower it.
 
     Where a window is so small that the buffer would leave less than half of it, half of it is taken, which is ours.
@@ -34,12 +34,12 @@ def estimate(units: int) -> int:
     return math.ceil(units / 4)
 
 
-def padded(tokens: int) -> int:
+def pad(tokens: int) -> int:
     """An estimate of what was not billed yet: a third is added."""
     return math.ceil(tokens * 4 / 3)
 
 
-def oldest_over(sizes: Sequence[int], keep: int = KEEP, target: int = TARGET, least: int = LEAST) -> int:
+def count_oldest_over(sizes: Sequence[int], keep: int = KEEP, target: int = TARGET, least: int = LEAST) -> int:
     """How many of the oldest results are cleared, so that `target` tokens are left; 0 where less than `least` would go."""
     total, gone = sum(sizes), 0
     for number, size in enumerate(sizes[: max(0, len(sizes) - keep)], 1):

@@ -76,7 +76,7 @@ class History:
     """The conversation as Cline stores it: messages by number, each with the addresses of its blocks."""
 
     session: Session
-    starts: tuple[int, ...]  # of all messages of the session (see `starts`)
+    starts: tuple[int, ...]  # of all messages of the session (see `find_starts`)
     cut: int
     lost: frozenset[int] = frozenset()
     summed: frozenset[int] = frozenset()  # messages that a summary wished for by hand stands for
@@ -84,30 +84,30 @@ class History:
     def __len__(self) -> int:
         return bisect_left(self.starts, self.cut)
 
-    def at(self, message: int) -> int:
+    def get_address(self, message: int) -> int:
         """Address where a message begins; the end of the request behind the last one."""
         return min(self.starts[message], self.cut) if message < len(self.starts) else self.cut
 
-    def role(self, message: int) -> str:
+    def get_role(self, message: int) -> str:
         """Role of a message; "" where there is none of that number."""
         return self.session.blocks[self.starts[message]].role if 0 <= message < len(self) else ""
 
-    def addresses(self, message: int) -> list[int]:
+    def list_addresses(self, message: int) -> list[int]:
         """Its blocks, without system and tool blocks that took effect inside it."""
-        there = self.session.blocks[self.at(message) : self.at(message + 1)]
+        there = self.session.blocks[self.get_address(message) : self.get_address(message + 1)]
         return [block.at for block in there if block.bucket is not Bucket.SYSTEM and block.bucket is not Bucket.TOOLS]
 
-    def content(self, message: int) -> str | list[tuple[int, JSON]]:
+    def get_content(self, message: int) -> str | list[tuple[int, JSON]]:
         """A bare text, or its blocks with their addresses."""
         if message in self.lost:
             return []
-        raws = [(at, self.session.blocks[at].raw) for at in self.addresses(message)]
+        raws = [(at, self.session.blocks[at].raw) for at in self.list_addresses(message)]
         if len(raws) == 1 and isinstance(raws[0][1], str):
             return raws[0][1]
         return [(at, {"type": "text", "text": raw} if isinstance(raw, str) else raw) for at, raw in raws if raw is not None]
 
 
-def starts(session: Session, index: Index) -> tuple[int, ...]:
+def find_starts(session: Session, index: Index) -> tuple[int, ...]:
     """Where messages begin as a provider gets them: neighbours of one role are one message, unless a fence parts them."""
     found: list[int] = []
     before = None
@@ -119,7 +119,7 @@ def starts(session: Session, index: Index) -> tuple[int, ...]:
     return tuple(found)
 
 
-def allowance(window: int, handler: str = "", model: str = "") -> tuple[int, float]:
+def compute_allowance(window: int, handler: str = "", model: str = "") -> tuple[int, float]:
     """The window in tokens that counts, and the unrounded limit inside it (`getContextWindowInfo`)."""
     if not window or (handler == "openai-compatible" and "deepseek" in model.lower()):
         window = UNKNOWN_WINDOW
@@ -132,7 +132,7 @@ def is_over(used: int | None, window: int, limit: float, share: float = 0.0) -> 
     return used is not None and used >= threshold
 
 
-def next_range(role: Callable[[int], str], count: int, current: Range | None, keep: Keep) -> Range:
+def compute_next_range(role: Callable[[int], str], count: int, current: Range | None, keep: Keep) -> Range:
     """The deleted range of `count` messages after one more truncation, both ends included (`getNextTruncationRange`).
 
     It begins behind the first pair whatever stood before. The end is never checked against any count of tokens; a message that
@@ -150,14 +150,14 @@ def next_range(role: Callable[[int], str], count: int, current: Range | None, ke
     return (2, end - 1 if role(end) not in ("", "assistant") else end)
 
 
-def opening(history: History) -> str:
+def get_opening(history: History) -> str:
     """The text of the first message's first block, "" where it is no text (`applyFirstUserMessageReplacement`)."""
-    content = history.content(0) if len(history) else ""
+    content = history.get_content(0) if len(history) else ""
     first = content[0][1] if content and not isinstance(content, str) else None
-    return block_text(first) if isinstance(first, Mapping) and first.get("type") == "text" else ""
+    return get_block_text(first) if isinstance(first, Mapping) and first.get("type") == "text" else ""
 
 
-def block_text(raw: Any) -> str:
+def get_block_text(raw: Any) -> str:
     """The text of a text block, or the first text of a tool result's list; "" for anything else."""
     if not isinstance(raw, Mapping):
         return ""
@@ -167,8 +167,8 @@ def block_text(raw: Any) -> str:
     return text if isinstance(text, str) else ""
 
 
-def with_text(raw: Any, text: str) -> JSON:
-    """The block with another text; the block itself where `block_text` would find none to replace."""
+def replace_text(raw: Any, text: str) -> JSON:
+    """The block with another text; the block itself where `get_block_text` would find none to replace."""
     if raw.get("type") == "text":
         return {**raw, "text": text}
     content = raw.get("content") if raw.get("type") == "tool_result" else None
@@ -177,6 +177,6 @@ def with_text(raw: Any, text: str) -> JSON:
     return raw
 
 
-def units(text: str) -> int:
+def count_units(text: str) -> int:
     """Length in UTF-16 code units, as JavaScript counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

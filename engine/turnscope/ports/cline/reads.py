@@ -10,7 +10,18 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from turnscope.ports.cline.ranges import MENTION, READ, READ_AGAIN, WRITE, Entry, History, State, Text, block_text, units
+from turnscope.ports.cline.ranges import (
+    MENTION,
+    READ,
+    READ_AGAIN,
+    WRITE,
+    Entry,
+    History,
+    State,
+    Text,
+    count_units,
+    get_block_text,
+)
 
 _JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"  # what \s means to JavaScript
 _HEADER = re.compile(rf"\[([^{_JS_SPACE}]+) for '([^']+)'\] Result:")
@@ -29,18 +40,22 @@ class Reading(NamedTuple):
     search: str = ""
 
 
-def rewritten(history: History, state: State) -> tuple[dict[int, Entry], set[int]]:
+def rewrite_reads(history: History, state: State) -> tuple[dict[int, Entry], set[int]]:
     """The stored edits once every reading but a file's last is rewritten, and the messages that this changed."""
     entries = dict(state.entries)
     changed: set[int] = set()
     mentions: dict[int, tuple[str, tuple[str, ...], int]] = {}
-    readings, files = _readings(history, state)
+    readings, files = _find_readings(history, state)
     for path, found in readings.items():
         for reading in found[:-1]:
             changed.add(reading.message)
             if reading.type == MENTION:
-                text, replaced, block = mentions.get(reading.message) or _base(history, entries, reading)
-                mentions[reading.message] = (js_replace(text, reading.search, reading.instead), (*replaced, path), block)
+                text, replaced, block = mentions.get(reading.message) or _find_base(history, entries, reading)
+                mentions[reading.message] = (
+                    replace_as_javascript(text, reading.search, reading.instead),
+                    (*replaced, path),
+                    block,
+                )
             else:
                 _store(entries, reading.message, reading.type, reading.block, Text(reading.instead))
     for message, (text, replaced, block) in mentions.items():
@@ -48,30 +63,30 @@ def rewritten(history: History, state: State) -> tuple[dict[int, Entry], set[int
     return entries, changed
 
 
-def saved(history: History, state: State, entries: Mapping[int, Entry], changed: set[int]) -> float:
+def compute_saved_share(history: History, state: State, entries: Mapping[int, Entry], changed: set[int]) -> float:
     """Share of the window's characters (UTF-16 units) that the edits of `changed` messages save; 0 where there are none."""
     total = gone = 0
     for message in (*range(min(2, len(history))), *range(max(state.start, 0), len(history))):
-        content = history.content(message)
+        content = history.get_content(message)
         if isinstance(content, str):
             continue
         entry = entries.get(message)
         for block, (_, raw) in enumerate(content):
-            text = block_text(raw)
+            text = get_block_text(raw)
             if not text:
-                total += _image(raw)
+                total += _measure_image(raw)
                 continue
             newest = entry.blocks.get(block) if entry else None
             before = text if newest is None or newest.before is None else newest.before
             if newest and message not in changed:
-                total += units(newest.text)
+                total += count_units(newest.text)
             else:
-                total += units(before)
-                gone += units(before) - units(newest.text) if newest else 0
+                total += count_units(before)
+                gone += count_units(before) - count_units(newest.text) if newest else 0
     return gone / total if total else 0.0
 
 
-def js_replace(text: str, search: str, instead: str) -> str:
+def replace_as_javascript(text: str, search: str, instead: str) -> str:
     """JavaScript's `text.replace(search, instead)` of two strings: `$` patterns in `instead` are honoured."""
     at = text.find(search)
     if at < 0:
@@ -81,7 +96,7 @@ def js_replace(text: str, search: str, instead: str) -> str:
     return before + _PATTERN.sub(lambda found: means[found[1]], instead) + behind
 
 
-def _readings(history: History, state: State) -> tuple[dict[str, list[Reading]], dict[int, list[str]]]:
+def _find_readings(history: History, state: State) -> tuple[dict[str, list[Reading]], dict[int, list[str]]]:
     """Readings by path, paths and readings in the order in which they stand; and the files that each mention names."""
     readings: dict[str, list[Reading]] = {}
     files: dict[int, list[str]] = {}
@@ -92,13 +107,13 @@ def _readings(history: History, state: State) -> tuple[dict[str, list[Reading]],
             if entry.type != MENTION or (newest and len(newest.replaced) == len(newest.files)):
                 continue
             done = newest.replaced if newest else ()
-        content = history.content(message)
-        if history.role(message) != "user" or isinstance(content, str) or not content:
+        content = history.get_content(message)
+        if history.get_role(message) != "user" or isinstance(content, str) or not content:
             continue
-        texts = [block_text(raw) for _, raw in content[:3]]
+        texts = [get_block_text(raw) for _, raw in content[:3]]
         if not texts[0]:
             continue
-        tool = _tool(message, texts, [raw.get("type") for _, raw in content[:2]])
+        tool = _read_tool_result(message, texts, [raw.get("type") for _, raw in content[:2]])
         if tool is not None:
             for path, reading in tool:
                 readings.setdefault(path, []).append(reading)
@@ -115,7 +130,7 @@ def _readings(history: History, state: State) -> tuple[dict[str, list[Reading]],
     return readings, files
 
 
-def _tool(message: int, texts: list[str], types: list[str]) -> list[tuple[str, Reading]] | None:
+def _read_tool_result(message: int, texts: list[str], types: list[str]) -> list[tuple[str, Reading]] | None:
     """The reading that a tool's result holds, [] where a write shows no file; None where mentions are to be looked for.
 
     `texts` and `types` are those of the message's first blocks.
@@ -138,12 +153,12 @@ def _tool(message: int, texts: list[str], types: list[str]) -> list[tuple[str, R
     return [(header[2], Reading(message, WRITE, block, instead))]
 
 
-def _base(history: History, entries: Mapping[int, Entry], reading: Reading) -> tuple[str, tuple[str, ...], int]:
+def _find_base(history: History, entries: Mapping[int, Entry], reading: Reading) -> tuple[str, tuple[str, ...], int]:
     """What a mention's text is so far, and which files were already taken out of it."""
     entry = entries.get(reading.message)
     newest = entry.blocks.get(reading.block) if entry else None
-    content = history.content(reading.message)
-    written = block_text(content[reading.block][1]) if not isinstance(content, str) else ""
+    content = history.get_content(reading.message)
+    written = get_block_text(content[reading.block][1]) if not isinstance(content, str) else ""
     return (newest.text if newest else "") or written, newest.replaced if newest else (), reading.block
 
 
@@ -156,7 +171,7 @@ def _store(entries: dict[int, Entry], message: int, type_: int, block: int, text
     entries[message] = Entry(entry.type if entry else type_, blocks)
 
 
-def _image(raw: object) -> int:
+def _measure_image(raw: object) -> int:
     source = raw.get("source") if isinstance(raw, Mapping) and raw.get("type") == "image" else None
     data = source.get("data") if isinstance(source, Mapping) and source.get("type") == "base64" else ""
-    return units(data) if isinstance(data, str) else 0
+    return count_units(data) if isinstance(data, str) else 0

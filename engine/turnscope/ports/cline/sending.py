@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from turnscope.envelope.envelope import Envelope
-from turnscope.ports.cline.ranges import MISSING, Entry, History, State, with_text
+from turnscope.ports.cline.ranges import MISSING, Entry, History, State, replace_text
 from turnscope.session.builder import make_part
 from turnscope.session.model import JSON, Edit, Part, Placeholder, Span
 
-Wanted = Generator[Edit, Envelope, Envelope]
+EditSteps = Generator[Edit, Envelope, Envelope]
 
 
 class Item(NamedTuple):
@@ -34,7 +34,7 @@ class Place(NamedTuple):
     again: bool = False
 
 
-def places(history: History, state: State, touched: Iterable[int]) -> list[Place]:
+def find_places(history: History, state: State, touched: Iterable[int]) -> list[Place]:
     """Where the `touched` messages stand in the request; nowhere where they are hidden.
 
     A range that ends before it begins (truncating a single message is enough) sends the first pair, or its answer, twice.
@@ -48,50 +48,50 @@ def places(history: History, state: State, touched: Iterable[int]) -> list[Place
     return found
 
 
-def lost(history: History, state: State, found: Sequence[Place]) -> frozenset[int]:
+def find_lost(history: History, state: State, found: Sequence[Place]) -> frozenset[int]:
     """Messages whose bare text gives way to results that are missing: in the stored history as well, unless it was edited."""
     gone = [
         place.message
         for place in found
-        if history.role(place.message) == "user"
-        and isinstance(history.content(place.message), str)
+        if history.get_role(place.message) == "user"
+        and isinstance(history.get_content(place.message), str)
         and place.message not in state.entries
-        and calls(history, place.before)
+        and list_calls(history, place.before)
     ]
     return history.lost.union(gone) if gone else history.lost
 
 
-def sent(history: History, state: State, place: Place) -> str | list[Item]:
+def build_content(history: History, state: State, place: Place) -> str | list[Item]:
     """The content of a message as it is sent; a bare text as it is."""
-    content = history.content(place.message)
-    alone, user = len(history) <= 1, history.role(place.message) == "user"
-    pending = calls(history, place.before) if user and not alone else []
+    content = history.get_content(place.message)
+    alone, user = len(history) <= 1, history.get_role(place.message) == "user"
+    pending = list_calls(history, place.before) if user and not alone else []
     if isinstance(content, str):
-        return _answered([], pending) if pending else content
+        return _pair_results([], pending) if pending else content
     items = [Item(at, raw) for at, raw in content]
     if user and state.start > 2 and place.message == state.start:
-        items = [item for item in items if _type(item) != "tool_result"]
+        items = [item for item in items if _get_type(item) != "tool_result"]
     if not alone and (entry := state.entries.get(place.message)):
-        items = _edited(items, entry)
-    return _answered(items, pending) if pending else items
+        items = _apply_entry(items, entry)
+    return _pair_results(items, pending) if pending else items
 
 
-def wanted(envelope: Envelope, history: History, message: int, content: str | list[Item]) -> Wanted:
+def yield_edits(envelope: Envelope, history: History, message: int, content: str | list[Item]) -> EditSteps:
     """Edits after which the blocks of a message stand as it is sent; none where they do. Gives the envelope after them.
 
     Blocks that stay in their order are replaced one by one; a message that got or moved blocks is replaced as a whole.
     """
-    addresses = history.addresses(message)
+    addresses = history.list_addresses(message)
     said = isinstance(content, str) or (not content and all(history.session.blocks[at].raw is None for at in addresses))
     items = [Item(at, None) for at in addresses] if said or isinstance(content, str) else content
     order = [item.at for item in items if item.at is not None]
     bodies: dict[Span, Placeholder]
     if items and len(order) == len(items) and all(a < b for a, b in pairwise(order)):
-        new = {item.at: (_part(history, message, item),) if item.new else None for item in items}
+        new = {item.at: (_build_part(history, message, item),) if item.new else None for item in items}
         bodies = {Span(at, at + 1): new.get(at, ()) for at in addresses}
     else:
-        bodies = dict.fromkeys(_runs(addresses), ())
-        bodies[next(iter(bodies))] = inserted(history, message, items)
+        bodies = dict.fromkeys(_group_runs(addresses), ())
+        bodies[next(iter(bodies))] = build_inserted(history, message, items)
     for span, body in bodies.items():
         piece = envelope.at(span.start)
         if piece.body and Span(piece.start, piece.stop) != span:
@@ -99,12 +99,12 @@ def wanted(envelope: Envelope, history: History, message: int, content: str | li
             envelope = yield Edit("restore", f"message {message} is put together anew", whole, restore=True)
             piece = envelope.at(span.start)
         if piece.body != body:
-            action, because = _told(message, body)
+            action, because = _explain(message, body)
             envelope = yield Edit(action, because, span, body, restore=body is None)
     return envelope
 
 
-def _told(message: int, body: Placeholder) -> tuple[Any, str]:
+def _explain(message: int, body: Placeholder) -> tuple[Any, str]:
     if body is None:
         return "restore", f"message {message} is sent as it was said"
     if body == ():
@@ -114,55 +114,55 @@ def _told(message: int, body: Placeholder) -> tuple[Any, str]:
     return "repair", f"message {message}: the results of the calls before it are put in order"
 
 
-def inserted(history: History, message: int, content: str | list[Item]) -> tuple[Part, ...]:
+def build_inserted(history: History, message: int, content: str | list[Item]) -> tuple[Part, ...]:
     """A whole message as parts of a stand-in."""
-    items = [Item(at, None) for at in history.addresses(message)] if isinstance(content, str) else content
-    parts = tuple(_part(history, message, item) for item in items)
-    return parts or (Part(history.role(message), "empty"),)
+    items = [Item(at, None) for at in history.list_addresses(message)] if isinstance(content, str) else content
+    parts = tuple(_build_part(history, message, item) for item in items)
+    return parts or (Part(history.get_role(message), "empty"),)
 
 
-def _part(history: History, message: int, item: Item) -> Part:
+def _build_part(history: History, message: int, item: Item) -> Part:
     if item.new or item.at is None:
-        return make_part(history.role(message), item.raw)
+        return make_part(history.get_role(message), item.raw)
     block = history.session.blocks[item.at]
     return Part(block.role, block.kind, ref=item.at)
 
 
-def _runs(addresses: Sequence[int]) -> list[Span]:
+def _group_runs(addresses: Sequence[int]) -> list[Span]:
     """Addresses as spans of neighbours."""
     stops = [i for i in range(1, len(addresses)) if addresses[i] != addresses[i - 1] + 1]
     return [Span(addresses[a], addresses[b - 1] + 1) for a, b in pairwise([0, *stops, len(addresses)])]
 
 
-def calls(history: History, message: int) -> list[str]:
+def list_calls(history: History, message: int) -> list[str]:
     """Ids of the tool calls of an answer; [] for any other message."""
-    shown = history.role(message) == "assistant" and message not in history.summed
-    content = history.content(message) if shown else ""
+    shown = history.get_role(message) == "assistant" and message not in history.summed
+    content = history.get_content(message) if shown else ""
     items = [] if isinstance(content, str) else [Item(at, raw) for at, raw in content]
-    return [item.raw["id"] for item in items if _type(item) == "tool_use" and item.raw.get("id")]
+    return [item.raw["id"] for item in items if _get_type(item) == "tool_use" and item.raw.get("id")]
 
 
-def _edited(items: list[Item], entry: Entry) -> list[Item]:
+def _apply_entry(items: list[Item], entry: Entry) -> list[Item]:
     """Stored texts put in by block number, counted after orphans were left out."""
     for block, text in entry.blocks.items():
         if block < len(items) and isinstance(items[block].raw, dict):
-            raw = with_text(items[block].raw, text.text)
+            raw = replace_text(items[block].raw, text.text)
             items[block] = Item(items[block].at, raw, raw is not items[block].raw)
     return items
 
 
-def _answered(items: list[Item], pending: list[str]) -> list[Item]:
+def _pair_results(items: list[Item], pending: list[str]) -> list[Item]:
     """Results first, in the order of their calls, one per call; other blocks follow; results of unknown calls are gone."""
     results: dict[str, Item] = {}
     others: list[Item] = []
     for item in items:
-        if name := _answers(item):
+        if name := _get_answered_id(item):
             results[name] = item
         else:
             others.append(item)
     ordered = 0
     for item, name in zip(items, pending, strict=False):
-        if _answers(item) != name:
+        if _get_answered_id(item) != name:
             break
         ordered += 1
     wrong = bool(results) and ordered < max(min(len(pending), len(items)), len(results))
@@ -172,10 +172,10 @@ def _answered(items: list[Item], pending: list[str]) -> list[Item]:
     return [*((made | results)[name] for name in pending), *others]
 
 
-def _answers(item: Item) -> str:
-    name = item.raw.get("tool_use_id") if _type(item) == "tool_result" else None
+def _get_answered_id(item: Item) -> str:
+    name = item.raw.get("tool_use_id") if _get_type(item) == "tool_result" else None
     return name if isinstance(name, str) else ""
 
 
-def _type(item: Item) -> str:
+def _get_type(item: Item) -> str:
     return str(item.raw.get("type", "")) if isinstance(item.raw, dict) else ""

@@ -9,8 +9,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from turnscope.ports.cline_sdk.files import Work, work
-from turnscope.ports.cline_sdk.messages import Message, blocks, kind, span_of, tokens, typed, written
+from turnscope.ports.cline_sdk.files import Work, find_work
+from turnscope.ports.cline_sdk.messages import (
+    Message,
+    count_tokens,
+    get_kind,
+    get_prompt_span,
+    is_typed,
+    list_blocks,
+    write_json,
+)
 from turnscope.ports.cline_sdk.projection import Projection, project
 
 ANSWERS = 3  # newest texts of answers that notices repeat
@@ -23,42 +31,42 @@ USAGE = {"inputTokens": 0, "outputTokens": 0, "cacheReadTokens": 0, "cacheWriteT
 REASONS = {"manual": "manual_compaction", "overflow_recovery": "overflow_recovery_compaction"}
 
 
-def compacted(
+def compact(
     messages: Sequence[Message], target: float, trigger: float, mode: str = "auto"
 ) -> tuple[list[Message], Projection] | None:
     """The shorter transcript, and the projection that led to it; None where nothing can be done."""
     room = max(1, min(target, trigger))
-    prompts = [i for i, m in enumerate(messages) if typed(m)]
-    kept = {i: m for i in prompts if (m := _trimmed(messages[i]))}
+    prompts = [i for i, m in enumerate(messages) if is_typed(m)]
+    kept = {i: m for i in prompts if (m := _trim(messages[i]))}
     if len(messages) < 2 or not kept:
         return None
     newest = prompts[-1]
-    used = sum(tokens({**m, "content": _blocks(m, i == newest)}) for i, m in kept.items())
-    frozen = {i for i, m in enumerate(messages) if i not in kept and _preserved(m)}
-    used += sum(tokens(messages[i]) for i in frozen)
+    used = sum(count_tokens({**m, "content": _list_blocks(m, i == newest)}) for i, m in kept.items())
+    frozen = {i for i, m in enumerate(messages) if i not in kept and _is_preserved(m)}
+    used += sum(count_tokens(messages[i]) for i in frozen)
     start, taken = len(messages), 0
     for i in range(len(messages) - 1, newest, -1):
-        if i in frozen or used + taken + tokens(messages[i]) > room:
+        if i in frozen or used + taken + count_tokens(messages[i]) > room:
             break
-        start, taken = i, taken + tokens(messages[i])
+        start, taken = i, taken + count_tokens(messages[i])
     while start < len(messages) and messages[start]["role"] != "assistant":
         start += 1
     recent = range(start, len(messages))
-    used += sum(tokens(messages[i]) for i in recent)
+    used += sum(count_tokens(messages[i]) for i in recent)
     for begin, stop in reversed(list(pairwise(prompts))):
-        answer = _last_answer(messages, begin, stop, frozen)
-        if answer and used + tokens(answer[1]) <= room:
+        answer = _find_last_answer(messages, begin, stop, frozen)
+        if answer and used + count_tokens(answer[1]) <= room:
             kept[answer[0]] = answer[1]
-            used += tokens(answer[1])
+            used += count_tokens(answer[1])
     chosen = [kept[i] if i in kept else messages[i] for i in range(len(messages)) if i in kept or i in frozen or i in recent]
     done = project(chosen, min(max(room, used), max(1, trigger)), "basic_compaction_projection")
-    told = _merged(done.messages, messages)
-    if written(told) == written(list(messages)):
+    told = _merge_prompts(done.messages, messages)
+    if write_json(told) == write_json(list(messages)):
         return None
-    return [*_marked(told, messages, mode)], done
+    return [*_mark_messages(told, messages, mode)], done
 
 
-def _trimmed(message: Message) -> Message | None:
+def _trim(message: Message) -> Message | None:
     if isinstance(message["content"], str):
         text = message["content"].strip()
         return {**message, "content": text} if text else None
@@ -70,24 +78,24 @@ def _trimmed(message: Message) -> Message | None:
     return {**message, "content": held} if held else None
 
 
-def _blocks(message: Message, attached: bool) -> list[Any]:
+def _list_blocks(message: Message, attached: bool) -> list[Any]:
     """The blocks of a message; files and images are left out where they are not `attached` any more."""
     if isinstance(message["content"], str):
         return [{"type": "text", "text": message["content"]}] if message["content"].strip() else []
     return [block for block in message["content"] if attached or block["type"] not in ("file", "image")]
 
 
-def _preserved(message: Message) -> bool:
+def _is_preserved(message: Message) -> bool:
     return (message.get("metadata") or {}).get("compaction") == "preserved"
 
 
-def _last_answer(messages: Sequence[Message], begin: int, stop: int, frozen: set[int]) -> tuple[int, Message] | None:
+def _find_last_answer(messages: Sequence[Message], begin: int, stop: int, frozen: set[int]) -> tuple[int, Message] | None:
     """The last answer of a turn that calls nothing, without its thinking."""
     for i in range(stop - 1, begin, -1):
         if i in frozen:
             return None
         message = messages[i]
-        if message["role"] != "assistant" or any(b["type"] == "tool_use" for b in blocks(message)):
+        if message["role"] != "assistant" or any(b["type"] == "tool_use" for b in list_blocks(message)):
             continue
         if isinstance(message["content"], str):
             return (i, message) if message["content"].strip() else None
@@ -96,62 +104,62 @@ def _last_answer(messages: Sequence[Message], begin: int, stop: int, frozen: set
     return None
 
 
-def _answer_text(message: Message) -> str:
+def _get_answer_text(message: Message) -> str:
     if message["role"] != "assistant":
         return ""
     if isinstance(message["content"], str):
         return message["content"].strip()
-    return "\n".join(filter(None, (b["text"].strip() for b in blocks(message) if b["type"] == "text")))
+    return "\n".join(filter(None, (b["text"].strip() for b in list_blocks(message) if b["type"] == "text")))
 
 
-def _notice(done: Work, answers: Sequence[str]) -> dict[str, Any]:
+def _build_notice(done: Work, answers: Sequence[str]) -> dict[str, Any]:
     told = "\n\n".join((READ + "\n".join(done.read), EDITED + "\n".join(done.edited), RAN + "\n".join(done.commands)))
     said = ANSWERED + "\n---\n".join(answers) if answers else ""
     return {"type": "text", "text": f"{NOTICE}{told}{said}{NOTICE_END}"}
 
 
-def _merged(kept: Sequence[Message], original: Sequence[Message]) -> list[Message]:
+def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list[Message]:
     """Neighbouring prompts as one, and behind each prompt a notice of the work that is gone after it."""
     where = {m["id"]: i for i, m in enumerate(original) if m.get("id")}
-    texts = [i for i in range(len(original) - 1, -1, -1) if _answer_text(original[i])][:ANSWERS]
-    newest = next((i for i in range(len(kept) - 1, -1, -1) if typed(kept[i])), -1)
+    texts = [i for i in range(len(original) - 1, -1, -1) if _get_answer_text(original[i])][:ANSWERS]
+    newest = next((i for i in range(len(kept) - 1, -1, -1) if is_typed(kept[i])), -1)
 
     def gone(begin: int | None, stop: int | None) -> list[Any]:
         if begin is None or stop is None or stop <= begin + 1:
             return []
-        done = work(original[begin + 1 : stop])
-        answers = [_answer_text(original[i]) for i in range(begin + 1, stop) if i in texts]
-        return [_notice(done, answers)] if done or answers else []
+        done = find_work(original[begin + 1 : stop])
+        answers = [_get_answer_text(original[i]) for i in range(begin + 1, stop) if i in texts]
+        return [_build_notice(done, answers)] if done or answers else []
 
     runs: list[tuple[Message, int | None, int | None, bool]] = []
     at = 0
     while at < len(kept):
         first = at
-        while typed(kept[first]) and at + 1 < len(kept) and typed(kept[at + 1]):
+        while is_typed(kept[first]) and at + 1 < len(kept) and is_typed(kept[at + 1]):
             at += 1
         message, places = kept[first], [where.get(m.get("id", "")) for m in kept[first : at + 1]]
         if at > first:
             held: list[Any] = []
             for i in range(first, at + 1):
                 held += gone(places[i - first - 1], places[i - first]) if i > first else []
-                held += _blocks(kept[i], i == newest)
-            spans = sum(span_of(m) for m in kept[first : at + 1])
+                held += _list_blocks(kept[i], i == newest)
+            spans = sum(get_prompt_span(m) for m in kept[first : at + 1])
             message = {**message, "content": held, "metadata": {**(message.get("metadata") or {}), "userRunSpan": spans}}
-        elif typed(message) and not isinstance(message["content"], str):
-            message = {**message, "content": _blocks(message, first == newest)}
-        runs.append((message, places[0], places[-1], typed(kept[first])))
+        elif is_typed(message) and not isinstance(message["content"], str):
+            message = {**message, "content": _list_blocks(message, first == newest)}
+        runs.append((message, places[0], places[-1], is_typed(kept[first])))
         at += 1
     told: list[Message] = []
     for number, (message, _, last, prompt) in enumerate(runs):
         behind = runs[number + 1][1] if number + 1 < len(runs) else len(original)
         extra = gone(last, behind) if prompt else []
-        told.append({**message, "content": [*_blocks(message, True), *extra]} if extra else message)
+        told.append({**message, "content": [*_list_blocks(message, True), *extra]} if extra else message)
     return told
 
 
-def _marked(told: Sequence[Message], original: Sequence[Message], mode: str) -> list[Message]:
+def _mark_messages(told: Sequence[Message], original: Sequence[Message], mode: str) -> list[Message]:
     """The messages with what a later compaction has to know of this one."""
-    before = (told[0].get("metadata") or {}) if kind(told[0]) == "compaction" else {}
+    before = (told[0].get("metadata") or {}) if get_kind(told[0]) == "compaction" else {}
     usages = [before["usageBefore"]] if before.get("usageBefore") else []
     usages += [m["metrics"] for m in original if m.get("metrics")]
     mark: dict[str, Any] = {
@@ -161,18 +169,18 @@ def _marked(told: Sequence[Message], original: Sequence[Message], mode: str) -> 
         "messagesRemoved": before.get("messagesRemoved", 0) + len(original) - len(told),
     }
     if usages:
-        mark["usageBefore"] = {name: _number(sum(u.get(name) or 0 for u in usages)) for name in USAGE}
+        mark["usageBefore"] = {name: _to_number(sum(u.get(name) or 0 for u in usages)) for name in USAGE}
     done: list[Message] = []
     for i, message in enumerate(told):
         bare = {name: value for name, value in message.items() if name != "metrics"}
         meta = message.get("metadata") or {}
-        if i == 0 and typed(message):
-            bare["metadata"] = {**meta, **mark, "userRunSpan": span_of(message)}
-        elif not typed(message) and not _preserved(message):
+        if i == 0 and is_typed(message):
+            bare["metadata"] = {**meta, **mark, "userRunSpan": get_prompt_span(message)}
+        elif not is_typed(message) and not _is_preserved(message):
             bare["metadata"] = {**meta, "compaction": "preserved"}
         done.append(bare)
     return done
 
 
-def _number(value: float) -> float:
+def _to_number(value: float) -> float:
     return int(value) if float(value).is_integer() else value

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnscope.ports.cline_sdk.messages import Message, results_alone, units, written
+from turnscope.ports.cline_sdk.messages import Message, count_units, holds_only_results, write_json
 
 RESULT_MOST, FILE_MOST, ANSWER_MOST = 8_000, 50_000, 200_000
 OUTDATED_LEAST = 65_536  # bytes that have to be won before anything is outdated
@@ -37,15 +37,19 @@ class Builder:
         """The messages as they are sent; those that stay as they are are the same objects."""
         readings = _Readings(messages)
         self._commit(messages, readings)
-        return [self._built(message, readings) for message in answered(messages)]
+        return [self._build_message(message, readings) for message in add_missing_results(messages)]
 
-    def _built(self, message: Message, readings: _Readings) -> Message:
+    def _build_message(self, message: Message, readings: _Readings) -> Message:
         content = message["content"]
         if isinstance(content, str):
-            return message if message["role"] == "user" else _with(message, cut(content, ANSWER_MOST, "assistant text "))
-        return _with(message, [self._block(block, message["role"], readings) for block in content])
+            return (
+                message
+                if message["role"] == "user"
+                else _replace_content(message, cut(content, ANSWER_MOST, "assistant text "))
+            )
+        return _replace_content(message, [self._build_block(block, message["role"], readings) for block in content])
 
-    def _block(self, block: Any, role: str, readings: _Readings) -> Any:
+    def _build_block(self, block: Any, role: str, readings: _Readings) -> Any:
         if block["type"] == "text" and role == "assistant":
             return {**block, "text": cut(block["text"], ANSWER_MOST, "assistant text ")}
         if block["type"] == "file":
@@ -53,9 +57,9 @@ class Builder:
         if block["type"] != "tool_result":
             return block
         content = block["content"]
-        keys = self.gone.get(block["tool_use_id"], set()) if readings.reads(block) else set()
-        if keys := {key for key in keys if readings.outdated(key, block["tool_use_id"])}:
-            content = _replaced(content, keys)
+        keys = self.gone.get(block["tool_use_id"], set()) if readings.is_reading(block) else set()
+        if keys := {key for key in keys if readings.is_outdated(key, block["tool_use_id"])}:
+            content = _replace_outdated(content, keys)
         if isinstance(content, str):
             return {**block, "content": cut(content, self.result_most)}
         name = {"text": "text", "file": "content"}
@@ -66,33 +70,33 @@ class Builder:
         """Take note of outdated readings, once enough bytes are won by all that are new."""
         new: dict[str, set[str]] = {}
         won, seen = 0, set[str]()
-        for block in _results(messages):
-            if not readings.reads(block):
+        for block in _iter_results(messages):
+            if not readings.is_reading(block):
                 continue
             call = block["tool_use_id"]
             seen.add(call)
-            old = {key for key in readings.of(block) if readings.outdated(key, call)}
+            old = {key for key in readings.get_keys(block) if readings.is_outdated(key, call)}
             known = self.gone.get(call, set()) & old
             self.gone[call] = known
             if fresh := old - known:
                 new.setdefault(call, set()).update(fresh)
-                won += self._won(block["content"], fresh)
+                won += self._count_saved(block["content"], fresh)
         self.gone = {call: keys for call, keys in self.gone.items() if keys and call in seen}
         if new and won >= self.outdated_least:
             for call, keys in new.items():
                 self.gone.setdefault(call, set()).update(keys)
 
-    def _won(self, content: Any, keys: set[str]) -> int:
+    def _count_saved(self, content: Any, keys: set[str]) -> int:
         texts = [content] if isinstance(content, str) else [p["text"] for p in content if p["type"] == "text"]
         files = [] if isinstance(content, str) else [p for p in content if p["type"] == "file" and p["path"] in keys]
-        told = list(_told(content))
-        total = sum(_bytes(cut(file["content"], self.result_most)) for file in files)
+        told = list(_iter_keys(content))
+        total = sum(_count_bytes(cut(file["content"], self.result_most)) for file in files)
         for text in texts:
-            entries = _entries(text)
+            entries = _parse_entries(text)
             if entries is None:
-                total += _bytes(cut(text, self.result_most)) if not told or set(told) <= keys else 0
+                total += _count_bytes(cut(text, self.result_most)) if not told or set(told) <= keys else 0
             else:
-                total += sum(_bytes(written(e)) for e in entries if _key(e) in keys)
+                total += sum(_count_bytes(write_json(e)) for e in entries if _find_key(e) in keys)
         return total
 
 
@@ -111,44 +115,44 @@ class _Readings:
                 elif block["type"] == "tool_use":
                     self.names[block["id"]] = block["name"].lower()
                     if self.names[block["id"]] in READING:
-                        self.asked[block["id"]] = list(dict.fromkeys(_asked(block.get("input"))))
-                elif block["type"] == "tool_result" and self.reads(block):
-                    for key in self.of(block):
+                        self.asked[block["id"]] = list(dict.fromkeys(_iter_requested(block.get("input"))))
+                elif block["type"] == "tool_result" and self.is_reading(block):
+                    for key in self.get_keys(block):
                         self.newest[key] = block["tool_use_id"]
-                        if not _ranged(key):
+                        if not _has_range(key):
                             self.whole[key] = block["tool_use_id"]
 
-    def reads(self, block: Mapping[str, Any]) -> bool:
+    def is_reading(self, block: Mapping[str, Any]) -> bool:
         """Whether a result is a reading that worked."""
         name = self.names.get(block["tool_use_id"]) or str(block.get("name") or "").lower()
         return name in READING and block.get("is_error") is not True
 
-    def of(self, block: Mapping[str, Any]) -> list[str]:
+    def get_keys(self, block: Mapping[str, Any]) -> list[str]:
         """What a result says that it holds, else what its call asked for."""
-        return list(dict.fromkeys(_told(block["content"]))) or self.asked.get(block["tool_use_id"], [])
+        return list(dict.fromkeys(_iter_keys(block["content"]))) or self.asked.get(block["tool_use_id"], [])
 
-    def outdated(self, key: str, call: str) -> bool:
+    def is_outdated(self, key: str, call: str) -> bool:
         """Whether the same was read again later, or the whole file was."""
-        owner = self.whole.get(_path(key))
+        owner = self.whole.get(_strip_range(key))
         return (owner is not None and owner != call) or self.newest.get(key) != call
 
 
-def answered(messages: Sequence[Message]) -> list[Message]:
+def add_missing_results(messages: Sequence[Message]) -> list[Message]:
     """The messages with an answer for every call: results stand in messages of their own, and a user's text joins them."""
-    there = {block["tool_use_id"] for block in _results(messages)}
+    there = {block["tool_use_id"] for block in _iter_results(messages)}
     done: list[Message] = []
     open_calls: dict[str, str] = {}
 
     def add(message: Message) -> None:
         content = message["content"]
         more = ([{"type": "text", "text": content}] if content else []) if isinstance(content, str) else list(content)
-        if done and message["role"] == "user" and results_alone(done[-1]) and more:
+        if done and message["role"] == "user" and holds_only_results(done[-1]) and more:
             done[-1] = {**done[-1], "content": [*done[-1]["content"], *more]}
         else:
             done.append(message)
 
     def missing() -> list[Any]:
-        made = [_missing(call, name) for call, name in open_calls.items()]
+        made = [_build_missing_result(call, name) for call, name in open_calls.items()]
         open_calls.clear()
         return made
 
@@ -171,7 +175,7 @@ def answered(messages: Sequence[Message]) -> list[Message]:
     return done
 
 
-def _missing(call: str, name: str) -> dict[str, Any]:
+def _build_missing_result(call: str, name: str) -> dict[str, Any]:
     text = f"{NO_RESULT} Tool: {name}." if name else NO_RESULT
     return {
         "type": "tool_result",
@@ -184,7 +188,7 @@ def _missing(call: str, name: str) -> dict[str, Any]:
 
 def cut(text: str, most: int, what: str = "") -> str:
     """A text with its middle left out where it is longer than `most` characters, the mark for that included."""
-    size = units(text)
+    size = count_units(text)
     if size <= most:
         return text
     half, shown = 0, ""
@@ -196,54 +200,54 @@ def cut(text: str, most: int, what: str = "") -> str:
     return f"{text[:half]}{shown}{text[size - half :] if half else ''}"
 
 
-def _with(message: Message, content: Any) -> Message:
+def _replace_content(message: Message, content: Any) -> Message:
     return message if content == message["content"] else {**message, "content": content}
 
 
-def _results(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
+def _iter_results(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
     for message in messages:
         yield from (
             b for b in (() if isinstance(message["content"], str) else message["content"]) if b["type"] == "tool_result"
         )
 
 
-def _asked(given: Any) -> Iterator[str]:
+def _iter_requested(given: Any) -> Iterator[str]:
     if not isinstance(given, Mapping):
         return
     files = given.get("files")
     for request in (given, *(files if isinstance(files, list) else ())):
-        if isinstance(request, Mapping) and _named(request):
-            yield _located(request)
+        if isinstance(request, Mapping) and _get_path(request):
+            yield _make_key(request)
     paths = given.get("file_paths")
     yield from (path for path in (paths if isinstance(paths, list) else ()) if isinstance(path, str) and path)
 
 
-def _named(entry: Mapping[str, Any]) -> str:
+def _get_path(entry: Mapping[str, Any]) -> str:
     found = (entry.get(name) for name in ("path", "file_path", "filePath"))
     return next((path for path in found if isinstance(path, str) and path), "")
 
 
-def _located(entry: Mapping[str, Any]) -> str:
+def _make_key(entry: Mapping[str, Any]) -> str:
     first, last = (entry.get(name) if type(entry.get(name)) is int else None for name in ("start_line", "end_line"))
-    return _place(_named(entry), first, last)
+    return _format_range(_get_path(entry), first, last)
 
 
-def _place(path: str, first: int | None, last: int | None) -> str:
+def _format_range(path: str, first: int | None, last: int | None) -> str:
     if first is None and last is None:
         return path
     return f"{path}:{1 if first is None else first}-{'EOF' if last is None else last}"
 
 
-def _ranged(key: str) -> bool:
+def _has_range(key: str) -> bool:
     return _QUERY.match(key) is not None
 
 
-def _path(key: str) -> str:
+def _strip_range(key: str) -> str:
     match = _QUERY.match(key)
     return match[1] if match else key
 
 
-def _entries(text: str) -> list[Any] | None:
+def _parse_entries(text: str) -> list[Any] | None:
     try:
         told = json.loads(text)
     except ValueError:
@@ -251,51 +255,51 @@ def _entries(text: str) -> list[Any] | None:
     return told if isinstance(told, list) else [told]
 
 
-def _key(entry: Any) -> str:
+def _find_key(entry: Any) -> str:
     if not isinstance(entry, Mapping):
         return ""
-    if _named(entry):
-        return _located(entry)
+    if _get_path(entry):
+        return _make_key(entry)
     query = entry.get("query")
     if not isinstance(query, str):
         return ""
     match = _QUERY.match(query)
-    return _place(match[1], int(match[2]), None if match[3] == "EOF" else int(match[3])) if match else query
+    return _format_range(match[1], int(match[2]), None if match[3] == "EOF" else int(match[3])) if match else query
 
 
-def _told(content: Any) -> Iterator[str]:
+def _iter_keys(content: Any) -> Iterator[str]:
     """What a result says that it holds."""
     texts = [content] if isinstance(content, str) else [p["text"] for p in content if p["type"] == "text"]
-    yield from (key for text in texts for entry in _entries(text) or () if (key := _key(entry)))
+    yield from (key for text in texts for entry in _parse_entries(text) or () if (key := _find_key(entry)))
 
 
-def _replaced(content: Any, keys: set[str]) -> Any:
+def _replace_outdated(content: Any, keys: set[str]) -> Any:
     if isinstance(content, str):
-        return _outdated(content, keys)
-    paths = {_path(key) for key in keys}
+        return _replace_outdated_text(content, keys)
+    paths = {_strip_range(key) for key in keys}
     done: list[Any] = []
     for part in content:
         if part["type"] == "file" and part["path"] in paths:
             done.append({**part, "content": OUTDATED})
         else:
-            done.append({**part, "text": _outdated(part["text"], keys)} if part["type"] == "text" else part)
+            done.append({**part, "text": _replace_outdated_text(part["text"], keys)} if part["type"] == "text" else part)
     return done
 
 
-def _outdated(text: str, keys: set[str]) -> str:
+def _replace_outdated_text(text: str, keys: set[str]) -> str:
     try:
         told = json.loads(text)
     except ValueError:
         return OUTDATED
-    return written([_entry(e, keys) for e in told] if isinstance(told, list) else _entry(told, keys))
+    return write_json([_replace_entry(e, keys) for e in told] if isinstance(told, list) else _replace_entry(told, keys))
 
 
-def _entry(entry: Any, keys: set[str]) -> Any:
-    if not isinstance(entry, Mapping) or _key(entry) not in keys:
+def _replace_entry(entry: Any, keys: set[str]) -> Any:
+    if not isinstance(entry, Mapping) or _find_key(entry) not in keys:
         return entry
     name = "content" if not isinstance(entry.get("result"), str) and isinstance(entry.get("content"), str) else "result"
     return {**entry, name: OUTDATED}
 
 
-def _bytes(text: str) -> int:
+def _count_bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))

@@ -14,8 +14,8 @@ from hashlib import sha256
 from typing import Any
 
 from turnscope.ports.cline_sdk import messages as port
-from turnscope.ports.cline_sdk.basic import compacted
-from turnscope.ports.cline_sdk.files import read_out, touched
+from turnscope.ports.cline_sdk.basic import compact
+from turnscope.ports.cline_sdk.files import find_touched_files, render_messages
 from turnscope.ports.cline_sdk.messages import Message
 from turnscope.ports.cline_sdk.projection import Projection, project
 
@@ -64,7 +64,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class SummaryRequest:
     """What a summariser is asked: the whole text, its parts, and how much it may answer."""
 
     text: str
@@ -74,22 +74,22 @@ class Asked:
     output: int
 
 
-Summarise = Callable[[Asked], str]
+Summarise = Callable[[SummaryRequest], str]
 
 
-def budget_of(
+def compute_budget(
     messages: Sequence[Message], model: Mapping[str, Any], request: int, mode: str = "auto", ratio: float | None = None
 ) -> Budget:
     """The budget of a request."""
-    held = port.total(messages)
+    held = port.sum_tokens(messages)
     overhead = max(0, request - held)
-    known = port.usable(model.get("contextWindow"), model.get("maxInputTokens"))
+    known = port.compute_usable(model.get("contextWindow"), model.get("maxInputTokens"))
     most = port.DEFAULT_INPUT if known is None else known
     trigger = most * port.TRIGGER_SHARE
     message_trigger = max(1, math.floor(trigger - overhead))
     if mode == "auto":
         output = model.get("maxTokens")
-        large = _pairs(messages) >= port.LARGE_PAIRS and isinstance(output, (int, float)) and output < most
+        large = _count_pairs(messages) >= port.LARGE_PAIRS and isinstance(output, (int, float)) and output < most
         target = math.floor(most * port.LARGE_TARGET_SHARE) if large else math.floor(trigger * port.TARGET_SHARE)
         whole: float = max(1, min(target, most, max(1, trigger - 1)))
         part = max(1, math.floor(whole - overhead))
@@ -101,7 +101,7 @@ def budget_of(
     return Budget(request, held, most, trigger, whole, message_trigger, part)
 
 
-def _pairs(messages: Sequence[Message]) -> int:
+def _count_pairs(messages: Sequence[Message]) -> int:
     count, asked = 0, False
     for message in messages:
         count += asked and message["role"] == "assistant"
@@ -109,7 +109,7 @@ def _pairs(messages: Sequence[Message]) -> int:
     return count
 
 
-def summed_up(
+def summarise_head(
     messages: Sequence[Message],
     budget: Budget,
     preserve: float,
@@ -119,56 +119,58 @@ def summed_up(
     summarise: Summarise,
 ) -> tuple[list[Message], Projection] | None:
     """A summary of all but the newest messages in front of them; None where nothing can be summed up. SummaryFailed."""
-    at = port.cut_index(messages, preserve) if len(messages) > 1 else 0
+    at = port.find_cut(messages, preserve) if len(messages) > 1 else 0
     if not 0 < at < len(messages):
         return None
     head = messages[:at]
-    newest = next((i for i in range(at - 1, -1, -1) if port.kind(head[i]) == "compaction_summary"), -1)
+    newest = next((i for i in range(at - 1, -1, -1) if port.get_kind(head[i]) == "compaction_summary"), -1)
     previous = str((head[newest].get("metadata") or {}).get("summary") or "") if newest >= 0 else ""
     fresh = head[newest + 1 :]
     if not fresh:
         return None
-    known = port.usable(model.get("contextWindow"), model.get("maxInputTokens"))
+    known = port.compute_usable(model.get("contextWindow"), model.get("maxInputTokens"))
     least = port.SUMMARY_LEAST
     limit = known if known is not None else max(budget.most, budget.trigger, least) if active else least
-    room = limit - port.estimate(port.units(request_text(previous, "", touched(head))))
+    room = limit - port.estimate_tokens(port.count_units(build_request_text(previous, "", find_touched_files(head))))
     if room <= 0:
         return None
     done = project(fresh, max(1, room), "agentic_summary")
     if done.status == "failed":
         return None
-    files, conversation = touched(done.messages), read_out(done.messages)
+    files, conversation = find_touched_files(done.messages), render_messages(done.messages)
     output = model.get("maxTokens")
-    output = min(port.SUMMARY_OUTPUT, math.floor(output)) if port.positive(output) else port.SUMMARY_OUTPUT  # type: ignore[arg-type]
-    text = summarise(Asked(request_text(previous, conversation, files), conversation, previous, files, output)).strip()
+    output = min(port.SUMMARY_OUTPUT, math.floor(output)) if port.is_positive(output) else port.SUMMARY_OUTPUT  # type: ignore[arg-type]
+    text = summarise(
+        SummaryRequest(build_request_text(previous, conversation, files), conversation, previous, files, output)
+    ).strip()
     if not text:
         return None
-    return [_summary(_with_files(text, files), files, messages, head, now), *messages[at:]], done
+    return [_build_summary(_append_files(text, files), files, messages, head, now), *messages[at:]], done
 
 
-def _with_files(text: str, files: Mapping[str, Sequence[str]]) -> str:
+def _append_files(text: str, files: Mapping[str, Sequence[str]]) -> str:
     if re.search(r"^## Files$", text, re.IGNORECASE | re.MULTILINE):
         return text
     read, modified = ("\n".join(f"- {path}" for path in files[name] or ("none",)) for name in ("readFiles", "modifiedFiles"))
     return f"{text}\n\n## Files\nRead:\n{read}\nModified:\n{modified}"
 
 
-def _summary(
+def _build_summary(
     text: str, files: Mapping[str, Sequence[str]], messages: Sequence[Message], head: Sequence[Message], now: int
 ) -> Message:
     meta = {
         "kind": "compaction_summary",
         "displayRole": "system",
-        "userRunSpan": sum(map(port.span_of, head)),
+        "userRunSpan": sum(map(port.get_prompt_span, head)),
         "summary": text,
         "details": files,
-        "tokensBefore": port.total(messages),
+        "tokensBefore": port.sum_tokens(messages),
         "generatedAt": now,
     }
     return {"role": "user", "content": [{"type": "text", "text": LABEL + text}], "metadata": meta}
 
 
-def request_text(previous: str, conversation: str, files: Mapping[str, Sequence[str]]) -> str:
+def build_request_text(previous: str, conversation: str, files: Mapping[str, Sequence[str]]) -> str:
     """What the summariser is asked."""
     read, edited = (", ".join(files[name]) or "none" for name in ("readFiles", "modifiedFiles"))
     parts = [f"{PROMPT}Read: {read}\nEdited: {edited}"]
@@ -176,7 +178,7 @@ def request_text(previous: str, conversation: str, files: Mapping[str, Sequence[
     return "\n\n".join([*parts, f"Conversation:\n{conversation or '(empty)'}"])
 
 
-def prepared(  # noqa: PLR0913, PLR0917 - what a pass of the original is given
+def prepare(  # noqa: PLR0913, PLR0917 - what a pass of the original is given
     messages: Sequence[Message],
     budget: Budget,
     strategy: str,
@@ -191,14 +193,14 @@ def prepared(  # noqa: PLR0913, PLR0917 - what a pass of the original is given
     if strategy == "agentic" and mode != "overflow_recovery":
         most = min(port.PRESERVE_RECENT if preserve is None else preserve, budget.message_target)
         try:
-            return summed_up(messages, budget, most, model, active, now, summarise)
+            return summarise_head(messages, budget, most, model, active, now, summarise)
         except SummaryFailed:
             pass
-    return compacted(messages, budget.message_target, budget.message_trigger, mode)
+    return compact(messages, budget.message_target, budget.message_trigger, mode)
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredCompaction:
     """A compaction that is kept beside the history: of how many messages, their hash, and what stands for them."""
 
     count: int
@@ -207,29 +209,33 @@ class Stored:
     messages: tuple[Message, ...]
 
 
-def stored(source: Sequence[Message], messages: Sequence[Message]) -> Stored:
+def store(source: Sequence[Message], messages: Sequence[Message]) -> StoredCompaction:
     """The state to keep."""
-    return Stored(len(source), prefix_hash(source, len(source)), _key(source[-1]) if source else "", tuple(messages))
+    return StoredCompaction(
+        len(source), hash_prefix(source, len(source)), _make_key(source[-1]) if source else "", tuple(messages)
+    )
 
 
-def projected(state: Stored, history: Sequence[Message]) -> list[Message] | None:
+def apply_stored(state: StoredCompaction, history: Sequence[Message]) -> list[Message] | None:
     """The history with what stands for its beginning; None where that beginning is no longer what was compacted."""
-    if state.count > len(history) or prefix_hash(history, state.count) != state.hash:
+    if state.count > len(history) or hash_prefix(history, state.count) != state.hash:
         return None
     return [*state.messages, *history[state.count :]]
 
 
-def prefix_hash(messages: Sequence[Message], count: int) -> str:
+def hash_prefix(messages: Sequence[Message], count: int) -> str:
     """The hash of the first so many messages, without their ids."""
     names = ("role", "content", "agent", "sessionId", "metadata", "modelInfo", "metrics")
     lines = ["cline-session-compaction-source-v2", str(count)]
-    lines += (port.written([[name, message.get(name)] for name in names]) for message in messages[:count])
+    lines += (port.write_json([[name, message.get(name)] for name in names]) for message in messages[:count])
     return "sha256:" + sha256("".join(line + "\n" for line in lines).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _key(message: Message) -> str:
+def _make_key(message: Message) -> str:
     name = str(message.get("id") or "").strip()
     if name:
         return f"id:{name}"
     ts = message.get("ts")
-    return f"ts:{message['role']}:{ts}" if ts is not None else f"content:{message['role']}:{port.written(message['content'])}"
+    return (
+        f"ts:{message['role']}:{ts}" if ts is not None else f"content:{message['role']}:{port.write_json(message['content'])}"
+    )

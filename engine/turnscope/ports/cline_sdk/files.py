@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnscope.ports.cline_sdk.messages import READ_MOST, Message, blocks, kind, units, written
+from turnscope.ports.cline_sdk.messages import READ_MOST, Message, count_units, get_kind, list_blocks, write_json
 
 COMMAND_MOST = 100
 PATHS = ("path", "file_path", "target_file", "new_file_path", "old_file_path")
@@ -30,56 +30,56 @@ class Work:
         return bool(self.read or self.edited or self.commands)
 
 
-def paths(value: Any) -> list[str]:
+def list_paths(value: Any) -> list[str]:
     """All paths that an input names."""
     if isinstance(value, str):
         return [value] if value.strip() else []
     if isinstance(value, list):
-        return [path for part in value for path in paths(part)]
+        return [path for part in value for path in list_paths(part)]
     if not isinstance(value, Mapping):
         return []
-    found = [path for name in PATHS for path in paths(value.get(name))]
+    found = [path for name in PATHS for path in list_paths(value.get(name))]
     files = value.get("files")
-    found += [path for file in files for path in paths(file.get("path")) if file] if isinstance(files, list) else []
+    found += [path for file in files for path in list_paths(file.get("path")) if file] if isinstance(files, list) else []
     listed = value.get("file_paths")
-    return found + (paths(listed) if isinstance(listed, list) else [])
+    return found + (list_paths(listed) if isinstance(listed, list) else [])
 
 
-def touched(messages: Iterable[Message]) -> dict[str, list[str]]:
+def find_touched_files(messages: Iterable[Message]) -> dict[str, list[str]]:
     """Files that were read and modified, with those of earlier summaries, in alphabetical order."""
     read: set[str] = set()
     modified: set[str] = set()
     for message in messages:
-        if kind(message) == "compaction_summary":
+        if get_kind(message) == "compaction_summary":
             details = (message.get("metadata") or {}).get("details") or {}
             read |= {p.strip() for p in details.get("readFiles") or () if isinstance(p, str)}
             modified |= {p.strip() for p in details.get("modifiedFiles") or () if isinstance(p, str)}
             continue
-        for block in blocks(message):
+        for block in list_blocks(message):
             if block["type"] == "file":
                 read.add(block["path"].strip())
             elif block["type"] == "tool_use":
                 into = {"read_files": read, "editor": modified, "apply_patch": modified}.get(block["name"], set())
-                into |= {path.strip() for path in paths(block.get("input"))}
+                into |= {path.strip() for path in list_paths(block.get("input"))}
     return {
         name: sorted(found - {""}, key=lambda p: (p.lower(), p))
         for name, found in (("readFiles", read), ("modifiedFiles", modified))
     }
 
 
-def work(messages: Iterable[Message]) -> Work:
+def find_work(messages: Iterable[Message]) -> Work:
     """What was read, edited and run in some messages, with lines where they are told."""
     done, editing = Work(), dict[str, str]()
     for message in messages:
-        for block in blocks(message):
+        for block in list_blocks(message):
             given = block.get("input") or {}
             name = block.get("name")
             if block["type"] == "tool_use" and name == "read_files":
                 files = given.get("files") if isinstance(given, Mapping) else None
-                for path in map(_ranged, files) if isinstance(files, list) else paths(given):
+                for path in map(_format_file, files) if isinstance(files, list) else list_paths(given):
                     _add(done.read, path)
             elif block["type"] == "tool_use" and name in ("editor", "apply_patch"):
-                if found := paths(given):
+                if found := list_paths(given):
                     editing[block["id"]] = found[0]
             elif block["type"] == "tool_use" and name == "run_commands":
                 for command in given.get("commands") or () if isinstance(given.get("commands"), list) else ():
@@ -87,7 +87,7 @@ def work(messages: Iterable[Message]) -> Work:
                         text = command.strip()
                         _add(done.commands, text if len(text) <= COMMAND_MOST else text[:COMMAND_MOST] + "...")
             elif block["type"] == "tool_result" and block["tool_use_id"] in editing:
-                _add(done.edited, editing.pop(block["tool_use_id"]) + _lines(block["content"]))
+                _add(done.edited, editing.pop(block["tool_use_id"]) + _find_lines(block["content"]))
     for path in editing.values():
         _add(done.edited, path)
     return done
@@ -98,7 +98,7 @@ def _add(into: list[str], text: str) -> None:
         into.append(text.strip())
 
 
-def _ranged(file: Any) -> str:
+def _format_file(file: Any) -> str:
     if not isinstance(file, Mapping):
         return ""
     path = file.get("path")
@@ -108,7 +108,7 @@ def _ranged(file: Any) -> str:
     return f"{path}:{first}-{last}" if path and numbers else path
 
 
-def _lines(content: Any) -> str:
+def _find_lines(content: Any) -> str:
     """The lines that an edit's result names, as `:first-last`."""
     text = content if isinstance(content, str) else "\n".join(p.get("text") or p.get("content") or "" for p in content)
     try:
@@ -120,44 +120,46 @@ def _lines(content: Any) -> str:
     return f":{min(found)}-{max(found)}" if found else ""
 
 
-def read_out(messages: Sequence[Message]) -> str:
+def render_messages(messages: Sequence[Message]) -> str:
     """Messages as the summariser reads them."""
-    return "\n\n".join("\n".join(_read_out(message)) for message in messages).strip()
+    return "\n\n".join("\n".join(_render_message(message)) for message in messages).strip()
 
 
-def _read_out(message: Message) -> Iterator[str]:
+def _render_message(message: Message) -> Iterator[str]:
     who = "User" if message["role"] == "user" else "Bot"
     if isinstance(message["content"], str):
         yield f"[{who}]: {message['content']}"
-    for block in blocks(message):
+    for block in list_blocks(message):
         what = block["type"]
         if what == "text":
             yield f"[{who}]: {block['text']}"
         elif what == "thinking":
-            yield f"[Bot thinking]: {_clipped(block['thinking'])}"
+            yield f"[Bot thinking]: {_clip(block['thinking'])}"
         elif what == "redacted_thinking":
             yield "[Bot thinking]: [redacted]"
         elif what == "tool_use":
-            given = ", ".join(f"{name}={written(value)}" for name, value in (block.get("input") or {}).items())
+            given = ", ".join(f"{name}={write_json(value)}" for name, value in (block.get("input") or {}).items())
             yield f"[Bot tool calls]: {block['name']}({given})"
         elif what == "tool_result":
-            yield f"[Tool result]: {_result(block['content'])}"
+            yield f"[Tool result]: {_render_result(block['content'])}"
         elif what == "file":
-            yield f"[{who} file {block['path']}]: {_clipped(block['content'])}"
+            yield f"[{who} file {block['path']}]: {_clip(block['content'])}"
         elif what == "image":
             yield f"[{who} image]: {block.get('mediaType')}"
 
 
-def _result(content: Any) -> str:
+def _render_result(content: Any) -> str:
     if isinstance(content, str):
-        return _clipped(content)
+        return _clip(content)
     shown = {
-        "text": lambda p: _clipped(p["text"]),
-        "file": lambda p: f'<file path="{p["path"]}">\n{_clipped(p["content"])}\n</file>',
+        "text": lambda p: _clip(p["text"]),
+        "file": lambda p: f'<file path="{p["path"]}">\n{_clip(p["content"])}\n</file>',
         "image": lambda p: f"[image:{p.get('mediaType')}]",
     }
     return "\n".join(shown[part["type"]](part) if part["type"] in shown else "" for part in content)
 
 
-def _clipped(text: str) -> str:
-    return text if units(text) <= READ_MOST else f"{text[:READ_MOST]}\n...[truncated {units(text) - READ_MOST} chars]"
+def _clip(text: str) -> str:
+    return (
+        text if count_units(text) <= READ_MOST else f"{text[:READ_MOST]}\n...[truncated {count_units(text) - READ_MOST} chars]"
+    )

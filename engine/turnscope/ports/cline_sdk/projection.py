@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from turnscope.ports.cline_sdk.messages import Message, results_alone, size, tokens, total, units
+from turnscope.ports.cline_sdk.messages import Message, count_tokens, count_units, holds_only_results, measure, sum_tokens
 
 Intent = Literal["agentic_summary", "basic_compaction_projection", "normal_provider_request"]
 Action = tuple[str, str, int, int | None, int, int]
@@ -33,7 +33,7 @@ class Projection:
 
     @property
     def tokens(self) -> int:
-        return total(self.messages)
+        return sum_tokens(self.messages)
 
 
 def project(messages: Sequence[Message], target: float, intent: Intent) -> Projection:
@@ -44,10 +44,10 @@ def project(messages: Sequence[Message], target: float, intent: Intent) -> Proje
         return done
     if intent != "normal_provider_request":
         _filter(done, lambda _i: True, ("thinking",), "unsafe_to_truncate", inside=False)
-        newest, tail = _newest(done.messages), live_tail(done.messages)
+        newest, tail = _find_newest(done.messages), find_live_tail(done.messages)
         _filter(done, lambda i: i != newest and i < tail, UNSAFE, "over_budget", inside=True)
     if done.tokens > target:
-        _shorten(done, target)
+        _shorten_all(done, target)
         _drop(done, target)
     if done.actions:
         done.tail = "included_degraded"
@@ -57,25 +57,25 @@ def project(messages: Sequence[Message], target: float, intent: Intent) -> Proje
     return done
 
 
-def live_tail(messages: Sequence[Message]) -> int:
+def find_live_tail(messages: Sequence[Message]) -> int:
     """Number of the newest message whose call nobody answered; the end where there is none."""
-    answered = {b["tool_use_id"] for m in messages for b in _blocks(m) if b["type"] == "tool_result"}
+    answered = {b["tool_use_id"] for m in messages for b in _list_blocks(m) if b["type"] == "tool_result"}
     for i in range(len(messages) - 1, -1, -1):
-        if any(b["type"] == "tool_use" and b["id"] not in answered for b in _blocks(messages[i])):
+        if any(b["type"] == "tool_use" and b["id"] not in answered for b in _list_blocks(messages[i])):
             return i
     return len(messages)
 
 
-def _blocks(message: Message) -> Sequence[Mapping[str, Any]]:
+def _list_blocks(message: Message) -> Sequence[Mapping[str, Any]]:
     return () if isinstance(message["content"], str) else message["content"]
 
 
-def _prompts(messages: Sequence[Message]) -> list[int]:
-    return [i for i, m in enumerate(messages) if m["role"] == "user" and not results_alone(m)]
+def _find_prompts(messages: Sequence[Message]) -> list[int]:
+    return [i for i, m in enumerate(messages) if m["role"] == "user" and not holds_only_results(m)]
 
 
-def _newest(messages: Sequence[Message]) -> int:
-    return (_prompts(messages) or [-1])[-1]
+def _find_newest(messages: Sequence[Message]) -> int:
+    return (_find_prompts(messages) or [-1])[-1]
 
 
 def _filter(done: Projection, touched: Callable[[int], bool], types: tuple[str, ...], reason: str, inside: bool) -> None:
@@ -87,13 +87,13 @@ def _filter(done: Projection, touched: Callable[[int], bool], types: tuple[str, 
         for number, block in enumerate(message["content"]):
             place = (done.numbers[i], number)
             if block["type"] in types:
-                done.actions.append(("dropped_block", "unsafe_to_truncate", *place, size(block), 0))
+                done.actions.append(("dropped_block", "unsafe_to_truncate", *place, measure(block), 0))
                 continue
             held = block.get("content")
             if inside and block["type"] == "tool_result" and isinstance(held, list):
                 left = {**block, "content": [part for part in held if part["type"] != "image"]}
                 if len(left["content"]) != len(held):
-                    done.actions.append(("dropped_block", "unsafe_to_truncate", *place, size(block), size(left)))
+                    done.actions.append(("dropped_block", "unsafe_to_truncate", *place, measure(block), measure(left)))
                     kept.append(left)
                     continue
             kept.append(block)
@@ -101,7 +101,7 @@ def _filter(done: Projection, touched: Callable[[int], bool], types: tuple[str, 
             done.messages[i] = {**message, "content": kept}
     for message, number in zip(done.messages, done.numbers, strict=True):
         if message["content"] == []:
-            done.actions.append(("dropped_message", reason, number, None, size(message), 0))
+            done.actions.append(("dropped_message", reason, number, None, measure(message), 0))
     _keep(done, lambda i: done.messages[i]["content"] != [])
 
 
@@ -110,32 +110,32 @@ def _keep(done: Projection, stays: Callable[[int], bool]) -> None:
     done.messages, done.numbers = [done.messages[i] for i in left], [done.numbers[i] for i in left]
 
 
-def _shorten(done: Projection, target: float) -> None:
+def _shorten_all(done: Projection, target: float) -> None:
     """Shorten texts from the newest backwards, but not the newest prompt and nothing from a call on that waits."""
-    newest, tail, counted = _newest(done.messages), live_tail(done.messages), done.tokens
+    newest, tail, counted = _find_newest(done.messages), find_live_tail(done.messages), done.tokens
     for i in range(len(done.messages) - 1, -1, -1):
         if counted <= target:
             return
         message = done.messages[i]
         text = bool(message["content"]) if isinstance(message["content"], str) else None
-        held = any(b["type"] in ("text", "file", "tool_result") for b in _blocks(message))
+        held = any(b["type"] in ("text", "file", "tool_result") for b in _list_blocks(message))
         if i == newest or i >= tail or not (held if text is None else text):
             continue
-        before, old = size(message), tokens(message)
+        before, old = measure(message), count_tokens(message)
         most = max(LEAST, math.floor(target * max(1, before / max(1, old)) / max(1, len(done.messages))))
-        done.messages[i] = shortened(message, most)
-        done.actions.append(("truncated_text", "over_budget", done.numbers[i], None, before, size(done.messages[i])))
-        counted += tokens(done.messages[i]) - old
+        done.messages[i] = shorten(message, most)
+        done.actions.append(("truncated_text", "over_budget", done.numbers[i], None, before, measure(done.messages[i])))
+        counted += count_tokens(done.messages[i]) - old
 
 
-def shortened(message: Message, most: int) -> Message:
+def shorten(message: Message, most: int) -> Message:
     """A message whose texts share `most` characters, the first blocks first."""
     if isinstance(message["content"], str):
         return {**message, "content": cut(message["content"], most)}
-    return {**message, "content": _shared(message["content"], most)[0]}
+    return {**message, "content": _share_room(message["content"], most)[0]}
 
 
-def _shared(held: Sequence[Mapping[str, Any]], room: int) -> tuple[list[Any], int]:
+def _share_room(held: Sequence[Mapping[str, Any]], room: int) -> tuple[list[Any], int]:
     done: list[Any] = []
     for block in held:
         name = {"text": "text", "file": "content"}.get(block["type"])
@@ -143,18 +143,20 @@ def _shared(held: Sequence[Mapping[str, Any]], room: int) -> tuple[list[Any], in
             content = block["content"]
             if isinstance(content, str):
                 content = cut(content, max(0, room))
-                room -= units(content) if room > 0 else 0
+                room -= count_units(content) if room > 0 else 0
             else:
                 before = room
-                content, _ = _shared(content, room)
+                content, _ = _share_room(content, room)
                 used = sum(
-                    units(p["text"] if p["type"] == "text" else p["content"]) for p in content if p["type"] in ("text", "file")
+                    count_units(p["text"] if p["type"] == "text" else p["content"])
+                    for p in content
+                    if p["type"] in ("text", "file")
                 )
                 room -= used if before > 0 else 0
             done.append({**block, "content": content})
         elif name:
             text = cut(block[name], room)
-            room -= units(text) if room > 0 else 0
+            room -= count_units(text) if room > 0 else 0
             done.append({**block, name: text})
         else:
             done.append(block)
@@ -165,41 +167,41 @@ def cut(text: str, most: int) -> str:
     """The beginning of a text, and how many characters are missing; "" where there is no room."""
     if most <= 0:
         return ""
-    if units(text) <= most:
+    if count_units(text) <= most:
         return text
     if most <= LEAST:
         return text[: max(1, most)]
-    room = max(1, most - len(f"\n...[truncated {units(text) - most} chars]"))
-    return f"{text[:room]}\n...[truncated {units(text) - room} chars]"
+    room = max(1, most - len(f"\n...[truncated {count_units(text) - most} chars]"))
+    return f"{text[:room]}\n...[truncated {count_units(text) - room} chars]"
 
 
 def _drop(done: Projection, target: float) -> None:
     """Drop messages from the oldest on, each with what it calls or answers; prompts at both ends and open calls stay."""
     at = 0
     while at < len(done.messages) and done.tokens > target:
-        prompts = _prompts(done.messages) or [-1]
-        tail = live_tail(done.messages)
+        prompts = _find_prompts(done.messages) or [-1]
+        tail = find_live_tail(done.messages)
         if at in (prompts[0], prompts[-1]):
-            here = size(done.messages[at])
+            here = measure(done.messages[at])
             done.actions.append(("preserved", "protected_live_tail", done.numbers[at], None, here, here))
             at += 1
             continue
-        group = _bound(done.messages, at)
+        group = _find_bound(done.messages, at)
         if not group.isdisjoint({prompts[0], prompts[-1]}) or any(i >= tail for i in group):
             at += 1
             continue
         for i in group:
-            bound = len(group) > 1 or bool(_calls(done.messages[i]))
+            bound = len(group) > 1 or bool(_list_calls(done.messages[i]))
             reason = "tool_pair_boundary" if bound else "over_budget"
-            done.actions.append(("dropped_message", reason, done.numbers[i], None, size(done.messages[i]), 0))
+            done.actions.append(("dropped_message", reason, done.numbers[i], None, measure(done.messages[i]), 0))
         gone = set(group)
         _keep(done, lambda i: i not in gone)  # noqa: B023 - called at once
 
 
-def _calls(message: Message) -> list[str]:
+def _list_calls(message: Message) -> list[str]:
     found = [
         b["id"] if b["type"] == "tool_use" else b["tool_use_id"]
-        for b in _blocks(message)
+        for b in _list_blocks(message)
         if b["type"] in ("tool_use", "tool_result")
     ]
     return list(dict.fromkeys(found))
@@ -212,16 +214,16 @@ class _Group(dict[int, None]):
         return self.keys().isdisjoint(other)
 
 
-def _bound(messages: Sequence[Message], at: int) -> _Group:
+def _find_bound(messages: Sequence[Message], at: int) -> _Group:
     """The message and all that calls bind to it."""
     where: dict[str, list[int]] = {}
     for i, message in enumerate(messages):
-        for call in _calls(message):
+        for call in _list_calls(message):
             where.setdefault(call, []).append(i)
     found, queue = _Group(), [at]
     while queue:
         i = queue.pop(0)
         if i not in found:
             found[i] = None
-            queue += (j for call in _calls(messages[i]) for j in where[call] if j not in found)
+            queue += (j for call in _list_calls(messages[i]) for j in where[call] if j not in found)
     return found

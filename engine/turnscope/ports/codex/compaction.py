@@ -17,27 +17,27 @@ PREFIX = (
 )
 
 
-def estimate(size: int) -> int:
+def estimate_tokens(size: int) -> int:
     """Tokens of so many bytes."""
     return -(-size // 4)
 
 
-def encrypted(length: int) -> int:
+def estimate_encrypted_tokens(length: int) -> int:
     """Tokens of an encrypted thought of so many characters."""
-    return estimate(max(0, length * 3 // 4 - ENCRYPTED))
+    return estimate_tokens(max(0, length * 3 // 4 - ENCRYPTED))
 
 
-def limit(window: int, configured: int = 0) -> int:
+def compute_limit(window: int, configured: int = 0) -> int:
     """Tokens at which it compacts: what is configured, at most nine tenths of the window. `window`: the whole one."""
     return min(configured, window * 9 // 10) if configured else window * 9 // 10
 
 
-def whole(effective: int) -> int:
+def compute_whole_window(effective: int) -> int:
     """The window, of what a log calls it."""
     return round(effective * 100 / EFFECTIVE)
 
 
-def kept(sizes: Sequence[int], most: int = PROMPTS) -> Iterator[tuple[int, int]]:
+def select_kept(sizes: Sequence[int], most: int = PROMPTS) -> Iterator[tuple[int, int]]:
     """Numbers of the prompts that stay, newest first, each with the tokens that it may have; sizes in tokens, oldest first.
 
     The first that does not fit is cut to what is left, and ends it. `most` below 0: all stay.
@@ -50,12 +50,12 @@ def kept(sizes: Sequence[int], most: int = PROMPTS) -> Iterator[tuple[int, int]]
         left -= sizes[number]
 
 
-def shortened(text: str, tokens: int) -> str:
+def shorten(text: str, tokens: int) -> str:
     """A text cut in its middle to about so many tokens, head and tail kept."""
     held = text.encode("utf-8", "surrogatepass")
-    if estimate(len(held)) <= tokens:
+    if estimate_tokens(len(held)) <= tokens:
         return text
     room = tokens * 4
     head, tail = held[: room // 2], held[len(held) - (room - room // 2) :]
-    gone = estimate(len(held) - room)
+    gone = estimate_tokens(len(held) - room)
     return f"{head.decode('utf-8', 'ignore')}…{gone} tokens truncated…{tail.decode('utf-8', 'ignore')}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from turnscope.ports.continuedev.compiling import adjusted
+from turnscope.ports.continuedev.compiling import adjust
 
 Item = Mapping[str, Any]
 Count = Callable[[str], int]
@@ -25,74 +25,74 @@ CANCELLED = "Tool cancelled"
 PROMPT_TOKENS = 91
 
 
-def window_of(configured: int | None) -> int:
+def get_window(configured: int | None) -> int:
     """The window in tokens."""
     return configured or WINDOW
 
 
-def output_of(window: int, configured: int | None) -> int:
+def compute_output(window: int, configured: int | None) -> int:
     """Tokens of the answer."""
     return ceil(min(OUTPUT_SHARE * window, OUTPUT_MOST)) if configured is None else configured
 
 
-def item_tokens(item: Item, count: Count, model: str) -> int:
+def count_item(item: Item, count: Count, model: str) -> int:
     """Tokens of an item. Only its content is counted in the model's own tokens."""
     content = item.get("content") or ""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     text = sum(count(part["text"]) for part in parts if part.get("text"))
     pictures = IMAGE * sum(part.get("type") == "imageUrl" for part in parts)
-    found = adjusted(text + pictures, model) + ITEM
+    found = adjust(text + pictures, model) + ITEM
     for call in item.get("calls") or ():
-        found += _tokens(call.get("name"), count) + CALL + _tokens(call.get("arguments"), count)
+        found += _count_text(call.get("name"), count) + CALL + _count_text(call.get("arguments"), count)
         output = call.get("output")
         for text_of in [output] if isinstance(output, str) else output or ():
-            found += _tokens(text_of, count) + RESULT
+            found += _count_text(text_of, count) + RESULT
     found += RESULT if item.get("role") == "tool" else 0
     for given in item.get("context") or ():
-        found += _tokens(given.get("content"), count) + _tokens(given.get("name"), count) + CONTEXT
+        found += _count_text(given.get("content"), count) + _count_text(given.get("name"), count) + CONTEXT
     return found
 
 
-def _tokens(text: Any, count: Count) -> int:
+def _count_text(text: Any, count: Count) -> int:
     return count(text) if text and isinstance(text, str) else 0
 
 
-def tool_tokens(tools: Sequence[Item], count: Count) -> int:
+def count_tools(tools: Sequence[Item], count: Count) -> int:
     """Tokens of tool definitions."""
     if not tools:
         return 0
     found = 2 * TOOLS
     for tool in tools:
         function = tool.get("function") or {}
-        found += _tokens(function.get("name"), count) + _tokens(function.get("description"), count)
+        found += _count_text(function.get("name"), count) + _count_text(function.get("description"), count)
         for key, field in ((function.get("parameters") or {}).get("properties") or {}).items():
             held = field if isinstance(field, Mapping) else {}
             found += count(key)
             for name in ("type", "description"):
-                found += _tokens(held.get(name), count) + 2 if held.get(name) and isinstance(held[name], str) else 0
+                found += _count_text(held.get(name), count) + 2 if held.get(name) and isinstance(held[name], str) else 0
             values = held.get("enum") or ()
             found += sum(3 + (count(v) if isinstance(v, str) else 5) for v in values) - (3 if values else 0)
     return found
 
 
-def threshold(window: int, output: int) -> int | None:
+def compute_threshold(window: int, output: int) -> int | None:
     """Tokens from which on the history is compacted; None where the answer leaves no room, which is an error."""
     free = window - output
     limit = free - min(BUFFER_MOST, max(output, ceil((1 - AUTO) * free)))
     return limit if limit > 0 else None
 
 
-def reserved(window: int, output: int | None) -> int:
+def reserve_output(window: int, output: int | None) -> int:
     """Tokens that a request keeps free for its answer: no upper bound here."""
     return output if output is not None and output > 0 else ceil(OUTPUT_SHARE * window)
 
 
 def fits(tokens: int, window: int, output: int | None, buffer: int = SAFETY) -> bool:
     """Whether a request of so many tokens may be sent."""
-    return tokens + reserved(window, output) + buffer <= window
+    return tokens + reserve_output(window, output) + buffer <= window
 
 
-def kept(roles: Sequence[str], stop: int) -> int:
+def count_kept(roles: Sequence[str], stop: int) -> int:
     """How many of the first `stop` items one step of cutting leaves: the last goes, with a question or call before it.
 
     `roles`: user, assistant, ...; `call` for an answer that calls tools.
@@ -100,28 +100,28 @@ def kept(roles: Sequence[str], stop: int) -> int:
     return stop - 2 if stop > 1 and roles[stop - 2] in ("user", "call") else max(0, stop - 1)
 
 
-def begin(summaries: Sequence[int]) -> int | None:
+def find_begin(summaries: Sequence[int]) -> int | None:
     """The number of the item from which on the history is sent: the first that is a summary."""
     return summaries[0] if summaries else None
 
 
-def cut_for_summary(roles: Sequence[str], sums: Sequence[int], window: int, output: int, beside: int) -> int:
-    """How many items are left of a history of which a summary is asked for. `beside`: tokens of prompt and system."""
+def cut_for_summary(roles: Sequence[str], sums: Sequence[int], window: int, output: int, static_tokens: int) -> int:
+    """How many items are left of a history of which a summary is asked for. `static_tokens`: tokens of prompt and system."""
     stop = len(roles)
-    while stop and sums[stop] + beside > window - output - ROOM:
-        stop = kept(roles, stop)
+    while stop and sums[stop] + static_tokens > window - output - ROOM:
+        stop = count_kept(roles, stop)
     return stop
 
 
-def cut_to_fit(roles: Sequence[str], sums: Sequence[int], window: int, output: int | None, beside: int) -> int:
+def cut_to_fit(roles: Sequence[str], sums: Sequence[int], window: int, output: int | None, static_tokens: int) -> int:
     """How many items are sent: the newest go until the request fits, but for one."""
     stop = len(roles)
-    while stop > 1 and not fits(sums[stop] + beside, window, output):
-        stop = kept(roles, stop)
+    while stop > 1 and not fits(sums[stop] + static_tokens, window, output):
+        stop = count_kept(roles, stop)
     return stop
 
 
-def converted(item: Item) -> list[dict[str, Any]]:
+def convert(item: Item) -> list[dict[str, Any]]:
     """An item as the chat messages that are sent for it."""
     role, content = str(item.get("role")), item.get("content")
     if role == "user" and item.get("context") and isinstance(content, str):
@@ -135,11 +135,11 @@ def converted(item: Item) -> list[dict[str, Any]]:
         ]
     if item.get("tool_call_id"):
         made["tool_call_id"] = item["tool_call_id"]
-    results = [] if item.get("bare_calls") else [_result(call) for call in calls]
+    results = [] if item.get("bare_calls") else [_build_result(call) for call in calls]
     return [made, *results]
 
 
-def _result(call: Item) -> dict[str, Any]:
+def _build_result(call: Item) -> dict[str, Any]:
     output = call.get("output")
     text = output if isinstance(output, str) else "\n".join(output) if output else ""
     return {"role": "tool", "tool_call_id": call["id"], "content": text or CANCELLED}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-Said = Mapping[str, Any]
+ChatMessage = Mapping[str, Any]
 TOOL = "continue"  # under which name a session holds what is stored with messages
 FRAME, CALL, RESULT = 4, 10, 10  # tokens beside the content: of a message, of each call, of a result
 SAFE_SHARE, SAFE_MOST = 0.02, 1_000  # of the window, kept free against counting errors
@@ -19,7 +19,7 @@ ANSWER_MOST = 1_000  # tokens kept free for an answer, at most
 WINDOW = 128_000  # assumed where the window is unknown
 
 
-def factor(model: str) -> float:
+def get_factor(model: str) -> float:
     """What a family's counts are multiplied with: their tokenizers make more of a text than cl100k."""
     name = model.lower()
     if "claude" in name:
@@ -29,29 +29,29 @@ def factor(model: str) -> float:
     return 1.26 if "stral" in name or "mixtral" in name else 1.0
 
 
-def adjusted(tokens: int, model: str) -> int:
+def adjust(tokens: int, model: str) -> int:
     """A count in a model's tokens, rounded up."""
-    return ceil(tokens * factor(model))
+    return ceil(tokens * get_factor(model))
 
 
-def safety(window: int) -> float:
+def compute_safety(window: int) -> float:
     """Tokens kept free against counting errors."""
     return min(SAFE_MOST, SAFE_SHARE * window)
 
 
-def room(window: int, output: int) -> float:
+def compute_room(window: int, output: int) -> float:
     """Tokens that a request may have."""
-    return window - safety(window) - min(ANSWER_MOST, output)
+    return window - compute_safety(window) - min(ANSWER_MOST, output)
 
 
-def empty(message: Said) -> bool:
+def is_empty(message: ChatMessage) -> bool:
     """Whether a message is left out for its emptiness: blank text of a user, or of an answer without calls."""
     content = message.get("content")
     blank = content is None or (isinstance(content, str) and not content.strip())
     return blank and message.get("role") in ("user", "assistant") and not message.get("tool_calls")
 
 
-def tail(messages: Sequence[Said], stop: int) -> int | None:
+def find_tail(messages: Sequence[ChatMessage], stop: int) -> int | None:
     """Where the end that always goes out begins: results with the answer that called for them, answers, or one message.
 
     None where the answer before the results did not call for one of them.
@@ -69,7 +69,7 @@ def tail(messages: Sequence[Said], stop: int) -> int | None:
     return start if start < stop else max(0, stop - 1)
 
 
-def first_kept(sums: Sequence[int], tools: Sequence[int], stop: int, budget: float) -> int:
+def find_first_kept(sums: Sequence[int], tools: Sequence[int], stop: int, budget: float) -> int:
     """The number of the oldest message before `stop` that is kept: the oldest go until `budget` holds, results with them.
 
     `sums[i]`: tokens of the first i messages; `tools`: numbers of results, rising.
@@ -83,7 +83,7 @@ def first_kept(sums: Sequence[int], tools: Sequence[int], stop: int, budget: flo
     return first
 
 
-def lines_kept(lines: Sequence[int], most: int, top: bool) -> range:
+def select_lines(lines: Sequence[int], most: int, top: bool) -> range:
     """Which lines are left where the first (`top`) or the last go until `most` tokens hold; a line break is one token."""
     start, stop = 0, len(lines)
     total = sum(lines) + max(0, stop - 1)

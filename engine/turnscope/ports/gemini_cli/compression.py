@@ -22,7 +22,7 @@ OUTPUT_BUDGET = 50_000  # tokens of function responses that stay whole, counted 
 EXCERPT, EXCERPT_HEAD = 40_000, 0.2  # characters of an output that is shortened, and the share of its beginning
 
 
-def split_point(chars: Sequence[int], may_begin: Sequence[bool], ends_open: bool, fraction: float) -> int:
+def find_split_point(chars: Sequence[int], may_begin: Sequence[bool], ends_open: bool, fraction: float) -> int:
     """Index of the first content kept, by `findCompressSplitPoint`; the length = everything is compressed, 0 = nothing.
 
     `chars`: UTF-16 units of each content's JSON; `may_begin`: contents of a user without any function response; `ends_open`:
@@ -39,7 +39,7 @@ def split_point(chars: Sequence[int], may_begin: Sequence[bool], ends_open: bool
     return last if ends_open or not chars else len(chars)
 
 
-def may_begin(content: Mapping[str, Any]) -> bool:
+def can_begin(content: Mapping[str, Any]) -> bool:
     """Whether what is kept may begin with this content."""
     return content.get("role") == "user" and not any("functionResponse" in part for part in content.get("parts") or ())
 
@@ -49,37 +49,37 @@ def is_open(content: Mapping[str, Any]) -> bool:
     return content.get("role") != "model" or any("functionCall" in part for part in content.get("parts") or ())
 
 
-def tokens_of(parts: Sequence[Mapping[str, Any]], depth: int = 0) -> int:
+def estimate_tokens(parts: Sequence[Mapping[str, Any]], depth: int = 0) -> int:
     """Estimated tokens of some parts, rounded down once (`estimateTokenCountSync`)."""
-    return math.floor(sum(_part(part, depth) for part in parts))
+    return math.floor(sum(_estimate_part(part, depth) for part in parts))
 
 
-def _part(part: Mapping[str, Any], depth: int) -> float:
+def _estimate_part(part: Mapping[str, Any], depth: int) -> float:
     if isinstance(part.get("text"), str):
-        return _text(part["text"])
+        return _estimate_text(part["text"])
     if "functionResponse" in part:
         given = part["functionResponse"]
         response = given.get("response")
-        said = response if isinstance(response, str) else "" if response is None else written(response)
+        said = response if isinstance(response, str) else "" if response is None else write_json(response)
         nested = given.get("parts") or ()
-        inside = tokens_of(nested, depth + 1) if nested and depth < DEEPEST else 0
-        return (units(given.get("name") or "") + units(said)) / ASCII_PER_TOKEN + inside
+        inside = estimate_tokens(nested, depth + 1) if nested and depth < DEEPEST else 0
+        return (count_units(given.get("name") or "") + count_units(said)) / ASCII_PER_TOKEN + inside
     data = part.get("inlineData") or part.get("fileData") or {}
     mime = data.get("mimeType") or ""
     if mime.startswith("image/"):
         return IMAGE
-    return PDF if mime.startswith("application/pdf") else units(written(part)) / ASCII_PER_TOKEN
+    return PDF if mime.startswith("application/pdf") else count_units(write_json(part)) / ASCII_PER_TOKEN
 
 
-def _text(text: str) -> float:
-    size = units(text)
+def _estimate_text(text: str) -> float:
+    size = count_units(text)
     if size > LONG_TEXT:
         return size / ASCII_PER_TOKEN
     ascii_only = sum(1 for c in text if c < "\x80")
     return ascii_only / ASCII_PER_TOKEN + (size - ascii_only) * TOKENS_PER_OTHER
 
 
-def excerpt(text: str) -> str:
+def cut_output(text: str) -> str:
     """Beginning and end of a long output; a text of at most `EXCERPT` characters as it is (`formatTruncatedToolOutput`)."""
     if len(text) <= EXCERPT:
         return text
@@ -88,12 +88,12 @@ def excerpt(text: str) -> str:
     return f"{text[:head]}\n\n[{left:,} characters of this output are left out here]\n\n{text[len(text) - EXCERPT + head :]}"
 
 
-def content_of(role: str, blocks: Sequence[Block]) -> dict[str, JSON]:
+def build_content(role: str, blocks: Sequence[Block]) -> dict[str, JSON]:
     """A message of a session as Gemini's content."""
-    return {"role": "model" if role == "assistant" else "user", "parts": [_converted(block) for block in blocks]}
+    return {"role": "model" if role == "assistant" else "user", "parts": [_convert_block(block) for block in blocks]}
 
 
-def _converted(block: Block) -> dict[str, JSON]:
+def _convert_block(block: Block) -> dict[str, JSON]:
     raw: Any = block.raw if isinstance(block.raw, Mapping) else {}
     if block.kind == "tool_use":
         return {"functionCall": {"id": raw.get("id"), "name": block.name, "args": raw.get("input") or {}}}
@@ -106,11 +106,11 @@ def _converted(block: Block) -> dict[str, JSON]:
     return {"text": block.text, **thought}
 
 
-def written(value: JSON) -> str:
+def write_json(value: JSON) -> str:
     """Compact JSON, as JavaScript writes it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def units(text: str) -> int:
+def count_units(text: str) -> int:
     """Length in UTF-16 code units, as JavaScript counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

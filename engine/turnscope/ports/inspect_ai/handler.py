@@ -18,28 +18,28 @@ MORE_PASSES = 3
 PRESERVED = 0.8  # of the strategy trim
 
 
-def threshold(given: float, window: int | None) -> int:
+def compute_threshold(given: float, window: int | None) -> int:
     """Tokens above which is compacted: a number of tokens, or a share of the window."""
     return int(given) if isinstance(given, int) or given > 1 else int(given * (window or WINDOW))
 
 
-def strategy_of(options: Mapping[str, Any], summarise: port.Summarise) -> Strategy:
+def build_strategy(options: Mapping[str, Any], summarise: port.Summarise) -> Strategy:
     """The strategy of `type` with its options, as Inspect has them by default."""
     kind, memory = options["type"], options.get("memory", True)
     if kind == "summary":
-        return lambda messages: port.summed_up(messages, summarise)
+        return lambda messages: port.replace_by_summary(messages, summarise)
     if kind == "trim":
         share = options.get("preserve", PRESERVED)
 
         def trim(messages: Sequence[Message]) -> tuple[list[Message], Message | None]:
-            kept = port.trimmed(messages, share)
-            return [port.without_saved(m) for m in kept] if memory else kept, None
+            kept = port.trim(messages, share)
+            return [port.strip_saved(m) for m in kept] if memory else kept, None
 
         return trim
     thinking = options.get("keep_thinking_turns", 1)
     uses, inputs = options.get("keep_tool_uses", 3), options.get("keep_tool_inputs", True)
     exclude = options.get("exclude_tools") or ()
     return lambda messages: (
-        port.edited(messages, None if thinking == "all" else thinking, uses, inputs, exclude, memory),
+        port.clear_old(messages, None if thinking == "all" else thinking, uses, inputs, exclude, memory),
         None,
     )

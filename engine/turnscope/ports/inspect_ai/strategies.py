@@ -47,7 +47,7 @@ def is_summary(message: Message) -> bool:
     return "summary" in (message.get("metadata") or {})
 
 
-def parts_of(messages: Sequence[Message]) -> Parts:
+def split_parts(messages: Sequence[Message]) -> Parts:
     """The three parts; without messages marked as input, all up to the first user's message was given."""
     system = tuple(m for m in messages if m["role"] == "system")
     rest = [m for m in messages if m["role"] != "system"]
@@ -62,19 +62,19 @@ def parts_of(messages: Sequence[Message]) -> Parts:
     return Parts(system, tuple(rest[:stop]), tuple(rest[stop:]))
 
 
-def first_kept(count: int, preserve: float) -> int:
+def count_dropped(count: int, preserve: float) -> int:
     """How many of so many messages go. ValueError: `preserve` is no share."""
     if not 0 <= preserve <= 1:
         raise ValueError("preserve must be between 0 and 1")
     return int(count * (1 - preserve))
 
 
-def trimmed(messages: Sequence[Message], preserve: float = 0.7) -> list[Message]:
+def trim(messages: Sequence[Message], preserve: float = 0.7) -> list[Message]:
     """The newest share of what was said, with what was given; no result without its call and the reverse."""
-    parts = parts_of(messages)
+    parts = split_parts(messages)
     kept: list[Message] = []
     called: set[str] = set()
-    for message in parts.said[first_kept(len(parts.said), preserve) :]:
+    for message in parts.said[count_dropped(len(parts.said), preserve) :]:
         if message["role"] == "assistant":
             called = {call["id"] for call in message.get("tool_calls") or ()}
         elif message["role"] == "user":
@@ -83,13 +83,13 @@ def trimmed(messages: Sequence[Message], preserve: float = 0.7) -> list[Message]
             continue
         kept.append(message)
     answered = {m["tool_call_id"] for m in kept if m["role"] == "tool"}
-    kept = [_with_calls(m, [c for c in m.get("tool_calls") or () if c["id"] in answered]) for m in kept]
+    kept = [_replace_calls(m, [c for c in m.get("tool_calls") or () if c["id"] in answered]) for m in kept]
     if kept and kept[-1]["role"] == "assistant":
         kept.pop()
-    return [_uncited(m) for m in (*parts.system, *parts.given, *kept)]
+    return [_remove_citations(m) for m in (*parts.system, *parts.given, *kept)]
 
 
-def edited(
+def clear_old(
     messages: Sequence[Message],
     thinking: int | None = 1,
     uses: int = 3,
@@ -101,7 +101,7 @@ def edited(
     done = list(messages)
     answers = [i for i, m in enumerate(done) if m["role"] == "assistant"]
     for i in answers[: max(0, len(answers) - thinking)] if thinking is not None else ():
-        done[i] = without_thinking(done[i])
+        done[i] = strip_thinking(done[i])
     results: dict[str, list[int]] = {}
     for i, m in enumerate(done):
         if m["role"] == "tool":
@@ -117,15 +117,15 @@ def edited(
             done[at] = _copy(done[at], content=REMOVED)
         else:
             del done[at]
-            done[i] = _without_call(done[i], call)
+            done[i] = _remove_call(done[i], call)
     if memory:
-        done = [without_saved(m) for m in done]
+        done = [strip_saved(m) for m in done]
     while done and done[-1]["role"] == "assistant":
         done.pop()
-    return [_uncited(m) for m in done]
+    return [_remove_citations(m) for m in done]
 
 
-def without_thinking(message: Message) -> Message:
+def strip_thinking(message: Message) -> Message:
     """An answer without its reasoning, but for what its provider needs to find a call again."""
     content = message["content"]
     if isinstance(content, str):
@@ -134,7 +134,7 @@ def without_thinking(message: Message) -> Message:
     return message if kept == list(content) else _copy(message, content=kept or "")
 
 
-def without_saved(message: Message) -> Message:
+def strip_saved(message: Message) -> Message:
     """An answer whose memory calls tell no more what they saved."""
     calls = message.get("tool_calls") or ()
     if not any(call["function"] == MEMORY and not call["arguments"].keys().isdisjoint(SAVING) for call in calls):
@@ -148,12 +148,12 @@ def without_saved(message: Message) -> Message:
     return _copy(message, tool_calls=kept)
 
 
-def summary_message(text: str) -> Message:
+def build_summary_message(text: str) -> Message:
     """A summary as the user's message that stands for what was said."""
-    return {"role": "user", "content": f"{BEFORE}{summary_in(text)}{AFTER}", "metadata": {"summary": True}}
+    return {"role": "user", "content": f"{BEFORE}{extract_summary(text)}{AFTER}", "metadata": {"summary": True}}
 
 
-def summary_in(reply: str) -> str:
+def extract_summary(reply: str) -> str:
     """A summariser's reply without the analysis in front of the summary, where it is plain where that ends."""
     start, summary = reply.find("<analysis>"), reply.find("<summary>")
     if start < 0 or 0 <= summary < start:
@@ -164,11 +164,11 @@ def summary_in(reply: str) -> str:
     return (reply[:start] + reply[end.end() :]).strip() or reply
 
 
-def summed_up(messages: Sequence[Message], summarise: Summarise) -> tuple[list[Message], Message]:
+def replace_by_summary(messages: Sequence[Message], summarise: Summarise) -> tuple[list[Message], Message]:
     """What was given and the summary that stands for the rest, and that summary: it joins the stored history as well."""
-    parts = parts_of(messages)
+    parts = split_parts(messages)
     newest = max((i for i, m in enumerate(parts.said) if is_summary(m)), default=0)
-    summary = summary_message(summarise([*parts.system, *parts.given, *parts.said[newest:]]))
+    summary = build_summary_message(summarise([*parts.system, *parts.given, *parts.said[newest:]]))
     return [*parts.system, *parts.given, summary], summary
 
 
@@ -177,18 +177,18 @@ def _copy(message: Message, **changed: Any) -> Message:
     return {name: value for name, value in kept.items() if name != "tool_calls" or value}
 
 
-def _with_calls(message: Message, calls: list[Any]) -> Message:
+def _replace_calls(message: Message, calls: list[Any]) -> Message:
     return message if len(calls) == len(message.get("tool_calls") or ()) else _copy(message, tool_calls=calls)
 
 
-def _without_call(message: Message, call: Mapping[str, Any]) -> Message:
+def _remove_call(message: Message, call: Mapping[str, Any]) -> Message:
     content = message["content"]
     said = ([{"type": "text", "text": content}] if content else []) if isinstance(content, str) else list(content)
     calls = [c for c in message.get("tool_calls") or () if c["id"] != call["id"]]
     return _copy(message, content=[*said, {"type": "text", "text": CALL_REMOVED.format(call["function"])}], tool_calls=calls)
 
 
-def _uncited(message: Message) -> Message:
+def _remove_citations(message: Message) -> Message:
     """A message without citations: they point into results that may be gone."""
     content = message["content"]
     if isinstance(content, str) or not any(c.get("citations") for c in content):

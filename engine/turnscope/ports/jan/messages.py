@@ -16,7 +16,7 @@ from turnscope.reading.jan_threads import called
 from turnscope.session.content import dumps
 from turnscope.session.model import Block, Session
 
-Said = Mapping[str, Any]
+ChatMessage = Mapping[str, Any]
 TOOL = "jan"  # under which name a session holds what is stored with messages
 UNITS, FRAME = 3.5, 4  # UTF-16 units per token; tokens that frame a message
 OUTPUT = 2_048  # tokens kept free for the answer where nothing is set
@@ -26,12 +26,12 @@ INTERRUPTED = "The call was broken off before it came to an end: no result.."
 DONE = ("output-available", "output-error")
 
 
-def tokens_of(text: str) -> int:
+def estimate_text(text: str) -> int:
     """Tokens of a text, without the frame of a message."""
     return ceil(len(text.encode("utf-16-le", "surrogatepass")) // 2 / UNITS)
 
 
-def estimated(message: Said) -> int:
+def estimate_message(message: ChatMessage) -> int:
     """Tokens of a message: texts, calls as JSON and files in it, joined by line breaks; reasoning has none."""
     texts = []
     for part in message.get("parts") or ():
@@ -39,17 +39,17 @@ def estimated(message: Said) -> int:
             texts.append(part.get("text") or "")
         elif called(part):
             texts.append(dumps(part))
-    texts += [f"File: {name}\n{content}" for name, content in files(message)]
-    return tokens_of("\n".join(texts)) + FRAME
+    texts += [f"File: {name}\n{content}" for name, content in list_files(message)]
+    return estimate_text("\n".join(texts)) + FRAME
 
 
-def files(message: Said) -> list[tuple[str, str]]:
+def list_files(message: ChatMessage) -> list[tuple[str, str]]:
     """Names and contents of the files that stand in a message."""
     held = (message.get("metadata") or {}).get("inline_file_contents") or ()
     return [(str(file.get("name") or "attachment"), str(file["content"])) for file in held if file.get("content")]
 
 
-def first_kept(sums: Sequence[int], there: int, budget: int) -> int:
+def find_first_kept(sums: Sequence[int], there: int, budget: int) -> int:
     """The number of the oldest of `there` messages that is sent: the newest that fit, the last one in any case.
 
     `sums[i]`: tokens of the first i messages. Without any budget the last is sent alone.
@@ -59,40 +59,40 @@ def first_kept(sums: Sequence[int], there: int, budget: int) -> int:
     return min(bisect_left(sums, sums[there] - budget, 0, there), there - 1)
 
 
-def excerpt(messages: Iterable[Said], limit: int) -> str:
+def build_excerpt(messages: Iterable[ChatMessage], limit: int) -> str:
     """The end of the dropped messages' text, as much as the summariser reads."""
-    lines = (f"{m.get('role')}: {''.join(_texts(m))}" for m in messages)
+    lines = (f"{m.get('role')}: {''.join(_list_texts(m))}" for m in messages)
     most = int(max(LEAST, limit - SUMMARY_TOKENS - PROMPT_TOKENS) * UNITS)
     return "\n\n".join(lines).encode("utf-16-le", "surrogatepass")[-2 * most :].decode("utf-16-le", "ignore")
 
 
-def _texts(message: Said) -> list[str]:
+def _list_texts(message: ChatMessage) -> list[str]:
     return [str(p.get("text") or "") for p in message.get("parts") or () if p.get("type") == "text"]
 
 
-def mended(messages: Iterable[Said]) -> list[dict[str, Any]]:
+def repair_calls(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
     """Calls without a result as calls that failed."""
-    return [{**message, "parts": [_mended(part) for part in message.get("parts") or ()]} for message in messages]
+    return [{**message, "parts": [_repair_part(part) for part in message.get("parts") or ()]} for message in messages]
 
 
-def _mended(part: Said) -> Said:
+def _repair_part(part: ChatMessage) -> ChatMessage:
     if not called(part) or part.get("state") in DONE:
         return part
     return {**part, "state": "output-error", "errorText": INTERRUPTED}
 
 
-def without_images(messages: Iterable[Said], vision: bool) -> list[dict[str, Any]]:
+def drop_images(messages: Iterable[ChatMessage], vision: bool) -> list[dict[str, Any]]:
     """Messages without pictures, where the model does not see."""
-    return [{**m, "parts": [p for p in m.get("parts") or () if vision or not _picture(p)]} for m in messages]
+    return [{**m, "parts": [p for p in m.get("parts") or () if vision or not _is_picture(p)]} for m in messages]
 
 
-def _picture(part: Said) -> bool:
+def _is_picture(part: ChatMessage) -> bool:
     return part.get("type") == "file" and str(part.get("mediaType", "")).startswith("image/")
 
 
-def with_files(message: Said) -> dict[str, Any]:
+def add_files(message: ChatMessage) -> dict[str, Any]:
     """A user's message with its files behind each of its texts."""
-    held = [f"File: {name}\n{content}" for name, content in files(message)]
+    held = [f"File: {name}\n{content}" for name, content in list_files(message)]
     parts = message.get("parts") or ()
     if not held or message.get("role") != "user":
         return dict(message)
@@ -100,12 +100,12 @@ def with_files(message: Said) -> dict[str, Any]:
     return {**message, "parts": list(texts)}
 
 
-def joined(messages: Iterable[Said]) -> list[dict[str, Any]]:
+def join_messages(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
     """Empty answers go, and users' messages side by side become one; texts that touch are parted by a blank line."""
     made: list[dict[str, Any]] = []
     for message in messages:
         parts = list(message.get("parts") or ())
-        if message.get("role") == "assistant" and not any(_says(part) for part in parts):
+        if message.get("role") == "assistant" and not any(_has_content(part) for part in parts):
             continue
         if made and message.get("role") == made[-1].get("role") == "user":
             before = made[-1]["parts"]
@@ -118,13 +118,13 @@ def joined(messages: Iterable[Said]) -> list[dict[str, Any]]:
     return made
 
 
-def _says(part: Said) -> bool:
+def _has_content(part: ChatMessage) -> bool:
     return bool(part.get("text")) if part.get("type") in ("text", "reasoning") else part.get("type") != "step-start"
 
 
-def asks(message: Said) -> bool:
+def is_question(message: ChatMessage) -> bool:
     """Whether a user says something in it."""
-    return message.get("role") == "user" and any(text.strip() for text in _texts(message))
+    return message.get("role") == "user" and any(text.strip() for text in _list_texts(message))
 
 
 class Unit(NamedTuple):
@@ -135,7 +135,7 @@ class Unit(NamedTuple):
     message: dict[str, Any]
 
 
-def part_of(block: Block, session: Session) -> dict[str, Any] | None:
+def build_part(block: Block, session: Session) -> dict[str, Any] | None:
     """A block as a part of a UI message; results stand in their calls."""
     if block.kind == "tool_use":
         raw = block.raw if isinstance(block.raw, Mapping) else {}

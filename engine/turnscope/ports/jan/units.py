@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from turnscope.counting.ledger import Ledger
-from turnscope.ports.chats import chat_of
-from turnscope.ports.jan.messages import TOOL, Unit, asks, estimated, part_of
-from turnscope.ports.rows import remembered
+from turnscope.ports.chats import read_chat
+from turnscope.ports.jan.messages import TOOL, Unit, build_part, estimate_message, is_question
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.reading.jan_threads import waves
 from turnscope.session.index import Index
 from turnscope.session.model import Session
@@ -22,12 +22,12 @@ class Chat(NamedTuple):
     asking: list[int]
 
 
-@remembered
-def gathered(session: Session, _index: Index, _own: Ledger) -> Chat:
+@memoize_by_ledger
+def get_chat(session: Session, _index: Index, _own: Ledger) -> Chat:
     """The session at hand as Jan's messages, read once."""
     found = Chat([], [], [0], [])
     groups: list[tuple[int, int, dict[str, Any]]] = []
-    for one in chat_of(session, TOOL).said:
+    for one in read_chat(session, TOOL).chat_messages:
         if one.message["role"] == "tool" and groups:
             groups[-1] = (groups[-1][0], one.stop, groups[-1][2])
         else:
@@ -35,11 +35,11 @@ def gathered(session: Session, _index: Index, _own: Ledger) -> Chat:
     for number, (start, stop, stored) in enumerate(groups):
         parts = stored.get("parts")
         if parts is None:
-            parts = [part for b in session.blocks[start:stop] if (part := part_of(b, session))]
+            parts = [part for b in session.blocks[start:stop] if (part := build_part(b, session))]
         message = {"id": stored.get("id"), "role": stored["role"], "parts": parts, "metadata": stored.get("metadata")}
         found.units.append(Unit(start, stop, message))
         found.starts.append(start)
-        found.sums.append(found.sums[-1] + sum(estimated(wave) for wave in waves([message])))
-        if asks(message):
+        found.sums.append(found.sums[-1] + sum(estimate_message(wave) for wave in waves([message])))
+        if is_question(message):
             found.asking.append(number)
     return found

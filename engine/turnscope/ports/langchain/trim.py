@@ -13,7 +13,7 @@ from typing import Any
 
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.rule import Ctx
-from turnscope.ports.rows import Row, content, raws, remembered, rows, rows_of, texts
+from turnscope.ports.rows import Row, build_content, build_raws, get_rows, list_text_blocks, memoize_by_ledger, read_rows
 from turnscope.session.content import extract_text
 from turnscope.session.index import Index
 from turnscope.session.model import JSON, Part, Session
@@ -24,21 +24,21 @@ CHARS = 4  # characters per token
 IMAGE = 85  # tokens of an image, whatever its size
 
 
-def lines(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The text after each newline: the default splitter."""
     pieces = text.split("\n")
     return [piece + "\n" for piece in pieces[:-1]] + pieces[-1:]
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Words, each followed by a space."""
     return [word + " " for word in text.split(" ")]
 
 
-SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {"lines": lines, "words": words, "characters": list}
+SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {"lines": split_lines, "words": split_words, "characters": list}
 
 
-def longest(count: int, size: Callable[[int], int], room: int) -> int:
+def find_longest(count: int, size: Callable[[int], int], room: int) -> int:
     """The largest number of items up to `count` whose `size` is at most `room`, by the original's bisection.
 
     As many steps as `count` has bits. A size that does not rise with the number gives what the original finds, not the best.
@@ -55,13 +55,13 @@ def longest(count: int, size: Callable[[int], int], room: int) -> int:
     return left
 
 
-def approximate_size(session: Session, row: Row, held: str | Sequence[JSON] | None = None) -> int:
+def count_approximately(session: Session, row: Row, held: str | Sequence[JSON] | None = None) -> int:
     """Tokens of one message as `count_tokens_approximately` gives them; with `held` for its content, where given."""
-    held = content_of(session, row) if held is None else held
+    held = build_content_with_calls(session, row) if held is None else held
     tokens, chars = 0, len(row.role)
     if isinstance(held, str):
         chars += len(held)
-        calls = [call for block in session.blocks[row.start : row.stop] if (call := _call(block.raw))]
+        calls = [call for block in session.blocks[row.start : row.stop] if (call := _build_call(block.raw))]
         chars += len(repr(calls)) if calls else 0
     else:
         for part in held:
@@ -80,32 +80,32 @@ def approximate_size(session: Session, row: Row, held: str | Sequence[JSON] | No
     return tokens + math.ceil(chars / CHARS) + EXTRA
 
 
-def content_of(session: Session, row: Row) -> str | list[JSON]:
+def build_content_with_calls(session: Session, row: Row) -> str | list[JSON]:
     """A message's content: a string, or a list of parts with its calls among them, as Anthropic's models have it."""
-    held = content(session, row)
+    held = build_content(session, row)
     if isinstance(held, str) or row.role == "tool":
         return held or ""
-    return raws(session.blocks[row.start : row.stop])
+    return build_raws(session.blocks[row.start : row.stop])
 
 
-def _call(raw: JSON) -> dict[str, Any] | None:
+def _build_call(raw: JSON) -> dict[str, Any] | None:
     """A call as LangChain writes it beside a message whose content is a string."""
     if not isinstance(raw, Mapping) or raw.get("type") != "tool_use":
         return None
     return {"name": raw.get("name"), "args": raw.get("input"), "id": raw.get("id"), "type": "tool_call"}
 
 
-@remembered
-def approximate_sums(session: Session, _index: Index, _own: Ledger) -> list[int]:
+@memoize_by_ledger
+def sum_approximately(session: Session, _index: Index, _own: Ledger) -> list[int]:
     """`sums[i]` = tokens of the first `i` messages by the approximate counter."""
-    return sums_of(session)
+    return get_sums(session)
 
 
-def sums_of(session: Session) -> list[int]:
+def get_sums(session: Session) -> list[int]:
     """Running sums of the approximate counter over a session's messages."""
     sums = [0]
-    for row in rows_of(session).rows:
-        sums.append(sums[-1] + approximate_size(session, row))
+    for row in read_rows(session).rows:
+        sums.append(sums[-1] + count_approximately(session, row))
     return sums
 
 
@@ -122,25 +122,25 @@ class Lists:
     def count(self, a: int, b: int) -> int:
         """Tokens of the list of rows `a:b`."""
         if self.approximate:
-            sums = approximate_sums(self.ctx)
+            sums = sum_approximately(self.ctx)
             return sums[b] - sums[a]
         if a == b:
             return self.primer
-        found, own = rows(self.ctx), self.ctx.own
+        found, own = get_rows(self.ctx), self.ctx.own
         start, stop = found.starts[a], found.rows[b - 1].stop
         tools = own.sums[1][stop] - own.sums[1][start]
         return self.primer + own.count_tokens(start, stop) - tools + self.frame * (found.unframed[b] - found.unframed[a])
 
     def size(self, number: int, held: str | Sequence[JSON]) -> int:
         """Tokens of one row with `held` for its content, without the primer."""
-        session, row, own = self.ctx.session, rows(self.ctx).rows[number], self.ctx.own
+        session, row, own = self.ctx.session, get_rows(self.ctx).rows[number], self.ctx.own
         if self.approximate:
-            return approximate_size(session, row, held)
+            return count_approximately(session, row, held)
         blocks = session.blocks[row.start : row.stop]
         whole = self.count(number, number + 1) - self.primer
         if isinstance(held, str):
             bare = any(isinstance(b.raw, str) for b in blocks)
-            changed = texts(session, row) if bare else [b for b in blocks if b.kind != "tool_use"]
+            changed = list_text_blocks(session, row) if bare else [b for b in blocks if b.kind != "tool_use"]
             return whole - own.count_content(changed) + own.count_parts((Part(blocks[0].role, "text", held),))
         if row.role == "tool":
             return (

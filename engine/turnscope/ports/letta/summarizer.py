@@ -18,17 +18,17 @@ CLAMPED = 5_000  # characters of an output, where the summariser's own prompt wa
 CUT = "[... the summary was cut here]"
 
 
-def threshold(window: int) -> int:
+def compute_threshold(window: int) -> int:
     """Tokens above which a step is followed by a compaction."""
     return int(window * TRIGGER)
 
 
-def estimate(message: Any) -> int:
+def estimate_tokens(message: Any) -> int:
     """Tokens of what no provider counts: a quarter of the bytes of its JSON, and 30 % more."""
     return int(math.ceil(len(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass")) / 4) * 1.3)
 
 
-def sliding(
+def find_sliding_cut(
     answers: Sequence[bool], tokens: Callable[[int], int], window: int, share: float = SHARE, pending: bool = False
 ) -> int | None:
     """The message at which what stays begins; None where no cut will do, and everything is to be summed up.
@@ -50,18 +50,18 @@ def sliding(
     return found
 
 
-def partial(answers: Sequence[bool], share: float = PARTIAL) -> int | None:
+def find_partial_cut(answers: Sequence[bool], share: float = PARTIAL) -> int | None:
     """Where the older summarizer's cut lies: at the first answer from `share` of the messages on."""
     return next((i for i in range(round(share * len(answers)), len(answers)) if answers[i]), None)
 
 
-def buffered(prompts: Sequence[bool], most: int = BUFFER, least: int = KEPT) -> int | None:
+def find_buffer_start(prompts: Sequence[bool], most: int = BUFFER, least: int = KEPT) -> int | None:
     """Where its static buffer begins: at the first prompt among the newest `least`, once more than `most` messages stand."""
     if len(prompts) <= most:
         return None
     return next((i for i in range(len(prompts) - least, len(prompts)) if prompts[i]), None)
 
 
-def clipped(text: str, most: int = CLIP) -> str:
+def clip(text: str, most: int = CLIP) -> str:
     """A summary of at most so many characters."""
     return text if len(text) <= most else text[:most] + CUT

@@ -13,8 +13,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from turnscope.ports.librechat.counts import Column, fitting, total
-from turnscope.ports.librechat.history import Bodies, History, call_id
+from turnscope.ports.librechat.counts import Column, find_fitting, sum_between
+from turnscope.ports.librechat.history import Bodies, History, get_call_id
 from turnscope.session.content import extract_block_text
 from turnscope.session.model import Part
 
@@ -43,97 +43,99 @@ class Terms(Struct, frozen=True, gc=False):
     reasoning: Reasoning = "thinking"
 
 
-def within(history: History, counts: Column[int], terms: Terms, thought: int = -1) -> Fit:
+def select_newest(history: History, counts: Column[int], terms: Terms, thought: int = -1) -> Fit:
     """The newest messages that fit. `thought`: where reasoning was found for the request before."""
-    there, base = len(history), int(history.instructed)
+    there, base = len(history), int(history.has_instructions)
     room = terms.limit - (counts[0] if base else terms.instructions)
     start, taken, types = there, PRIMER, terms.starts
     fits = room > PRIMER
     if fits:
-        start, taken = fitting(counts, base, there, PRIMER, room)
+        start, taken = find_fitting(counts, base, there, PRIMER, room)
     ends, block = False, -1
-    if 0 <= thought < there and history.role(thought) == "ai":
-        block = history.reasoning(thought, terms.reasoning)
-    if fits and terms.thinking and there > base and history.role(there - 1) in ("ai", "tool"):
-        ends, thought, block = _trailing(history, terms.reasoning, (thought, block), base if taken < room else start)
+    if 0 <= thought < there and history.get_role(thought) == "ai":
+        block = history.find_reasoning(thought, terms.reasoning)
+    if fits and terms.thinking and there > base and history.get_role(there - 1) in ("ai", "tool"):
+        ends, thought, block = _find_trailing_reasoning(
+            history, terms.reasoning, (thought, block), base if taken < room else start
+        )
     stop = start
     if fits:
-        start, taken, types = _begun(history, counts, (start, there), taken, types)
+        start, taken, types = _find_allowed_start(history, counts, (start, there), taken, types)
     kept: Sequence[int] = range(start, there) if not base else [0, *range(start, there)]
     fit = Fit(kept, room - taken, (base, stop), thought)
     if stop == base or not ends or (thought > -1 and thought >= there - len(kept)):
         return fit
     if thought < 0 or block < 0:
         return Fit(kept, fit.remaining, fit.refine)
-    return _attached(history, counts, fit, block, room, types)
+    return _attach_reasoning(history, counts, fit, block, room, types)
 
 
-def _trailing(history: History, kind: Reasoning, known: tuple[int, int], lowest: int) -> tuple[bool, int, int]:
+def _find_trailing_reasoning(history: History, kind: Reasoning, known: tuple[int, int], lowest: int) -> tuple[bool, int, int]:
     """Whether answers and results at the end need reasoning, and where it is found (not below message `lowest`)."""
     thought, block = known
     if thought >= 0 or block >= 0:
         return True, thought, block
-    found, end = history.last_reasoning(kind), history.last_break
+    found, end = history.find_last_reasoning(kind), history.find_last_break
     if found > end and found >= lowest:
-        return True, found, history.reasoning(found, kind)
+        return True, found, history.find_reasoning(found, kind)
     return end < lowest or end < 0, -1, -1
 
 
-def _begun(
+def _find_allowed_start(
     history: History, counts: Column[int], span: tuple[int, int], taken: int, types: tuple[str, ...]
 ) -> tuple[int, int, tuple[str, ...]]:
     """The first of the messages `span` that may come first, the tokens without those before it, and the types that may."""
     start, stop = span
-    if start < stop and history.role(start) == "tool":
+    if start < stop and history.get_role(start) == "tool":
         types = AFTER_RESULTS
-    first = next((i for i in range(start, stop) if history.role(i) in types), start) if types else start
-    return first, taken - total(counts, start, first), types
+    first = next((i for i in range(start, stop) if history.get_role(i) in types), start) if types else start
+    return first, taken - sum_between(counts, start, first), types
 
 
-def _attached(history: History, counts: Column[int], fit: Fit, block: int, room: int, types: tuple[str, ...]) -> Fit:
+def _attach_reasoning(history: History, counts: Column[int], fit: Fit, block: int, room: int, types: tuple[str, ...]) -> Fit:
     """Reasoning that would be left out is put in front of the oldest answer of the newest run of messages."""
     answer = -1
     for i in reversed(fit.kept):
-        role = history.role(i)
+        role = history.get_role(i)
         if role == "ai":
             answer = i
         elif answer > -1 and role in ("human", "system"):
             break
     if answer < 0:
         return fit
-    tokens = history.counted([_part(history, block)])
+    tokens = history.count_parts([_build_part(history, block)])
     if fit.remaining - tokens > 0:
         return Fit(fit.kept, fit.remaining, fit.refine, fit.thought, (answer, block))
     there = len(history)
-    start, _ = fitting(counts, answer, there, PRIMER, room - counts[answer] - tokens)
-    if start < there and history.role(start) == "ai":
-        first, _, _ = _begun(history, counts, (start, there), 0, types)
+    start, _ = find_fitting(counts, answer, there, PRIMER, room - counts[answer] - tokens)
+    if start < there and history.get_role(start) == "ai":
+        first, _, _ = _find_allowed_start(history, counts, (start, there), 0, types)
         kept = [start, *range(first + 1, there)]
         answer = start
     else:
-        first, _, _ = _begun(history, counts, (start, there), 0, types)
+        first, _, _ = _find_allowed_start(history, counts, (start, there), 0, types)
         kept = [answer, *range(first, there)]
-    kept = [0, *kept] if history.instructed else kept
+    kept = [0, *kept] if history.has_instructions else kept
     return Fit(kept, fit.remaining, fit.refine, fit.thought, (answer, block))
 
 
-def _part(history: History, at: int) -> Part:
+def _build_part(history: History, at: int) -> Part:
     raw = history.session.blocks[at].raw
     kind = str(raw.get("type", "thinking"))
     return Part("assistant", kind, extract_block_text(kind, raw), raw)
 
 
-def with_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodies:
+def add_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodies:
     """A message with the reasoning of address `block` in front, unless it begins with some of that kind."""
-    first = history.blocks(i)[0]
+    first = history.get_blocks(i)[0]
     if isinstance(first.raw, Mapping) and first.raw.get("type") == history.session.blocks[block].raw.get("type"):
         return bodies
     said = () if first.raw is None else (Part(first.role, first.kind, first.text, first.raw),)
     rest = bodies.get(first.at, said)
-    return {**bodies, first.at: (_part(history, block), *rest)}
+    return {**bodies, first.at: (_build_part(history, block), *rest)}
 
 
-class Mended(Struct, frozen=True, gc=False):
+class Repaired(Struct, frozen=True, gc=False):
     """Messages kept and left out, tokens that came free, and by message the calls without a result that were taken out."""
 
     kept: Sequence[int]
@@ -142,41 +144,41 @@ class Mended(Struct, frozen=True, gc=False):
     stripped: Mapping[int, frozenset[int]] = {}  # addresses of calls
 
 
-def repaired(
+def repair_pairs(
     history: History, kept: Sequence[int], counts: Column[int], bodies: Callable[[int], Bodies], new: int = -1
-) -> Mended:
+) -> Repaired:
     """No result without its call and no call without its result. `bodies`: how a message stands; `new` was made just now."""
-    calls, results = _ids(history, kept)
+    calls, results = _collect_ids(history, kept)
     left: list[int] = []
     dropped: list[int] = []
     stripped: dict[int, frozenset[int]] = {}
     reclaimed = 0
     for i in kept:
-        open_calls = frozenset(b.at for b in history.calls(i) if call_id(b) not in results)
-        tokens = counts[i] if i != new else history.counted(history.parts(i, bodies(i)))
-        orphan = history.role(i) == "tool" and call_id(history.blocks(i)[0]) not in calls
-        if orphan or (open_calls and emptied(history, i, open_calls)):
+        open_calls = frozenset(b.at for b in history.list_calls(i) if get_call_id(b) not in results)
+        tokens = counts[i] if i != new else history.count_parts(history.build_parts(i, bodies(i)))
+        orphan = history.get_role(i) == "tool" and get_call_id(history.get_blocks(i)[0]) not in calls
+        if orphan or (open_calls and is_emptied(history, i, open_calls)):
             dropped.append(i)
             reclaimed += tokens
         elif open_calls:
             stripped[i] = open_calls
             left.append(i)
-            reclaimed += tokens - history.counted(history.parts(i, without_calls(bodies(i), open_calls)))
+            reclaimed += tokens - history.count_parts(history.build_parts(i, remove_calls(bodies(i), open_calls)))
         else:
             left.append(i)
-    return Mended(left, dropped, reclaimed, stripped)
+    return Repaired(left, dropped, reclaimed, stripped)
 
 
-def sanitized(history: History, kept: Sequence[int]) -> Mended:
+def sanitize(history: History, kept: Sequence[int]) -> Repaired:
     """The same once more before the model is called; answers that only called and now end the list are left out."""
-    calls, results = _ids(history, kept)
+    calls, results = _collect_ids(history, kept)
     left: list[int] = []
     dropped: list[int] = []
     stripped: dict[int, frozenset[int]] = {}
     for i in kept:
-        open_calls = frozenset(b.at for b in history.calls(i) if call_id(b) not in results)
-        orphan = history.role(i) == "tool" and call_id(history.blocks(i)[0]) not in calls
-        if orphan or (open_calls and emptied(history, i, open_calls)):
+        open_calls = frozenset(b.at for b in history.list_calls(i) if get_call_id(b) not in results)
+        orphan = history.get_role(i) == "tool" and get_call_id(history.get_blocks(i)[0]) not in calls
+        if orphan or (open_calls and is_emptied(history, i, open_calls)):
             dropped.append(i)
             continue
         left.append(i)
@@ -185,41 +187,41 @@ def sanitized(history: History, kept: Sequence[int]) -> Mended:
     while left and left[-1] in stripped:
         dropped.append(left.pop())
         del stripped[dropped[-1]]
-    return Mended(left, dropped, 0, stripped)
+    return Repaired(left, dropped, 0, stripped)
 
 
-def _ids(history: History, kept: Iterable[int]) -> tuple[AbstractSet[str], AbstractSet[str]]:
+def _collect_ids(history: History, kept: Iterable[int]) -> tuple[AbstractSet[str], AbstractSet[str]]:
     calls, results = set[str](), set[str]()
     for i in kept:
-        if history.role(i) == "tool":
-            results.add(call_id(history.blocks(i)[0]))
-        elif history.role(i) == "ai":
-            calls.update(call_id(block) for block in history.calls(i))
+        if history.get_role(i) == "tool":
+            results.add(get_call_id(history.get_blocks(i)[0]))
+        elif history.get_role(i) == "ai":
+            calls.update(get_call_id(block) for block in history.list_calls(i))
     return calls - {""}, results - {""}
 
 
-def without_calls(bodies: Bodies, gone: AbstractSet[int]) -> Bodies:
+def remove_calls(bodies: Bodies, gone: AbstractSet[int]) -> Bodies:
     """A message without some of its calls."""
     left = {at: tuple(part for part in bodies.get(at, ()) if part.kind != "tool_use") for at in gone}
     return {**bodies, **left}
 
 
-def emptied(history: History, i: int, gone: AbstractSet[int]) -> bool:
+def is_emptied(history: History, i: int, gone: AbstractSet[int]) -> bool:
     """Whether nothing is left of a message without these calls. Bare text stays, even where it is empty."""
-    return all(block.at in gone or (block.raw is None) for block in history.blocks(i))
+    return all(block.at in gone or (block.raw is None) for block in history.get_blocks(i))
 
 
-def recent(history: History, turns: int = 2, cap: int | None = None, counts: Column[int] | None = None) -> tuple[int, int]:
+def find_recent(history: History, turns: int = 2, cap: int | None = None, counts: Column[int] | None = None) -> tuple[int, int]:
     """Where the last `turns` begin (a turn begins with a human message), and how many they are; (length, 0) where none is.
 
     Older turns come whole and only while all have at most `cap` tokens; the newest always stays.
     """
-    starts = history.turns
+    starts = history.list_turns
     if not starts or turns <= 0:
         return len(history), 0
     first, there = len(starts) - 1, len(history)
     while first > 0 and len(starts) - first < turns:
-        if cap is not None and counts is not None and total(counts, starts[first - 1], there) > cap:
+        if cap is not None and counts is not None and sum_between(counts, starts[first - 1], there) > cap:
             break
         first -= 1
     return starts[first], len(starts) - first
@@ -232,7 +234,7 @@ class Trigger(Struct, frozen=True, gc=False):
     value: float | None = None
 
 
-def triggered(trigger: Trigger | None, refine: int, limit: int | None, tokens: int | None, remaining: int | None) -> bool:
+def is_triggered(trigger: Trigger | None, refine: int, limit: int | None, tokens: int | None, remaining: int | None) -> bool:
     """Whether to summarise now: `refine` messages were pruned, there were `tokens` before that."""
     if refine <= 0:
         return False

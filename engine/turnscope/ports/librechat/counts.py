@@ -14,12 +14,12 @@ T = TypeVar("T")
 CHUNK = 64
 
 
-def _held(values: Iterable[object]) -> int:
+def _count_held(values: Iterable[object]) -> int:
     held = tuple(values)
     return len(held) - held.count(None)
 
 
-_FOLDS: Mapping[str, Callable[[Iterable[Any]], int]] = {"sum": sum, "max": max, "held": _held}
+_FOLDS: Mapping[str, Callable[[Iterable[Any]], int]] = {"sum": sum, "max": max, "held": _count_held}
 
 
 class Column(Struct, Generic[T], frozen=True, gc=False):
@@ -38,7 +38,7 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
     def __iter__(self) -> Iterator[T]:
         return (value for chunk in self.chunks for value in chunk)
 
-    def extended(self, values: Iterable[T]) -> Column[T]:
+    def extend(self, values: Iterable[T]) -> Column[T]:
         """With further values at the end."""
         new = list(values)
         if not new:
@@ -51,7 +51,7 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
         more = tuple(tuple(new[i : i + CHUNK]) for i in range(0, len(new), CHUNK))
         return Column(self.fold, (*self.chunks[:last], *more), (*self.folds[:last], *map(_FOLDS[self.fold], more)))
 
-    def first(self, count: int) -> Column[T]:
+    def take(self, count: int) -> Column[T]:
         """The first `count` values."""
         whole, rest = divmod(count, CHUNK)
         if not rest or whole >= len(self.chunks):
@@ -59,7 +59,7 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
         chunk = self.chunks[whole][:rest]
         return Column(self.fold, (*self.chunks[:whole], chunk), (*self.folds[:whole], _FOLDS[self.fold](chunk)))
 
-    def replaced(self, values: Mapping[int, T]) -> Column[T]:
+    def replace(self, values: Mapping[int, T]) -> Column[T]:
         """With other values at some places."""
         if not values:
             return self
@@ -72,17 +72,17 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
             folds[number] = _FOLDS[self.fold](chunks[number])
         return Column(self.fold, tuple(chunks), tuple(folds))
 
-    def filled(self, least: int) -> list[int]:
+    def find_above(self, least: int) -> list[int]:
         """Numbers of the chunks whose fold is above `least`."""
         return [number for number, fold in enumerate(self.folds) if fold > least]
 
 
-def above(column: Column[int], limit: Callable[[int], int], stop: int) -> Iterator[tuple[int, int]]:
+def iter_above(column: Column[int], limit: Callable[[int], int], stop: int) -> Iterator[tuple[int, int]]:
     """Places before `stop` whose value is above the limit there, and that limit. The column is folded by its largest.
 
     No limit is below one of an earlier place.
     """
-    for number in column.filled(limit(0)) if stop else ():
+    for number in column.find_above(limit(0)) if stop else ():
         first = number * CHUNK
         least = limit(first)
         if first < stop and column.folds[number] > least:
@@ -91,7 +91,7 @@ def above(column: Column[int], limit: Callable[[int], int], stop: int) -> Iterat
                     yield j, most
 
 
-def total(column: Column[int], start: int, stop: int) -> int:
+def sum_between(column: Column[int], start: int, stop: int) -> int:
     """Sum of the values `start:stop` of a column that is folded by its sum."""
     first, last = -(-start // CHUNK), stop // CHUNK
     if first > last:
@@ -102,7 +102,7 @@ def total(column: Column[int], start: int, stop: int) -> int:
     return sum(column.folds[first:last]) + edges
 
 
-def fitting(column: Column[int], start: int, stop: int, taken: int, room: int) -> tuple[int, int]:
+def find_fitting(column: Column[int], start: int, stop: int, taken: int, room: int) -> tuple[int, int]:
     """How far back from `stop` values fit into `room` beside what is `taken`: the first that does, and all that is then taken.
 
     Nothing is added once the room is full, not even a value of 0.

@@ -44,21 +44,21 @@ class ByPosition:
     cleared: Annotated[str, "what stands in their place"] = CLEARED
 
 
-def wide(text: str) -> str:
+def widen(text: str) -> str:
     """A text as UTF-16 units: one character each, so that lengths and slices are JavaScript's."""
     if text.isascii() or max(text) <= "\uffff":
         return text
     return "".join(map(chr, array("H", text.encode("utf-16-le", "surrogatepass"))))
 
 
-def narrow(text: str) -> str:
-    """The text that `wide` took apart; halves of characters that a cut parted stay halves."""
+def narrow_text(text: str) -> str:
+    """The text that `widen` took apart; halves of characters that a cut parted stay halves."""
     if text.isascii() or not _SPLIT.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
-def packed(text: str, whole: str) -> bytes:
+def pack(text: str, whole: str) -> bytes:
     """A wide text that was cut out of `whole`: how much of its beginning and end are that one's, and what is between them.
 
     Bytes, because halves of characters have no form in UTF-8 proper, and so no other form that can be stored.
@@ -68,23 +68,25 @@ def packed(text: str, whole: str) -> bytes:
     b = text.find(_ENDS, a) + len(_ENDS)
     if 0 <= a < b - len(_ENDS) and whole.startswith(text[:a]) and whole.endswith(text[b:]):  # as one cut leaves it
         return b"%d %d " % (a, size - b) + text[a:b].encode("utf-8", "surrogatepass")
-    head = _most(min(size, large), lambda low, high: text[low:high] == whole[low:high])
-    tail = _most(min(size, large) - head, lambda low, high: text[size - high : size - low] == whole[large - high : large - low])
+    head = _find_most(min(size, large), lambda low, high: text[low:high] == whole[low:high])
+    tail = _find_most(
+        min(size, large) - head, lambda low, high: text[size - high : size - low] == whole[large - high : large - low]
+    )
     return b"%d %d " % (head, tail) + text[head : size - tail].encode("utf-8", "surrogatepass")
 
 
-def packed_once(whole: str, cut: Middle) -> bytes:
-    """`packed` where it is known how `whole` was cut."""
+def pack_cut(whole: str, cut: Middle) -> bytes:
+    """`pack` where it is known how `whole` was cut."""
     return b"%d %d " % (cut[0], len(whole) - cut[2]) + cut[1].encode("utf-8", "surrogatepass")
 
 
-def unpacked(text: bytes, whole: str) -> str:
-    """The wide text that `packed` wrote."""
+def unpack(text: bytes, whole: str) -> str:
+    """The wide text that `pack` wrote."""
     head, tail, between = text.split(b" ", 2)
     return whole[: int(head)] + between.decode("utf-8", "surrogatepass") + whole[len(whole) - int(tail) :]
 
 
-def _most(stop: int, alike: Callable[[int, int], bool]) -> int:
+def _find_most(stop: int, alike: Callable[[int, int], bool]) -> int:
     """The largest number up to `stop` of characters that are alike, where it is known of any stretch whether it is."""
     low = 0
     while low < stop:
@@ -97,7 +99,7 @@ Middle = tuple[int, str, int]
 """How a text is cut: where its beginning stops, what stands between, where its end starts."""
 
 
-def middle(text: str, limit: int) -> Middle:
+def find_middle(text: str, limit: int) -> Middle:
     """How a wide text that is longer than `limit` is cut: beginning (70 %) and end, with a mark between that counts toward it.
 
     Only a beginning where less than 200 characters are left for both, and no mark where none fits.
@@ -118,59 +120,59 @@ def middle(text: str, limit: int) -> Middle:
     return end, mark, start
 
 
-def middle_of_list(text: str, limit: int) -> Middle:
+def find_list_middle(text: str, limit: int) -> Middle:
     """The same for the joined texts of a list, which keep their beginning alone."""
     mark = f"\n\n… [shortened: {len(text)} characters, allowed: {limit}] …"
     head = max(0, limit - len(mark))
     return head, mark[: limit - head], len(text)
 
 
-def shortened(text: str, limit: int) -> str:
-    """A wide text cut to `limit` characters as `middle` says; itself where it is no longer."""
+def shorten(text: str, limit: int) -> str:
+    """A wide text cut to `limit` characters as `find_middle` says; itself where it is no longer."""
     if len(text) <= limit:
         return text
-    end, mark, start = middle(text, limit)
+    end, mark, start = find_middle(text, limit)
     return text[:end] + mark + text[start:]
 
 
-def trimmed(text: str, settings: ByPosition) -> str:
+def trim(text: str, settings: ByPosition) -> str:
     """A wide text without its middle, by age alone. A tail of 0 keeps all, as the original's slice does."""
     mark = f"\n\n… [middle is taken out of {len(text)} characters; {settings.head + settings.tail} are left] …\n\n"
     return text[: settings.head] + mark + text[-settings.tail :]
 
 
-def compact(value: JSON) -> str:
+def write_json(value: JSON) -> str:
     """Compact JSON text as JavaScript writes it, as a wide text."""
-    text = wide(json.dumps(_whole(value), ensure_ascii=False, separators=(",", ":")))
+    text = widen(json.dumps(_convert_numbers(value), ensure_ascii=False, separators=(",", ":")))
     return _LONE.sub(lambda m: f"\\u{ord(m[0]):04x}", text) if not text.isascii() else text
 
 
-def _whole(value: JSON) -> JSON:
+def _convert_numbers(value: JSON) -> JSON:
     """JavaScript has one kind of number: 1.0 is written 1."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 1e21 else value
     if isinstance(value, Mapping):
-        return {key: _whole(item) for key, item in value.items()}
-    return [_whole(item) for item in value] if isinstance(value, (list, tuple)) else value
+        return {key: _convert_numbers(item) for key, item in value.items()}
+    return [_convert_numbers(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def enveloped(value: JSON, limit: int) -> tuple[JSON, bool]:
+def envelope_arguments(value: JSON, limit: int) -> tuple[JSON, bool]:
     """Arguments of a call within `limit` characters of JSON, and whether they had to change for that."""
     limit = max(LEAST_ARGS, limit)
-    text = compact(value)
+    text = write_json(value)
     if len(text) <= limit:
         return value, False
-    preview = shortened(text, limit)
+    preview = shorten(text, limit)
 
     def held(part: str) -> dict[str, JSON]:
-        return {"_truncated": narrow(part), "_originalChars": len(text)}
+        return {"_truncated": narrow_text(part), "_originalChars": len(text)}
 
-    if len(compact(held(""))) > limit:
+    if len(write_json(held(""))) > limit:
         return {}, True
     low, high = 0, min(len(preview), limit)
     while low < high:
         middle = (low + high + 1) // 2
-        if len(compact(held(preview[:middle]))) <= limit:
+        if len(write_json(held(preview[:middle]))) <= limit:
             low = middle
         else:
             high = middle - 1
@@ -178,27 +180,27 @@ def enveloped(value: JSON, limit: int) -> tuple[JSON, bool]:
     return held(preview[: low - len(CUT_ARGS)] + CUT_ARGS if marked else preview[:low]), True
 
 
-def result_cap(tokens: int) -> int:
+def compute_result_cap(tokens: int) -> int:
     """Characters that one result may have in a window of `tokens`: 30 % of it."""
     return min(math.floor(tokens * 0.3) * 4, MAX_RESULT) if tokens > 0 else MAX_RESULT
 
 
-def args_cap(tokens: int) -> int:
+def compute_arguments_cap(tokens: int) -> int:
     """Characters that the arguments of one call may have in a window of `tokens`: 15 % of it."""
     return max(LEAST_ARGS, min(math.floor(tokens * 0.15) * 4, MAX_ARGS)) if tokens > 0 else MAX_ARGS
 
 
-def share(number: int, count: int) -> float:
+def compute_share(number: int, count: int) -> float:
     """The part of a cap for result `number` of `count`: from 0.2 for the oldest to 1 for the newest."""
     return 0.2 + 0.8 * (number / (count - 1) if count > 1 else 1)
 
 
-def faded(number: int, count: int, cap: int) -> int:
+def compute_faded_cap(number: int, count: int, cap: int) -> int:
     """Characters for result `number` of `count` where the newest may have `cap`."""
-    return max(LEAST_RESULT, math.floor(cap * share(number, count)))
+    return max(LEAST_RESULT, math.floor(cap * compute_share(number, count)))
 
 
-def masks(count: int, characters: int) -> Callable[[int], int]:
+def build_masks(count: int, characters: int) -> Callable[[int], int]:
     """Characters for each of `count` answered results that share `characters` (0 = the least for each)."""
     if characters <= 0:
         return lambda _number: MASKED

@@ -13,25 +13,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field, structs
 
-from turnscope.ports.librechat.counts import CHUNK, Column, above
+from turnscope.ports.librechat.counts import CHUNK, Column, iter_above
 from turnscope.ports.librechat.cuts import (
     ByPosition,
-    args_cap,
-    enveloped,
-    faded,
-    masks,
-    middle,
-    middle_of_list,
-    narrow,
-    packed,
-    packed_once,
-    result_cap,
-    shortened,
-    trimmed,
-    unpacked,
-    wide,
+    build_masks,
+    compute_arguments_cap,
+    compute_faded_cap,
+    compute_result_cap,
+    envelope_arguments,
+    find_list_middle,
+    find_middle,
+    narrow_text,
+    pack,
+    pack_cut,
+    shorten,
+    trim,
+    unpack,
+    widen,
 )
-from turnscope.ports.librechat.history import Bodies, Cut, History, longest_input, with_content
+from turnscope.ports.librechat.history import Bodies, Cut, History, measure_longest_input, replace_content
 from turnscope.session.model import Part
 
 
@@ -45,59 +45,59 @@ class Held(Struct, frozen=True, gc=False):
     longest: Column[int] = field(default_factory=lambda: Column("max"))
     inputs: Column[Mapping[int, str] | None] = field(default_factory=lambda: Column("held"))
 
-    def text(self, history: History, j: int) -> str | None:
+    def get_text(self, history: History, j: int) -> str | None:
         """The text of result `j` as it was shortened, wide; None where it was not."""
         held = self.texts[j]
-        return None if held is None else unpacked(held, history.said(history.first_tool + j)[1])
+        return None if held is None else unpack(held, history.get_result_by_number(history.first_tool + j)[1])
 
-    def bodies(self, history: History, i: int) -> Bodies:
+    def get_bodies(self, history: History, i: int) -> Bodies:
         """What stands for a message's blocks where it was shortened."""
-        role = history.role(i)
+        role = history.get_role(i)
         if role == "tool":
-            j = history.tool_number(i)
+            j = history.count_tools_before(i)
             text = self.texts[j]
-            return history.with_text(i, text, self.lengths[j]) if text is not None else {}
-        inputs = self.inputs[history.answer_number(i)] if role == "ai" else None
-        return history.with_inputs({at: json.loads(given) for at, given in inputs.items()}) if inputs else {}
+            return history.replace_text(i, text, self.lengths[j]) if text is not None else {}
+        inputs = self.inputs[history.count_answers_before(i)] if role == "ai" else None
+        return history.replace_inputs({at: json.loads(given) for at, given in inputs.items()}) if inputs else {}
 
 
-def shortened_for_good(history: History, held: Held) -> Iterator[int]:
+def iter_shortened(history: History, held: Held) -> Iterator[int]:
     """Numbers of the messages that were shortened."""
-    for column, place in ((held.texts, history.tool), (held.inputs, history.answer)):
-        for number in column.filled(0):
+    for column, place in ((held.texts, history.get_tool), (held.inputs, history.get_answer)):
+        for number in column.find_above(0):
             chunk = column.chunks[number]
             yield from (place(j) for j, value in enumerate(chunk, number * CHUNK) if value is not None)
 
 
-def met(history: History, held: Held, counts: Iterable[int]) -> Held:
+def add_new_messages(history: History, held: Held, counts: Iterable[int]) -> Held:
     """With messages that are new, which have `counts`."""
     known, answers = history.first_tool, history.first_answer
     lengths = history.reading.lengths[known + len(held.lengths) : known + history.tools]
     longest = history.reading.longest[answers + len(held.longest) : answers + history.answers]
     return Held(
-        held.counts.extended(counts),
-        held.lengths.extended(lengths),
-        held.texts.extended([None] * len(lengths)),
-        held.longest.extended(longest),
-        held.inputs.extended([None] * len(longest)),
+        held.counts.extend(counts),
+        held.lengths.extend(lengths),
+        held.texts.extend([None] * len(lengths)),
+        held.longest.extend(longest),
+        held.inputs.extend([None] * len(longest)),
     )
 
 
-def begun(history: History, count: int) -> Held:
+def begin_held(history: History, count: int) -> Held:
     """What is held of the first `count` messages, as the host counts them. Read once for all runs that begin at one message."""
     since, reading = history.since, history.reading
     if since not in history.whole:
         every = structs.replace(history, there=len(reading.rows))
-        history.whole[since] = met(every, Held(), history.host[since:])
+        history.whole[since] = add_new_messages(every, Held(), history.host[since:])
     held = history.whole[since]
     results = bisect_left(reading.tools, since + count) - history.first_tool
     answers = bisect_left(reading.answers, since + count) - history.first_answer
     return Held(
-        held.counts.first(count),
-        held.lengths.first(results),
-        held.texts.first(results),
-        held.longest.first(answers),
-        held.inputs.first(answers),
+        held.counts.take(count),
+        held.lengths.take(results),
+        held.texts.take(results),
+        held.longest.take(answers),
+        held.inputs.take(answers),
     )
 
 
@@ -107,14 +107,14 @@ Faded = tuple[Held, list[int]]
 
 def mask_answered(history: History, held: Held, budget: int | None) -> Faded:
     """Results that an ai message with text follows share a `budget` of tokens (4 characters each), the newer the more."""
-    count, characters = history.answered, max(0, budget or 0) * 4
-    return _cut(history, held, count, masks(count, characters))
+    count, characters = history.answered_results, max(0, budget or 0) * 4
+    return _cut(history, held, count, build_masks(count, characters))
 
 
 def fade_results(history: History, held: Held, tokens: int) -> Faded:
     """Each result gets its share of what one result may have in a window of `tokens`."""
-    count, cap = history.tools, result_cap(tokens)
-    return _cut(history, held, count, lambda j: faded(j, count, cap))
+    count, cap = history.tools, compute_result_cap(tokens)
+    return _cut(history, held, count, lambda j: compute_faded_cap(j, count, cap))
 
 
 def cut_results(history: History, held: Held, limit: int) -> Faded:
@@ -127,55 +127,56 @@ def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) ->
     memo, tools, first, cuts = history.memo, history.reading.tools, history.first_tool, dict[int, Cut]()
     made: list[tuple[int, int, bytes | None, bytes, int]] = []
     parts: list[Part] = []
-    for j, limit in above(held.lengths, cap, count):
+    for j, limit in iter_above(held.lengths, cap, count):
         text = held.texts[j]
         known = memo.get((tools[first + j], text is None))
         if known and known[1] == limit and known[0] == text:
             cuts[j] = known[2]  # the same was cut for another request
             continue
-        block, whole, listed = history.said(first + j)
+        block, whole, listed = history.get_result_by_number(first + j)
         if text is None:
-            end, mark, start = (middle_of_list if listed else middle)(whole, limit)
+            end, mark, start = (find_list_middle if listed else find_middle)(whole, limit)
             new = whole[:end] + mark + whole[start:]
-            kept = packed_once(whole, (end, mark, start))
+            kept = pack_cut(whole, (end, mark, start))
         else:
-            new = shortened(unpacked(text, whole), limit)
-            kept = packed(new, whole)
+            new = shorten(unpack(text, whole), limit)
+            kept = pack(new, whole)
         made.append((j, limit, text, kept, len(new)))
-        parts.append(with_content(block, new if whole.isascii() else narrow(new)))  # its marks hold no halves of characters
-    for (j, limit, text, kept, length), tokens in zip(made, history.counted_each(parts), strict=True):
+        parts.append(
+            replace_content(block, new if whole.isascii() else narrow_text(new))
+        )  # its marks hold no halves of characters
+    for (j, limit, text, kept, length), tokens in zip(made, history.count_each(parts), strict=True):
         cuts[j] = Cut(kept, length, tokens)
         memo[tools[first + j], text is None] = (text, limit, cuts[j])
-    return _with_texts(history, held, cuts)
+    return _store_texts(history, held, cuts)
 
 
-def _cuts(history: History, texts: Mapping[int, str]) -> dict[int, Cut]:
+def _count_cuts(history: History, texts: Mapping[int, str]) -> dict[int, Cut]:
     """Results with new texts, which are counted together."""
-    wholes = [history.said(history.first_tool + j)[:2] for j in texts]
-    parts = [with_content(block, narrow(text)) for (block, _), text in zip(wholes, texts.values(), strict=True)]
-    tokens = history.counted_each(parts)
+    wholes = [history.get_result_by_number(history.first_tool + j)[:2] for j in texts]
+    parts = [replace_content(block, narrow_text(text)) for (block, _), text in zip(wholes, texts.values(), strict=True)]
+    tokens = history.count_each(parts)
     return {
-        j: Cut(packed(text, whole), len(text), n)
-        for (j, text), (_, whole), n in zip(texts.items(), wholes, tokens, strict=True)
+        j: Cut(pack(text, whole), len(text), n) for (j, text), (_, whole), n in zip(texts.items(), wholes, tokens, strict=True)
     }
 
 
-def _with_texts(history: History, held: Held, cuts: Mapping[int, Cut]) -> Faded:
+def _store_texts(history: History, held: Held, cuts: Mapping[int, Cut]) -> Faded:
     if not cuts:
         return held, []
-    numbers = [history.tool(j) for j in cuts]
+    numbers = [history.get_tool(j) for j in cuts]
     new = structs.replace(
         held,
-        counts=held.counts.replaced({i: cut.tokens for i, cut in zip(numbers, cuts.values(), strict=True)}),
-        lengths=held.lengths.replaced({j: cut.length for j, cut in cuts.items()}),
-        texts=held.texts.replaced({j: cut.text for j, cut in cuts.items()}),
+        counts=held.counts.replace({i: cut.tokens for i, cut in zip(numbers, cuts.values(), strict=True)}),
+        lengths=held.lengths.replace({j: cut.length for j, cut in cuts.items()}),
+        texts=held.texts.replace({j: cut.text for j, cut in cuts.items()}),
     )
     return new, numbers
 
 
 def fade_args(history: History, held: Held, tokens: int) -> Faded:
     """No call's arguments exceed what they may have in a window of `tokens`."""
-    return cut_args(history, held, args_cap(tokens))
+    return cut_args(history, held, compute_arguments_cap(tokens))
 
 
 def cut_args(history: History, held: Held, limit: int) -> Faded:
@@ -183,45 +184,45 @@ def cut_args(history: History, held: Held, limit: int) -> Faded:
     inputs: dict[int, Mapping[int, str] | None] = {}
     counts: dict[int, int] = {}
     longest: dict[int, int] = {}
-    for j, _ in above(held.longest, lambda _place: limit, history.answers):
-        i = history.answer(j)
+    for j, _ in iter_above(held.longest, lambda _place: limit, history.answers):
+        i = history.get_answer(j)
         known = {at: json.loads(given) for at, given in (held.inputs[j] or {}).items()}
-        for block in history.calls(i):
-            new, changed = enveloped(known.get(block.at, block.raw.get("input")), limit)
+        for block in history.list_calls(i):
+            new, changed = envelope_arguments(known.get(block.at, block.raw.get("input")), limit)
             known |= {block.at: new} if changed else {}
         inputs[j] = {at: json.dumps(given) for at, given in known.items()}
-        counts[i] = history.counted(history.parts(i, history.with_inputs(known)))
-        longest[j] = longest_input(history.blocks(i), known)
+        counts[i] = history.count_parts(history.build_parts(i, history.replace_inputs(known)))
+        longest[j] = measure_longest_input(history.get_blocks(i), known)
     if not inputs:
         return held, []
     new_held = structs.replace(
-        held, counts=held.counts.replaced(counts), longest=held.longest.replaced(longest), inputs=held.inputs.replaced(inputs)
+        held, counts=held.counts.replace(counts), longest=held.longest.replace(longest), inputs=held.inputs.replace(inputs)
     )
     return new_held, list(counts)
 
 
 def trim_by_position(history: History, held: Held, settings: ByPosition) -> Faded:
     """Old results lose their middle, older ones all of their text; the last assistant turns are left alone."""
-    humans, total, texts = history.turns, len(history), dict[int, str]()
+    humans, total, texts = history.list_turns, len(history), dict[int, str]()
     if not settings.by_age or not humans:
         return held, []
-    protected = _protected(history, settings.keep_turns)
+    protected = _find_protected(history, settings.keep_turns)
     least = settings.min_chars - 1
-    for j, _ in above(held.lengths, lambda _place: least, history.tools):
-        i = history.tool(j)
+    for j, _ in iter_above(held.lengths, lambda _place: least, history.tools):
+        i = history.get_tool(j)
         age = (total - i) / total
-        text = held.text(history, j)
-        said = history.result(i)[0] if text is None else text
+        text = held.get_text(history, j)
+        said = history.get_result(i)[0] if text is None else text
         if i < humans[0] or i >= protected or said is None:
             continue
         if age >= settings.clear_from and settings.clear:
-            texts[j] = wide(settings.cleared)
+            texts[j] = widen(settings.cleared)
         elif age >= settings.trim_from and len(said) > settings.max_chars:
-            texts[j] = trimmed(said, settings)
-    return _with_texts(history, held, _cuts(history, texts))
+            texts[j] = trim(said, settings)
+    return _store_texts(history, held, _count_cuts(history, texts))
 
 
-def _protected(history: History, turns: int) -> int:
+def _find_protected(history: History, turns: int) -> int:
     """The first message of the last assistant turns: runs of ai and tool messages, with what stands between them."""
     breaks = history.reading.breaks
     i, found = len(history), 0

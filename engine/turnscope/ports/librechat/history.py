@@ -13,8 +13,8 @@ from typing import Any
 from msgspec import Struct
 
 from turnscope.counting.ledger import Ledger, make_text_key
-from turnscope.ports.librechat.cuts import compact, narrow, unpacked, wide
-from turnscope.ports.rows import Row, rows_of
+from turnscope.ports.librechat.cuts import narrow_text, unpack, widen, write_json
+from turnscope.ports.rows import Row, read_rows
 from turnscope.session.content import extract_block_text
 from turnscope.session.model import JSON, Block, Part, Session
 
@@ -25,7 +25,7 @@ Bodies = Mapping[int, tuple[Part, ...]]
 
 
 class Cut(Struct, frozen=True, gc=False):
-    """A text that was shortened, packed (see `cuts.packed`), its length, and the tokens of its message."""
+    """A text that was shortened, packed (see `cuts.pack`), its length, and the tokens of its message."""
 
     text: bytes
     length: int
@@ -39,7 +39,7 @@ class Shortened(Part, frozen=True, gc=False):
     """A result with another text, which is made when somebody reads it: a replay keeps tens of thousands that nobody reads."""
 
     of: Block | None = None
-    kept: bytes = b""  # see `cuts.packed`
+    kept: bytes = b""  # see `cuts.pack`
     size: int = 0  # characters of the text, wide
 
     @property  # type: ignore[misc]
@@ -47,9 +47,9 @@ class Shortened(Part, frozen=True, gc=False):
         given: str = _text.__get__(self)
         if given or not self.of:
             return given
-        whole = result_text(self.of)[0] or ""
-        text = unpacked(self.kept, whole)
-        return text if whole.isascii() else narrow(text)
+        whole = get_result_text(self.of)[0] or ""
+        text = unpack(self.kept, whole)
+        return text if whole.isascii() else narrow_text(text)
 
     @property  # type: ignore[misc]
     def raw(self) -> JSON:
@@ -65,17 +65,17 @@ class Shortened(Part, frozen=True, gc=False):
             same = other.kept == self.kept
             if same or other.size != self.size or other.kept.split(b" ", 2)[:2] == self.kept.split(b" ", 2)[:2]:
                 return same  # cut at the same places, so all that may differ is what stands between
-        return isinstance(other, Part) and _said(self) == _said(other)
+        return isinstance(other, Part) and _describe_part(self) == _describe_part(other)
 
     def __hash__(self) -> int:
         return hash((self.role, self.kind, self.text))
 
 
-def _said(part: Part) -> tuple[object, ...]:
+def _describe_part(part: Part) -> tuple[object, ...]:
     return part.text, part.role, part.kind, part.raw, part.ref, part.place, part.fence
 
 
-def with_content(block: Block, text: str) -> Part:
+def replace_content(block: Block, text: str) -> Part:
     """A result with another text."""
     return Part(block.role, "tool_result", text, {**block.raw, "content": text})
 
@@ -98,9 +98,9 @@ class Reading(Struct, frozen=True, gc=False):
     longest: tuple[int, ...]  # characters of the longest arguments in each of `answers`
 
 
-def read(session: Session, with_system: bool) -> Reading:
+def read_session(session: Session, with_system: bool) -> Reading:
     """Read a session; without its system messages unless asked for."""
-    rows = [row for row in rows_of(session).rows if with_system or row.role != "system"]
+    rows = [row for row in read_rows(session).rows if with_system or row.role != "system"]
     roles = tuple(ROLES.get(row.role, "human") for row in rows)
     blocks = session.blocks
     number = {at: i for i, row in enumerate(rows) for at in range(row.start, row.stop)}
@@ -109,22 +109,33 @@ def read(session: Session, with_system: bool) -> Reading:
         for block in blocks[row.start : row.stop]:
             if is_call(block) and roles[i] == "ai":
                 ends[i + 1] = max(ends[i + 1], number.get(block.pair, -1))
-                if block.pair < 0 or call_id(block) in seen or not call_id(block):
+                if block.pair < 0 or get_call_id(block) in seen or not get_call_id(block):
                     odd.add(i)
-                seen.add(call_id(block))
+                seen.add(get_call_id(block))
             elif roles[i] == "tool" and not 0 <= block.pair < block.at:
                 odd.add(i)
     places = {role: tuple(i for i, r in enumerate(roles) if r == role) for role in ("tool", "ai", "human")}
     kinds = ("thinking", "reasoning_content")
+    answers = [blocks[rows[i].start : rows[i].stop] for i in places["ai"]]
+    results = [blocks[rows[i].start] for i in places["tool"]]
     return Reading(
-        tuple(rows), tuple(row.start for row in rows), roles, places["tool"], places["ai"],
-        tuple(i for i in places["ai"] if any(_says(b) for b in blocks[rows[i].start : rows[i].stop])),
-        tuple(i for i, r in enumerate(roles) if r not in ("ai", "tool")), places["human"],
-        {kind: tuple(i for i in places["ai"] if _reasoning(blocks[rows[i].start : rows[i].stop], kind) >= 0) for kind in kinds},
-        tuple(accumulate(ends, max)), tuple(sorted(odd)),
-        tuple(len(result_text(blocks[rows[i].start])[0] or "") for i in places["tool"]),
-        tuple(longest_input(blocks[rows[i].start : rows[i].stop]) for i in places["ai"]),
-    )  # fmt: skip
+        rows=tuple(rows),
+        starts=tuple(row.start for row in rows),
+        roles=roles,
+        tools=places["tool"],
+        answers=places["ai"],
+        said=tuple(i for i, held in zip(places["ai"], answers, strict=True) if any(map(_has_text, held))),
+        breaks=tuple(i for i, r in enumerate(roles) if r not in ("ai", "tool")),
+        humans=places["human"],
+        thoughts={
+            kind: tuple(i for i, held in zip(places["ai"], answers, strict=True) if _find_reasoning(held, kind) >= 0)
+            for kind in kinds
+        },
+        reach=tuple(accumulate(ends, max)),
+        odd=tuple(sorted(odd)),
+        lengths=tuple(len(get_result_text(block)[0] or "") for block in results),
+        longest=tuple(map(measure_longest_input, answers)),
+    )
 
 
 def is_call(block: Block) -> bool:
@@ -132,7 +143,7 @@ def is_call(block: Block) -> bool:
     return isinstance(block.raw, Mapping) and block.raw.get("type") == "tool_use"
 
 
-def call_id(block: Block) -> str:
+def get_call_id(block: Block) -> str:
     """The id of a call, or the id of the call that a result answers."""
     if not isinstance(block.raw, Mapping):
         return ""
@@ -140,31 +151,31 @@ def call_id(block: Block) -> str:
     return found if isinstance(found, str) else ""
 
 
-def result_text(block: Block) -> tuple[str | None, bool]:
+def get_result_text(block: Block) -> tuple[str | None, bool]:
     """The text of a result, wide, and whether it was a list of texts; None where it holds anything but text."""
     raw = block.raw
     held = raw.get("content") if type(raw) is dict or isinstance(raw, Mapping) else None
     if isinstance(held, str):
-        return wide(held), False
+        return widen(held), False
     parts = held if isinstance(held, list) else []
     texts = [p["text"] for p in parts if isinstance(p, Mapping) and p.get("type") == "text" and isinstance(p.get("text"), str)]
-    return (wide("\n".join(texts)), True) if texts and len(texts) == len(parts) else (None, False)
+    return (widen("\n".join(texts)), True) if texts and len(texts) == len(parts) else (None, False)
 
 
-def longest_input(blocks: Iterable[Block], inputs: Mapping[int, JSON] | None = None) -> int:
+def measure_longest_input(blocks: Iterable[Block], inputs: Mapping[int, JSON] | None = None) -> int:
     """Characters of JSON of the longest arguments among calls, some of which have new `inputs`."""
     given = inputs or {}
-    return max((len(compact(given.get(b.at, b.raw.get("input")))) for b in blocks if is_call(b)), default=0)
+    return max((len(write_json(given.get(b.at, b.raw.get("input")))) for b in blocks if is_call(b)), default=0)
 
 
-def _says(block: Block) -> bool:
+def _has_text(block: Block) -> bool:
     if isinstance(block.raw, str):
         return bool(block.raw.strip())
     text = block.raw.get("text") if isinstance(block.raw, Mapping) and block.raw.get("type") == "text" else None
     return isinstance(text, str) and bool(text.strip())
 
 
-def _reasoning(blocks: Sequence[Block], kind: str) -> int:
+def _find_reasoning(blocks: Sequence[Block], kind: str) -> int:
     """Address of the first reasoning block in content that is a list; -1: there is none. `thinking` accepts both kinds."""
     wanted = {kind, "reasoning_content"}
     if any(isinstance(block.raw, str) for block in blocks):
@@ -192,20 +203,20 @@ class History(Struct, frozen=True, gc=False):
     def __len__(self) -> int:
         return self.there - self.since
 
-    def role(self, i: int) -> str:
+    def get_role(self, i: int) -> str:
         return self.reading.roles[self.since + i]
 
-    def row(self, i: int) -> Row:
+    def get_row(self, i: int) -> Row:
         return self.reading.rows[self.since + i]
 
-    def blocks(self, i: int) -> tuple[Block, ...]:
-        row = self.row(i)
+    def get_blocks(self, i: int) -> tuple[Block, ...]:
+        row = self.get_row(i)
         return self.session.blocks[row.start : row.stop]
 
     @property
-    def instructed(self) -> bool:
+    def has_instructions(self) -> bool:
         """Whether the first message is a system message."""
-        return len(self) > 0 and self.role(0) == "system"
+        return len(self) > 0 and self.get_role(0) == "system"
 
     @property
     def first_tool(self) -> int:
@@ -216,11 +227,11 @@ class History(Struct, frozen=True, gc=False):
         """How many tool messages there are."""
         return bisect_left(self.reading.tools, self.there) - self.first_tool
 
-    def tool(self, j: int) -> int:
+    def get_tool(self, j: int) -> int:
         """Number of the message that is result `j`."""
         return self.reading.tools[self.first_tool + j] - self.since
 
-    def tool_number(self, i: int) -> int:
+    def count_tools_before(self, i: int) -> int:
         return bisect_left(self.reading.tools, self.since + i) - self.first_tool
 
     @property
@@ -232,39 +243,39 @@ class History(Struct, frozen=True, gc=False):
         """How many ai messages there are."""
         return bisect_left(self.reading.answers, self.there) - self.first_answer
 
-    def answer(self, j: int) -> int:
+    def get_answer(self, j: int) -> int:
         return self.reading.answers[self.first_answer + j] - self.since
 
-    def answer_number(self, i: int) -> int:
+    def count_answers_before(self, i: int) -> int:
         return bisect_left(self.reading.answers, self.since + i) - self.first_answer
 
     @property
-    def answered(self) -> int:
+    def answered_results(self) -> int:
         """How many results stand before an ai message with text."""
         said = bisect_left(self.reading.said, self.there)
         last = self.reading.said[said - 1] if said else -1
         return max(0, bisect_left(self.reading.tools, last) - self.first_tool)
 
-    def result(self, i: int) -> tuple[str | None, bool]:
-        """The text of a tool message, as `result_text` gives it."""
-        return result_text(self.blocks(i)[0])
+    def get_result(self, i: int) -> tuple[str | None, bool]:
+        """The text of a tool message, as `get_result_text` gives it."""
+        return get_result_text(self.get_blocks(i)[0])
 
-    def said(self, number: int) -> tuple[Block, str, bool]:
+    def get_result_by_number(self, number: int) -> tuple[Block, str, bool]:
         """Result `number` of the reading, its text, and whether that was a list; "" where it holds anything but text."""
         block = self.session.blocks[self.reading.rows[self.reading.tools[number]].start]
-        text, listed = result_text(block)
+        text, listed = get_result_text(block)
         return block, text or "", listed
 
-    def calls(self, i: int) -> list[Block]:
-        return [block for block in self.blocks(i) if is_call(block)] if self.role(i) == "ai" else []
+    def list_calls(self, i: int) -> list[Block]:
+        return [block for block in self.get_blocks(i) if is_call(block)] if self.get_role(i) == "ai" else []
 
-    def reasoning(self, i: int, kind: str) -> int:
+    def find_reasoning(self, i: int, kind: str) -> int:
         """Address of the reasoning of a message, -1 where it has none."""
         if self.attached and self.since + i in self.attached:
             return self.attached[self.since + i]
-        return _reasoning(self.blocks(i), kind) if self.role(i) == "ai" else -1
+        return _find_reasoning(self.get_blocks(i), kind) if self.get_role(i) == "ai" else -1
 
-    def last_reasoning(self, kind: str) -> int:
+    def find_last_reasoning(self, kind: str) -> int:
         """Number of the last message with a reasoning block; -1 where there is none."""
         known = self.reading.thoughts[kind]
         place = bisect_left(known, self.there)
@@ -272,49 +283,49 @@ class History(Struct, frozen=True, gc=False):
         return max([known[place - 1] if place else -1, *more, self.since - 1]) - self.since
 
     @property
-    def last_break(self) -> int:
+    def find_last_break(self) -> int:
         """Number of the last message that is neither ai nor tool; -1 where there is none."""
         place = bisect_left(self.reading.breaks, self.there)
         return max(self.reading.breaks[place - 1] if place else -1, self.since - 1) - self.since
 
     @property
-    def turns(self) -> list[int]:
+    def list_turns(self) -> list[int]:
         """Numbers of the human messages."""
         humans = self.reading.humans
         return [i - self.since for i in humans[bisect_left(humans, self.since) : bisect_left(humans, self.there)]]
 
-    def paired(self, start: int) -> bool:
+    def is_paired(self, start: int) -> bool:
         """Whether the messages from `start` on surely hold a result for each call and a call for each result."""
         a, odd, reach = self.since + start, self.reading.odd, self.reading.reach
         same = bisect_left(odd, a) == bisect_right(odd, self.there - 1)
         return same and reach[a] < a and reach[self.there] < self.there
 
-    def counted(self, parts: Iterable[Part]) -> int:
+    def count_parts(self, parts: Iterable[Part]) -> int:
         """What the counter says of a message of these parts."""
         return self.frame + self.own.count_parts(parts)
 
-    def counted_each(self, parts: Sequence[Part]) -> list[int]:
+    def count_each(self, parts: Sequence[Part]) -> list[int]:
         """What the counter says of messages of one part each."""
         batches = (parts[i : i + TOGETHER] for i in range(0, len(parts), TOGETHER))
         return [self.frame + tokens for batch in batches for tokens in self.own.count_each_part(batch)]
 
-    def recounted(self, i: int) -> int:
+    def recount(self, i: int) -> int:
         """What the counter says of a message as it was said."""
-        return self.frame + self.own.count_content(self.blocks(i))
+        return self.frame + self.own.count_content(self.get_blocks(i))
 
-    def parts(self, i: int, bodies: Bodies) -> list[Part]:
+    def build_parts(self, i: int, bodies: Bodies) -> list[Part]:
         """A message as parts, with other bodies for some of its blocks."""
         parts: list[Part] = []
-        for block in self.blocks(i):
+        for block in self.get_blocks(i):
             parts += bodies.get(block.at, (Part(block.role, block.kind, block.text, block.raw),))
         return parts
 
-    def with_text(self, i: int, kept: bytes, size: int) -> Bodies:
+    def replace_text(self, i: int, kept: bytes, size: int) -> Bodies:
         """A tool message with another text (packed), of so many characters."""
-        block = self.session.blocks[self.row(i).start]
+        block = self.session.blocks[self.get_row(i).start]
         return {block.at: (Shortened(block.role, "tool_result", of=block, kept=kept, size=size),)}
 
-    def with_inputs(self, inputs: Mapping[int, JSON]) -> dict[int, tuple[Part, ...]]:
+    def replace_inputs(self, inputs: Mapping[int, JSON]) -> dict[int, tuple[Part, ...]]:
         """An ai message with other arguments for some of its calls (by address)."""
         bodies: dict[int, tuple[Part, ...]] = {}
         for at, given in inputs.items():

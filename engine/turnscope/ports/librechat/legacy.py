@@ -20,7 +20,7 @@ Stored = Mapping[str, Any]
 """A message as LibreChat stores it: `messageId` or `id`, `parentMessageId`, and whatever else."""
 
 
-def path_to(messages: Iterable[Stored], head: str | None, stop_at_summary: bool = False) -> list[Stored]:
+def find_path(messages: Iterable[Stored], head: str | None, stop_at_summary: bool = False) -> list[Stored]:
     """The messages from the root to `head`, oldest first; a missing parent or one that was met before ends the walk.
 
     With `stop_at_summary` the path begins at the newest message with a stored summary, which becomes a system message of
@@ -28,13 +28,13 @@ def path_to(messages: Iterable[Stored], head: str | None, stop_at_summary: bool 
     """
     known: dict[Any, Stored] = {}
     for message in messages:
-        known.setdefault(_id(message), message)  # the first of several with one id counts
+        known.setdefault(_get_id(message), message)  # the first of several with one id counts
     path: list[Stored] = []
     met: set[str] = set()
     while head and head not in met and head in known:
         met.add(head)
         message = known[head]
-        summary = summary_of(message) if stop_at_summary else ""
+        summary = get_summary(message) if stop_at_summary else ""
         if summary:
             message = {**message, "role": "system", "text": summary}
         if stop_at_summary and message.get("summaryTokenCount"):
@@ -45,12 +45,12 @@ def path_to(messages: Iterable[Stored], head: str | None, stop_at_summary: bool 
     return path[::-1]
 
 
-def _id(message: Stored) -> Any:
+def _get_id(message: Stored) -> Any:
     known = message.get("messageId")
     return message.get("id") if known is None else known
 
 
-def summary_of(message: Stored) -> str:
+def get_summary(message: Stored) -> str:
     """The summary that a message carries: its last summary part that holds a text, else its `summary`; "" = none."""
     parts = message.get("content")
     for part in reversed(parts) if isinstance(parts, list) else ():
@@ -63,7 +63,7 @@ def summary_of(message: Stored) -> str:
     return summary if isinstance(summary, str) else ""
 
 
-def begin(ctx: Ctx, first: int, room: int) -> int:
+def find_begin(ctx: Ctx, first: int, room: int) -> int:
     """The number of the oldest conversation message >= `first` that is kept where `room` tokens are left for them.
 
     From the newest backwards: one is taken up while less than `room` is used, and stays if all fit then. The first that does
@@ -73,19 +73,21 @@ def begin(ctx: Ctx, first: int, room: int) -> int:
     if room <= 0:
         return there
     numbers = range(first, there)
-    fits = bisect_left(numbers, -room, key=lambda i: -talk(ctx, starts[i]))
+    fits = bisect_left(numbers, -room, key=lambda i: -count_conversation_tokens(ctx, starts[i]))
     # ... and everything newer must leave something, or the loop has ended before it
-    open_ = bisect_right(numbers, -room, key=lambda i: -talk(ctx, starts[i + 1] if i + 1 < there else ctx.request.cut))
+    open_ = bisect_right(
+        numbers, -room, key=lambda i: -count_conversation_tokens(ctx, starts[i + 1] if i + 1 < there else ctx.request.cut)
+    )
     return first + max(fits, open_)
 
 
-def talk(ctx: Ctx, start: int) -> int:
+def count_conversation_tokens(ctx: Ctx, start: int) -> int:
     """Tokens of the conversation from address `start` on, without system and tools."""
     total, system, tools, cut = ctx.own.total, ctx.own.sums[0], ctx.own.sums[1], ctx.request.cut
     return total[cut] - total[start] - (system[cut] - system[start]) - (tools[cut] - tools[start])
 
 
-def instructions(ctx: Ctx) -> int | None:
+def count_instructions(ctx: Ctx) -> int | None:
     """Tokens of the system prompt; None where there is none."""
     cut = ctx.request.cut
     held = any(ctx.session.blocks[at].role == "system" for at in ctx.index.static[: count_before(ctx.index.static, cut)])

@@ -16,16 +16,16 @@ from msgspec import Struct, structs
 from turnscope.ports.librechat.agents import (  # fmt: skip
     PRIMER,
     Fit,
-    Mended,
     Reasoning,
+    Repaired,
     Terms,
-    repaired,
-    sanitized,
-    with_reasoning,
-    within,
-    without_calls,
+    add_reasoning,
+    remove_calls,
+    repair_pairs,
+    sanitize,
+    select_newest,
 )
-from turnscope.ports.librechat.counts import total
+from turnscope.ports.librechat.counts import sum_between
 from turnscope.ports.librechat.cuts import LEAST_RESULT, MAX_RESULT, ByPosition
 from turnscope.ports.librechat.fading import (  # fmt: skip
     Held,
@@ -37,7 +37,16 @@ from turnscope.ports.librechat.fading import (  # fmt: skip
     trim_by_position,
 )
 from turnscope.ports.librechat.history import Bodies, History
-from turnscope.ports.librechat.state import Seen, Sent, State, calibrated, grown, overhead, reserve, rounded
+from turnscope.ports.librechat.state import (
+    Seen,
+    Sent,
+    State,
+    calibrate,
+    compute_overhead,
+    compute_reserve,
+    grow_counts,
+    round_half_up,
+)
 from turnscope.session.model import JSON
 
 PRESSED = 0.8  # share of the budget from which results are shortened
@@ -74,60 +83,64 @@ class Outcome(Struct, frozen=True, gc=False):
 
 class _Choice(NamedTuple):
     fit: Fit
-    mended: Mended
+    repaired: Repaired
     held: Held
     changed: frozenset[int]  # shortened for this choice alone
 
 
 def prepare(history: History, old: State, seen: Seen | None, limit: int, instructions: int, settings: Settings) -> Outcome:
     """Prepare one request within `limit` tokens. `instructions`: tokens of what is sent beside the messages, as estimated."""
-    budget, there = limit - reserve(limit, settings.reserve), len(history)
+    budget, there = limit - compute_reserve(limit, settings.reserve), len(history)
     if not there:
-        left = max(0, budget - instructions - rounded(PRIMER * old.scale.ratio))
-        return Outcome(old, facts=_facts(old, budget, instructions, 0, left, None))
-    held, fresh = grown(history, old, seen)
+        left = max(0, budget - instructions - round_half_up(PRIMER * old.scale.ratio))
+        return Outcome(old, facts=_build_facts(old, budget, instructions, 0, left, None))
+    held, fresh = grow_counts(history, old, seen)
     held = cut_results(history, held, MAX_RESULT)[0]
-    scale = calibrated(history, held, fresh, old, seen, instructions)
-    used = overhead(scale, instructions)
-    room, before = max(0, budget - used), rounded(total(held.counts, 0, there) * scale.ratio)
+    scale = calibrate(history, held, fresh, old, seen, instructions)
+    used = compute_overhead(scale, instructions)
+    room, before = max(0, budget - used), round_half_up(sum_between(held.counts, 0, there) * scale.ratio)
     pressure = before / budget if budget > 0 else 0.0
     state = structs.replace(old, held=held, scale=scale, start=there)
     if room == 0 and settings.summarization:
-        state = structs.replace(state, sent=_sent(history, [], ()))
-        return Outcome(state, (), ((0, there),), facts=_facts(state, budget, used, before, 0, pressure))
-    held, faded, masked = _faded(history, held, room, pressure, scale.ratio, settings)
+        state = structs.replace(state, sent=_describe_sent(history, [], ()))
+        return Outcome(state, (), ((0, there),), facts=_build_facts(state, budget, used, before, 0, pressure))
+    held, faded, masked = _fade(history, held, room, pressure, scale.ratio, settings)
     scale = structs.replace(scale, counted=0, reported=0) if masked else scale
     state = structs.replace(state, held=held, scale=scale)
-    tokens = rounded(total(held.counts, 0, there) * scale.ratio)
-    left = budget - tokens - rounded(PRIMER * scale.ratio) - used
+    tokens = round_half_up(sum_between(held.counts, 0, there) * scale.ratio)
+    left = budget - tokens - round_half_up(PRIMER * scale.ratio) - used
     if old.cutoff == 0 and left >= 0:
-        kept, shaped = _final(history, state, range(there), {}, settings)
-        state = structs.replace(state, sent=_sent(history, kept, shaped))
-        return Outcome(state, kept, (), faded, shaped, _facts(state, budget, used, tokens, left, pressure))
+        kept, shaped = _finish(history, state, range(there), {}, settings)
+        state = structs.replace(state, sent=_describe_sent(history, kept, shaped))
+        return Outcome(state, kept, (), faded, shaped, _build_facts(state, budget, used, tokens, left, pressure))
     raw = Terms(
-        rounded(budget / scale.ratio), rounded(used / scale.ratio), settings.starts, settings.thinking, settings.reasoning
+        round_half_up(budget / scale.ratio),
+        round_half_up(used / scale.ratio),
+        settings.starts,
+        settings.thinking,
+        settings.reasoning,
     )
-    choices = [_choice(history, state, raw, held, frozenset())]
+    choices = [_choose(history, state, raw, held, frozenset())]
     plain = structs.replace(raw, limit=budget, instructions=used)  # the original does not scale these when it tries again
-    choices += _rescued(history, state, plain, choices[0], room, settings)
+    choices += _rescue(history, state, plain, choices[0], room, settings)
     first, last = choices[0], choices[-1]
-    spare = max(0, first.fit.remaining + last.mended.reclaimed)
-    left = max(0, min(budget, rounded(spare * scale.ratio)))
-    runs = (run for c in choices for run in (c.fit.refine, *((i, i + 1) for i in c.mended.dropped)))
+    spare = max(0, first.fit.remaining + last.repaired.reclaimed)
+    left = max(0, min(budget, round_half_up(spare * scale.ratio)))
+    runs = (run for c in choices for run in (c.fit.refine, *((i, i + 1) for i in c.repaired.dropped)))
     refine = tuple(run for run in runs if run[0] < run[1])
-    attached = _attached(history, state, choices)
-    state = structs.replace(state, thought=first.fit.thought, attached=attached, cutoff=_cutoff(history, last))
-    kept, shaped = _final(history, state, last.mended.kept, _shaped(history, last), settings)
-    state = structs.replace(state, sent=_sent(history, kept, shaped))
-    return Outcome(state, kept, refine, faded, shaped, _facts(state, budget, used, tokens, left, pressure))
+    attached = _collect_attached(history, state, choices)
+    state = structs.replace(state, thought=first.fit.thought, attached=attached, cutoff=_find_cutoff(history, last))
+    kept, shaped = _finish(history, state, last.repaired.kept, _collect_shaped(history, last), settings)
+    state = structs.replace(state, sent=_describe_sent(history, kept, shaped))
+    return Outcome(state, kept, refine, faded, shaped, _build_facts(state, budget, used, tokens, left, pressure))
 
 
-def _facts(state: State, budget: int, used: int, tokens: int, left: int, pressure: float | None) -> dict[str, JSON]:
+def _build_facts(state: State, budget: int, used: int, tokens: int, left: int, pressure: float | None) -> dict[str, JSON]:
     numbers = {"budget": budget, "instructions": used, "tokens": tokens, "remaining": left, "ratio": state.scale.ratio}
     return {**numbers, "pressure": pressure}
 
 
-def _faded(
+def _fade(
     history: History, held: Held, room: int, pressure: float, ratio: float, settings: Settings
 ) -> tuple[Held, frozenset[int], bool]:
     """Shorten for good what pressure, age or the whole room asks for; says whether answered results were masked."""
@@ -138,7 +151,7 @@ def _faded(
         touched.update(masked)
     caps = 0
     if settings.summarization:
-        caps = rounded(room / ratio)
+        caps = round_half_up(room / ratio)
     elif pressure >= PRESSED:
         caps = max(LEAST_ROOM, math.floor(room * next(factor for share, factor in BANDS if pressure >= share)))
     if caps > 0:
@@ -151,83 +164,83 @@ def _faded(
     return held, frozenset(touched), bool(masked)
 
 
-def _choice(history: History, state: State, terms: Terms, held: Held, changed: frozenset[int]) -> _Choice:
-    fit = within(history, held.counts, terms, state.thought if terms.thinking else -1)
-    whole = isinstance(fit.kept, range) and history.paired(fit.kept.start)
+def _choose(history: History, state: State, terms: Terms, held: Held, changed: frozenset[int]) -> _Choice:
+    fit = select_newest(history, held.counts, terms, state.thought if terms.thinking else -1)
+    whole = isinstance(fit.kept, range) and history.is_paired(fit.kept.start)
     if whole:
-        return _Choice(fit, Mended(fit.kept), held, changed)
+        return _Choice(fit, Repaired(fit.kept), held, changed)
     attach = fit.attach
 
     def bodies(i: int) -> Bodies:
-        found = held.bodies(history, i)
-        return with_reasoning(history, i, found, attach[1]) if attach and attach[0] == i else found
+        found = held.get_bodies(history, i)
+        return add_reasoning(history, i, found, attach[1]) if attach and attach[0] == i else found
 
-    return _Choice(fit, repaired(history, fit.kept, held.counts, bodies, attach[0] if attach else -1), held, changed)
+    return _Choice(fit, repair_pairs(history, fit.kept, held.counts, bodies, attach[0] if attach else -1), held, changed)
 
 
-def _rescued(history: History, state: State, terms: Terms, first: _Choice, room: int, settings: Settings) -> list[_Choice]:
+def _rescue(history: History, state: State, terms: Terms, first: _Choice, room: int, settings: Settings) -> list[_Choice]:
     """Where nothing was left to send: results and arguments cut for this request alone, at last to pieces."""
     tries: list[_Choice] = []
-    if first.mended.kept or room <= 0:
+    if first.repaired.kept or room <= 0:
         return tries
     if settings.summarization:
         held, results = fade_results(history, first.held, max(LEAST_ROOM, room))
         held, calls = fade_args(history, held, max(LEAST_ROOM, room))
-        found = _choice(history, state, terms, held, frozenset([*results, *calls]))
-        if found.mended.kept:
+        found = _choose(history, state, terms, held, frozenset([*results, *calls]))
+        if found.repaired.kept:
             return [found]
     limit = max(LEAST_RESULT, room // len(history) * 4)
     held, results = cut_results(history, first.held, limit)
     held, calls = cut_args(history, held, limit)
-    return [_choice(history, state, terms, held, frozenset([*results, *calls]))]
+    return [_choose(history, state, terms, held, frozenset([*results, *calls]))]
 
 
-def _cutoff(history: History, choice: _Choice) -> int:
-    kept = choice.mended.kept
-    return max(len(history) - (len(kept) - (1 if kept and history.role(kept[0]) == "system" else 0)), 0)
+def _find_cutoff(history: History, choice: _Choice) -> int:
+    kept = choice.repaired.kept
+    return max(len(history) - (len(kept) - (1 if kept and history.get_role(kept[0]) == "system" else 0)), 0)
 
 
-def _attached(history: History, state: State, choices: Sequence[_Choice]) -> Mapping[int, int]:
+def _collect_attached(history: History, state: State, choices: Sequence[_Choice]) -> Mapping[int, int]:
     """Reasoning that was put into content that is a list stays there: the original changes the list itself."""
     found = dict(state.attached)
     for choice in choices:
         i, block = choice.fit.attach or (-1, -1)
-        bare = i >= 0 and any(isinstance(b.raw, str) for b in history.blocks(i))
-        if i >= 0 and not bare and with_reasoning(history, i, {}, block):
+        bare = i >= 0 and any(isinstance(b.raw, str) for b in history.get_blocks(i))
+        if i >= 0 and not bare and add_reasoning(history, i, {}, block):
             found[history.since + i] = block
     return found or state.attached
 
 
-def _shaped(history: History, choice: _Choice) -> dict[int, Bodies]:
+def _collect_shaped(history: History, choice: _Choice) -> dict[int, Bodies]:
     """Messages that stand otherwise in this request than they are held."""
-    shaped: dict[int, Bodies] = {i: choice.held.bodies(history, i) for i in choice.changed if i in choice.mended.kept}
-    for i, gone in choice.mended.stripped.items():
-        shaped[i] = without_calls(shaped.get(i, choice.held.bodies(history, i)), gone)
-    if choice.fit.attach and choice.fit.attach[0] in choice.mended.kept:
+    shaped: dict[int, Bodies] = {i: choice.held.get_bodies(history, i) for i in choice.changed if i in choice.repaired.kept}
+    for i, gone in choice.repaired.stripped.items():
+        shaped[i] = remove_calls(shaped.get(i, choice.held.get_bodies(history, i)), gone)
+    if choice.fit.attach and choice.fit.attach[0] in choice.repaired.kept:
         i, block = choice.fit.attach
-        shaped[i] = with_reasoning(history, i, shaped.get(i, choice.held.bodies(history, i)), block)
+        shaped[i] = add_reasoning(history, i, shaped.get(i, choice.held.get_bodies(history, i)), block)
     return shaped
 
 
-def _final(
+def _finish(
     history: History, state: State, kept: Sequence[int], shaped: dict[int, Bodies], settings: Settings
 ) -> tuple[Sequence[int], dict[int, Bodies]]:
     """What is left after the last mending, with reasoning that stays in front of messages."""
-    whole = isinstance(kept, range) and history.paired(kept.start)
+    whole = isinstance(kept, range) and history.is_paired(kept.start)
     if settings.mend and not whole:
-        mended = sanitized(history, kept)
+        mended = sanitize(history, kept)
         for i, gone in mended.stripped.items():
-            shaped[i] = without_calls(shaped.get(i, state.held.bodies(history, i)), gone)
+            shaped[i] = remove_calls(shaped.get(i, state.held.get_bodies(history, i)), gone)
         kept = mended.kept
     for number, block in state.attached.items():
         i = number - history.since
         if i not in shaped and i in kept:
-            shaped[i] = with_reasoning(history, i, state.held.bodies(history, i), block)
+            shaped[i] = add_reasoning(history, i, state.held.get_bodies(history, i), block)
     return kept, shaped
 
 
-def _sent(history: History, kept: Sequence[int], shaped: Iterable[int]) -> Sent:
-    since, base = history.since, int(history.instructed)
+def _describe_sent(history: History, kept: Sequence[int], shaped: Iterable[int]) -> Sent:
+    since, base = history.since, int(history.has_instructions)
     lead = {since} if base and not (kept and kept[0] == 0) else set[int]()
     if isinstance(kept, range):
         first = kept.start if len(kept) else len(history)

@@ -11,15 +11,15 @@ from collections.abc import Set as AbstractSet
 
 from msgspec import Struct, field, structs
 
-from turnscope.ports.librechat.counts import total
-from turnscope.ports.librechat.fading import Held, begun, met
+from turnscope.ports.librechat.counts import sum_between
+from turnscope.ports.librechat.fading import Held, add_new_messages, begin_held
 from turnscope.ports.librechat.history import History
 
 LOWEST, HIGHEST = 0.5, 5.0  # what the provider's count may be of ours
 STABLE = 0.1  # change of the estimated instructions up to which an observed overhead is believed
 
 
-def rounded(value: float) -> int:
+def round_half_up(value: float) -> int:
     """JavaScript's Math.round: halves go up."""
     return math.floor(value + 0.5)
 
@@ -61,7 +61,7 @@ class State(Struct, frozen=True, gc=False):
     summary: int = 0  # tokens of the summary that stands for them
 
 
-def anew(history: History, state: State, since: int, summary: int) -> State:
+def restart(history: History, state: State, since: int, summary: int) -> State:
     """The state when a run begins: shortened texts and what was observed are forgotten, all is counted by the host again.
 
     `since`: messages of the reading that a summary of `summary` tokens stands for.
@@ -79,7 +79,7 @@ class Seen(Struct, frozen=True, gc=False):
     answer: int
 
 
-def grown(history: History, state: State, seen: Seen | None) -> tuple[Held, AbstractSet[int]]:
+def grow_counts(history: History, state: State, seen: Seen | None) -> tuple[Held, AbstractSet[int]]:
     """Counts with the messages that are new, and which of those the provider has not seen.
 
     The first new answer has the tokens that the provider reported; results are recounted, and only ever upwards.
@@ -88,35 +88,35 @@ def grown(history: History, state: State, seen: Seen | None) -> tuple[Held, Abst
     counts: list[int] = []
     held, answered = state.held, seen is None
     if state.told is None and not len(held.counts):
-        held = begun(history, state.start)
+        held = begin_held(history, state.start)
     for i in range(len(held.counts), len(history)):
         new, known = i >= state.start, (state.told or {}).get(i)
         count = known
-        if history.role(i) == "tool":
-            recount = history.recounted(i)
+        if history.get_role(i) == "tool":
+            recount = history.recount(i)
             count = recount if known is None else max(recount, known)
             if new and count != known:
                 fresh.add(i)
         elif known is None and new:
-            if seen and not answered and history.role(i) == "ai":
+            if seen and not answered and history.get_role(i) == "ai":
                 count, answered = seen.answer, True
             else:
-                count = history.recounted(i)
+                count = history.recount(i)
             if seen:
                 fresh.add(i)
         counts.append(count or 0)
-    return met(history, held, counts), fresh
+    return add_new_messages(history, held, counts), fresh
 
 
-def calibrated(
+def calibrate(
     history: History, held: Held, fresh: AbstractSet[int], state: State, seen: Seen | None, instructions: int
 ) -> Scale:
     """The calibration with what the provider reported for the request before; unchanged where that cannot be compared."""
     scale = state.scale
     if seen is None:
         return scale
-    base = int(history.instructed)
-    sent = total(held.counts, max(state.cutoff, base), len(history)) + (held.counts[0] if base else 0)
+    base = int(history.has_instructions)
+    sent = sum_between(held.counts, max(state.cutoff, base), len(history)) + (held.counts[0] if base else 0)
     sent -= sum(held.counts[i] for i in fresh if i >= max(state.cutoff, base))
     messages = max(0, seen.prompt - instructions)
     if sent <= 0 or messages <= 0 or seen.prompt < instructions + sent * LOWEST:
@@ -127,18 +127,18 @@ def calibrated(
     expected = instructions + sent * ratio
     variance = abs((seen.prompt / expected if expected > 0 else 0) - 1)
     if scale.variance is None or variance < scale.variance:
-        overhead = max(0, rounded(seen.prompt - sent * ratio))
+        overhead = max(0, round_half_up(seen.prompt - sent * ratio))
         scale = structs.replace(scale, variance=variance, overhead=overhead, estimate=instructions)
     return scale
 
 
-def overhead(scale: Scale, instructions: int) -> int:
+def compute_overhead(scale: Scale, instructions: int) -> int:
     """Tokens of the instructions: as observed where that is below the estimate and the estimate has hardly changed."""
     if scale.overhead is None or scale.estimate <= 0 or scale.overhead > instructions:
         return instructions
     return scale.overhead if abs(instructions - scale.estimate) / scale.estimate < STABLE else instructions
 
 
-def reserve(limit: int, share: float) -> int:
+def compute_reserve(limit: int, share: float) -> int:
     """Tokens kept free of `limit`."""
-    return rounded(limit * share) if 0 < share < 1 else 0
+    return round_half_up(limit * share) if 0 < share < 1 else 0

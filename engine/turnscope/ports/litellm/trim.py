@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.rule import Ctx
-from turnscope.ports.rows import Row, content, remembered, rows, size, texts
+from turnscope.ports.rows import Row, build_content, count_row_tokens, get_rows, list_text_blocks, memoize_by_ledger
 from turnscope.session.content import extract_text
 from turnscope.session.index import Index
 from turnscope.session.model import Part, Session
@@ -40,7 +40,7 @@ class Stretch(NamedTuple):
     text: str | None = None
 
 
-def joined(contents: Iterable[str | None]) -> str:
+def join_contents(contents: Iterable[str | None]) -> str:
     """All system contents as one text. Failed: one of them is no text."""
     whole = ""
     for text in contents:
@@ -68,15 +68,15 @@ def shorten(text: str, needed: int, count: Callable[[str], int], gpt: bool, tota
     return text, total
 
 
-def text_in(session: Session, row: Row, join: bool) -> str | None:
+def get_text(session: Session, row: Row, join: bool) -> str | None:
     """The content of a message as one string; `join`: also of a list of parts or of none. None where it is no string."""
-    held = content(session, row)
+    held = build_content(session, row)
     if isinstance(held, str):
         return held
-    return "\n".join(extract_text(block.raw) for block in texts(session, row)) if join else None
+    return "\n".join(extract_text(block.raw) for block in list_text_blocks(session, row)) if join else None
 
 
-def system_text(ctx: Ctx, given: str, frame: int) -> tuple[str, int]:
+def build_system_text(ctx: Ctx, given: str, frame: int) -> tuple[str, int]:
     """The joined system text, shortened where it alone exceeds the limit, and the tokens of a list that holds it alone."""
 
     def count(text: str) -> int:
@@ -90,7 +90,7 @@ def system_text(ctx: Ctx, given: str, frame: int) -> tuple[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class Walk:
     """Numbers of the rows that a walk meets, the tokens before each, and what earlier walks found not to fit."""
 
     numbers: tuple[int, ...]
@@ -98,25 +98,25 @@ class Walked:
     skipped: dict[tuple[bool, str], Skipped] = field(default_factory=dict)
 
 
-@remembered
-def _known(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, bool], Walked]:
+@memoize_by_ledger
+def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, bool], Walk]:
     return {}
 
 
-def walked_rows(ctx: Ctx, frame: int, systems: bool) -> Walked:
+def get_walk(ctx: Ctx, frame: int, systems: bool) -> Walk:
     """All rows with their tokens, or all but the system's."""
-    known = _known(ctx)
+    known = _memo(ctx)
     if (frame, systems) not in known:
-        found = rows(ctx).rows
+        found = get_rows(ctx).rows
         numbers = tuple(i for i, row in enumerate(found) if systems or row.role != "system")
         prefix = [0]
         for i in numbers:
-            prefix.append(prefix[-1] + size(ctx.own, found[i], frame))
-        known[frame, systems] = Walked(numbers, prefix)
+            prefix.append(prefix[-1] + count_row_tokens(ctx.own, found[i], frame))
+        known[frame, systems] = Walk(numbers, prefix)
     return known[frame, systems]
 
 
-def walk(
+def walk_rows(
     prefix: Sequence[int], there: int, room: int, shortened: Callable[[int, int], tuple[str, int] | None], skipped: Skipped
 ) -> tuple[list[Stretch], int]:
     """The rows that are kept, newest first, and the tokens left.
@@ -127,7 +127,7 @@ def walk(
     """
     kept: list[Stretch] = []
     i = there - 1
-    while room > LEAST and (i := _next(skipped.get(room), i)) >= 0:
+    while room > LEAST and (i := _find_next(skipped.get(room), i)) >= 0:
         top = prefix[i + 1]
         if top - prefix[i] <= room:  # as many as fit, in one step; before each of them more than LEAST must be left
             fits = bisect_left(prefix, top - room, 0, i + 1)
@@ -145,7 +145,7 @@ def walk(
     return kept, room
 
 
-def _next(links: dict[int, int] | None, i: int) -> int:
+def _find_next(links: dict[int, int] | None, i: int) -> int:
     """The newest row up to `i` that is not known to be skipped; links are shortened on the way."""
     if not links or i not in links:
         return i

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import md5
 from typing import Any
 
-Said = Mapping[str, Any]
+StoredMessage = Mapping[str, Any]
 TOOL = "lobechat"  # under which name a session holds what is stored with messages
-COUNT, BESIDE = 20, 2  # messages by default; "include the user message" adds two
+COUNT, EXTRA = 20, 2  # messages by default; "include the user message" adds two
 NAME = 64  # characters from which on a function's name is hashed
 HEAD = (
     "<chat_history_summary>\n<docstring>This summary stands for the previous messages of this chat with the user.</docstring>\n"
@@ -32,65 +32,65 @@ _CACHING = (
 )  # fmt: skip
 
 
-def limited(model: str, switch: bool | None, uncached: bool = False, search: str | None = None) -> bool | None:
+def is_limited(model: str, switch: bool | None, uncached: bool = False, search: str | None = None) -> bool | None:
     """Whether the window is on: never for models that cache context, or think with tools while they search."""
     if (not uncached and model in _CACHING) or (search != "off" and model in _THINKING):
         return False
     return switch
 
 
-def window(count: int, switch: bool | None, keep: int | None) -> int:
+def find_window(count: int, switch: bool | None, keep: int | None) -> int:
     """The number of the first of `count` messages that is sent."""
     if not switch or keep is None:
         return 0
     return count if keep <= 0 else max(0, count - keep)
 
 
-def handed_over(count: int, keep: int) -> int:
+def count_handed_over(count: int, keep: int) -> int:
     """How many of `count` messages, the newest question among them, go to the summariser: JavaScript's slice(0, 1 - keep)."""
     stop = 1 - keep
     return min(stop, count) if stop >= 0 else max(0, count + stop)
 
 
-def framed(summary: str) -> str:
+def frame_summary(summary: str) -> str:
     """A summary as it stands in the system message."""
     return f"{HEAD}{summary}{TAIL}"
 
 
-def call_name(tool: Said) -> str:
+def build_call_name(tool: StoredMessage) -> str:
     """The name of the function that a stored call is sent as."""
     who, what = str(tool.get("identifier", "")), str(tool.get("apiName", ""))
     kind = tool.get("type") or ""
     tail = f"____{kind}" if kind and kind != "default" else ""
     name = f"{who}____{what}{tail}"
     if len(name) >= NAME:
-        name = f"{who}____{_hashed(what)}{tail}"
-    return name if len(name) < NAME else f"{_hashed(who)}____{_hashed(what)}{tail}"
+        name = f"{who}____{_hash(what)}{tail}"
+    return name if len(name) < NAME else f"{_hash(who)}____{_hash(what)}{tail}"
 
 
-def _hashed(text: str) -> str:
+def _hash(text: str) -> str:
     return "MD5HASH_" + md5(text.encode(), usedforsecurity=False).hexdigest()[:12]
 
 
-def filled(text: str, variables: Mapping[str, str]) -> str:
+def fill_variables(text: str, variables: Mapping[str, str]) -> str:
     """A text with its `{{name}}` replaced where the name is known."""
     return re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", lambda m: variables.get(m[1], m[0]), text) if "{{" in text else text
 
 
-def templated(text: str, template: str) -> str:
+def apply_template(text: str, template: str) -> str:
     """A user's text in the input template, whose only slot is `{{text}}`."""
     return re.sub(r"\{\{\s*text\s*\}\}", lambda _: text, template) if template else text
 
 
-def shaped(
-    message: Said, template: str, variables: Mapping[str, str], calling: bool = True, vision: bool = True
+def shape_message(
+    message: StoredMessage, template: str, variables: Mapping[str, str], calling: bool = True, vision: bool = True
 ) -> dict[str, Any]:
     """A stored message as it is sent: template, variables, pictures, signed reasoning, calls by their full names."""
     role, content = message.get("role"), message.get("content")
     if isinstance(content, str):
-        content = filled(templated(content, template) if role == "user" else content, variables)
+        content = fill_variables(apply_template(content, template) if role == "user" else content, variables)
     elif isinstance(content, list):
-        content = [_filled(part, template if role == "user" else "", variables) for part in content]
+        content = [_fill_part(part, template if role == "user" else "", variables) for part in content]
     made: dict[str, Any] = {"role": role, "content": content}
     pictures = [{"type": "image_url", "image_url": {"url": p["url"], "detail": "auto"}} for p in message.get("imageList") or ()]
     if pictures and vision and isinstance(content, str):
@@ -99,7 +99,7 @@ def shaped(
     if role == "assistant" and isinstance(thought, Mapping) and thought.get("signature"):
         part = {"type": "thinking", "thinking": thought.get("content", ""), "signature": thought["signature"]}
         made["content"] = [part, {"type": "text", "text": content}]
-    calls = [_call(tool) for tool in message.get("tools") or ()] or message.get("tool_calls")
+    calls = [_build_call(tool) for tool in message.get("tools") or ()] or message.get("tool_calls")
     if calls and calling:
         made["tool_calls"] = calls
     if role == "tool":
@@ -107,32 +107,32 @@ def shaped(
     return made
 
 
-def _call(tool: Said) -> dict[str, Any]:
-    function = {"name": call_name(tool), "arguments": tool.get("arguments", "")}
+def _build_call(tool: StoredMessage) -> dict[str, Any]:
+    function = {"name": build_call_name(tool), "arguments": tool.get("arguments", "")}
     return {"id": tool.get("id"), "type": "function", "function": function}
 
 
-def _filled(part: Any, template: str, variables: Mapping[str, str]) -> Any:
+def _fill_part(part: Any, template: str, variables: Mapping[str, str]) -> Any:
     text = part.get("text") if isinstance(part, Mapping) else None
-    return {**part, "text": filled(templated(text, template), variables)} if isinstance(text, str) else part
+    return {**part, "text": fill_variables(apply_template(text, template), variables)} if isinstance(text, str) else part
 
 
-def ordered(messages: Sequence[Said]) -> list[int]:
+def order_messages(messages: Sequence[StoredMessage]) -> list[int]:
     """Numbers of the messages in the order in which they go: each result behind its call, the later of two, none without."""
-    called = {c.get("id") for m in messages if m.get("role") == "assistant" for c in calls_of(m)}
+    called = {c.get("id") for m in messages if m.get("role") == "assistant" for c in list_calls(m)}
     result = {m.get("tool_call_id"): n for n, m in enumerate(messages) if m.get("role") == "tool"}
     order: list[int] = []
     done: set[Any] = set()
     for number, message in enumerate(messages):
         if message.get("role") != "tool":
             order.append(number)
-            for call in calls_of(message) if message.get("role") == "assistant" else ():
+            for call in list_calls(message) if message.get("role") == "assistant" else ():
                 if call.get("id") in result and call["id"] in called and call["id"] not in done:
                     done.add(call["id"])
                     order.append(result[call["id"]])
     return order
 
 
-def calls_of(message: Said) -> Iterable[Said]:
+def list_calls(message: StoredMessage) -> Iterable[StoredMessage]:
     """The calls of a message, as stored or as sent."""
     return message.get("tools") or message.get("tool_calls") or ()

@@ -15,7 +15,7 @@ from turnscope.ports.lobechat import messages as classic
 HEAD, TAIL = classic.HEAD, classic.TAIL.rstrip("\n")
 
 
-def date_line(at: float | None, timezone: str) -> str:
+def format_date(at: float | None, timezone: str) -> str:
     """The day of a request (seconds since the epoch) in a time zone, UTC where that is not known; "" without a time."""
     if at is None:
         return ""
@@ -25,17 +25,17 @@ def date_line(at: float | None, timezone: str) -> str:
     return f"Current date: {day:%Y-%m-%d} ({name})"
 
 
-def model_lines(name: str, id: str, cutoff: str) -> str:
+def format_model(name: str, id: str, cutoff: str) -> str:
     """What the model is called and what it knows, as far as that is known."""
     called = f"Current model: {name}{f' ({id})' if id and id != name else ''}" if name else ""
     return "\n".join(filter(None, (called, f"Model knowledge cutoff: {cutoff}" if cutoff else "")))
 
 
-def summary_text(summary: str) -> str:
+def format_summary(summary: str) -> str:
     """A stored summary as it stands in the system message; "" without one."""
     return f"{HEAD}{summary}{TAIL}" if summary else ""
 
 
-def variables_of(given: Iterable[str]) -> dict[str, str]:
+def parse_variables(given: Iterable[str]) -> dict[str, str]:
     """What stands for `{{name}}`, from a setting's `name=text`."""
     return {name.strip(): text for name, _, text in (one.partition("=") for one in given)}

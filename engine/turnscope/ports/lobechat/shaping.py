@@ -15,11 +15,11 @@ from hashlib import md5
 from itertools import chain
 from typing import Any, NamedTuple
 
-from turnscope.ports.lobechat.messages import NAME, filled, templated
+from turnscope.ports.lobechat.messages import NAME, apply_template, fill_variables
 from turnscope.ports.lobechat.tokens import GROUP
 from turnscope.session.content import dumps
 
-Said = Mapping[str, Any]
+StoredMessage = Mapping[str, Any]
 OPENED, CLOSED = "<earlier_history_in_summary>\n", "\n</earlier_history_in_summary>"  # around a stored summary
 FAILED = '{"error":"the tool gave no result","success":false,"by":"us"}'
 UNSEEN = "[A picture was here; this model cannot see.]"
@@ -51,39 +51,39 @@ class Made(NamedTuple):
     message: dict[str, Any]
 
 
-def call_name(tool: Said) -> str:
+def build_call_name(tool: StoredMessage) -> str:
     """The name of the function that a stored call is sent as: its parts hashed where they hold odd signs or are too long."""
     what = str(tool.get("apiName") or "")
     if not tool.get("identifier"):
         return what
     who, kind = str(tool["identifier"]), str(tool.get("type") or "")
-    tail = f"____{_safe(kind)}" if kind not in ("", "builtin", "default") else ""
-    name = f"{_safe(who)}____{_safe(what)}{tail}"
+    tail = f"____{_make_safe(kind)}" if kind not in ("", "builtin", "default") else ""
+    name = f"{_make_safe(who)}____{_make_safe(what)}{tail}"
     if len(name) >= NAME:
-        name = f"{_safe(who)}____{_hashed(what)}{tail}"
-    return name if len(name) < NAME else f"{_hashed(who)}____{_hashed(what)}{tail}"
+        name = f"{_make_safe(who)}____{_hash(what)}{tail}"
+    return name if len(name) < NAME else f"{_hash(who)}____{_hash(what)}{tail}"
 
 
-def _safe(text: str) -> str:
-    return text if not text or _PLAIN.fullmatch(text) else _hashed(text)
+def _make_safe(text: str) -> str:
+    return text if not text or _PLAIN.fullmatch(text) else _hash(text)
 
 
-def _hashed(text: str) -> str:
+def _hash(text: str) -> str:
     return "MD5HASH_" + md5(text.encode(), usedforsecurity=False).hexdigest()[:12]
 
 
-def framed(summary: str) -> str:
+def frame_summary(summary: str) -> str:
     """A stored summary as the text of a user's message; an empty one stays empty."""
     return f"{OPENED}{summary}{CLOSED}" if summary else ""
 
 
-def prepared(messages: Sequence[Said], shape: Shape) -> list[Made]:
+def prepare_messages(messages: Sequence[StoredMessage], shape: Shape) -> list[Made]:
     """Stored messages as they are sent, in that order."""
     emojis: list[str] = []
     made = []
     for number, message in enumerate(messages):
-        for part in flattened(message):
-            sent = _sent(part, shape)
+        for part in flatten(message):
+            sent = _build_message(part, shape)
             if part.get("role") == "assistant":
                 rated = (part.get("metadata") or {}).get("reactions") or ()
                 emojis += [one["emoji"] for one in rated if one.get("emoji")]
@@ -91,11 +91,11 @@ def prepared(messages: Sequence[Said], shape: Shape) -> list[Made]:
                 if isinstance(sent["content"], str):
                     sent["content"] = f"{RATED}{' '.join(emojis)}]\n\n{sent['content']}"
                 emojis = []
-            made.append((number, part, _with_media(part, sent, shape)))
-    return list(_ordered(made)) if shape.calling else [Made(number, sent) for number, _, sent in made]
+            made.append((number, part, _add_media(part, sent, shape)))
+    return list(_order_messages(made)) if shape.calling else [Made(number, sent) for number, _, sent in made]
 
 
-def flattened(message: Said) -> Iterator[Said]:
+def flatten(message: StoredMessage) -> Iterator[StoredMessage]:
     """A stored message as those it stands for: answers that were grouped with their results become both again."""
     if message.get("role") not in CONTAINERS or message.get("children") is None:
         yield message
@@ -109,51 +109,51 @@ def flattened(message: Said) -> Iterator[Said]:
                 yield {"id": gave.get("id"), "role": "tool", "content": gave.get("content"), **beside}
 
 
-def _sent(message: Said, shape: Shape) -> dict[str, Any]:
+def _build_message(message: StoredMessage, shape: Shape) -> dict[str, Any]:
     """Role, content with template and variables filled in, and calls."""
     role, content, variables = message.get("role"), message.get("content"), dict(shape.variables)
     if isinstance(content, str):
-        text = templated(content, shape.template) if role == "user" else content
-        content = framed(text) if role == GROUP else text
-        content = filled(filled(content, variables), variables)
+        text = apply_template(content, shape.template) if role == "user" else content
+        content = frame_summary(text) if role == GROUP else text
+        content = fill_variables(fill_variables(content, variables), variables)
     elif isinstance(content, list):
-        content = [_filled(part, variables) for part in content]
+        content = [_fill_part(part, variables) for part in content]
     sent: dict[str, Any] = {"role": {GROUP: "user", "task": "assistant"}.get(str(role), role), "content": content}
-    if role == "assistant" and shape.calling and (calls := _calls(message, shape)):
+    if role == "assistant" and shape.calling and (calls := _build_calls(message, shape)):
         sent["tool_calls"] = calls
     if role == "tool":
         sent |= {"tool_call_id": message.get("tool_call_id")} if shape.calling else {"role": "user"}
     return sent
 
 
-def _filled(part: Any, variables: Mapping[str, str]) -> Any:
+def _fill_part(part: Any, variables: Mapping[str, str]) -> Any:
     text = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None
-    return {**part, "text": filled(filled(text, variables), variables)} if isinstance(text, str) else part
+    return {**part, "text": fill_variables(fill_variables(text, variables), variables)} if isinstance(text, str) else part
 
 
-def _calls(message: Said, shape: Shape) -> list[dict[str, Any]]:
+def _build_calls(message: StoredMessage, shape: Shape) -> list[dict[str, Any]]:
     calls: dict[Any, dict[str, Any]] = {}
     for tool in message.get("tools") or ():
         if tool.get("id") and tool.get("identifier") not in shape.disabled:
-            function = {"name": call_name(tool), "arguments": mended(tool.get("arguments"))}
+            function = {"name": build_call_name(tool), "arguments": repair_json(tool.get("arguments"))}
             signed = {"thoughtSignature": tool["thoughtSignature"]} if tool.get("thoughtSignature") else {}
             calls.setdefault(tool["id"], {"id": tool["id"], "type": "function", "function": function, **signed})
     return [*calls.values()]
 
 
-def mended(arguments: Any) -> str:
+def repair_json(arguments: Any) -> str:
     """Arguments as JSON: as they are where they are JSON, with what was left open closed, else none."""
     text = arguments if isinstance(arguments, str) else ""
     if not text.strip():
         return "{}"
-    for end in chain(("",), _endings(text)):
+    for end in chain(("",), _iter_endings(text)):
         with suppress(ValueError):
             found = json.loads(text + end)
             return text if not end else dumps(found)
     return "{}"
 
 
-def _endings(text: str) -> Iterator[str]:
+def _iter_endings(text: str) -> Iterator[str]:
     """What may close a text of JSON that was broken off."""
     opened, quoted, escaped = "", False, False
     for sign in text:
@@ -168,15 +168,18 @@ def _endings(text: str) -> Iterator[str]:
     yield from (f'"{opened}', f'":null{opened}') if quoted else (opened, f"null{opened}", f":null{opened}")
 
 
-def _with_media(message: Said, sent: dict[str, Any], shape: Shape) -> dict[str, Any]:
+def _add_media(message: StoredMessage, sent: dict[str, Any], shape: Shape) -> dict[str, Any]:
     """A message with its pictures, or with a note on each for a model that does not see, and with its signed reasoning."""
     role, content = sent["role"], sent["content"]
     thought = message.get("reasoning") if role == "assistant" else None
     if isinstance(thought, Mapping) and thought.get("signature"):
         part = {"type": "thinking", "thinking": thought.get("content") or "", "signature": thought["signature"]}
         return {**sent, "content": [part, {"type": "text", "text": content}]}
-    if role == "assistant" and (message.get("metadata") or {}).get("isMultimodal") and (parts := _parts(content)):
-        return {**sent, "content": [_part(part, shape.vision) for part in parts if part.get("type") in ("text", "image")]}
+    if role == "assistant" and (message.get("metadata") or {}).get("isMultimodal") and (parts := _parse_parts(content)):
+        return {
+            **sent,
+            "content": [_convert_part(part, shape.vision) for part in parts if part.get("type") in ("text", "image")],
+        }
     if role not in ("user", "assistant") or message.get("role") == "tool":
         return sent
     held = content if isinstance(content, list) else []
@@ -187,20 +190,20 @@ def _with_media(message: Said, sent: dict[str, Any], shape: Shape) -> dict[str, 
         return sent
     texts = [str(p.get("text") or "") for p in held if p.get("type") == "text"] if held else [content or ""]
     unseen = "" if shape.vision else "\n".join(UNSEEN for _ in (*pictures, *inside))
-    text = "\n\n".join(filter(None, ("\n\n".join(texts), unseen, listed(files))))
+    text = "\n\n".join(filter(None, ("\n\n".join(texts), unseen, list_files(files))))
     if not shape.vision and not files:
         return {**sent, "content": text}
     seen = [*pictures, *inside] if shape.vision else []
     return {**sent, "content": [*([{"type": "text", "text": text}] if text else []), *seen]}
 
 
-def listed(files: Iterable[Said]) -> str:
+def list_files(files: Iterable[StoredMessage]) -> str:
     """What tells a model of files and pictures: a line for each; "" where there is none."""
     lines = [f"- {file.get('name') or file.get('alt') or 'picture'}: {file.get('url') or ''}" for file in files]
     return "\n".join(("Attached to this message:", *lines)) if lines else ""
 
 
-def _parts(content: Any) -> list[Any]:
+def _parse_parts(content: Any) -> list[Any]:
     with suppress(TypeError, ValueError):
         found = json.loads(content)
         if isinstance(found, list) and found and isinstance(found[0], dict) and found[0].get("type"):
@@ -208,16 +211,16 @@ def _parts(content: Any) -> list[Any]:
     return []
 
 
-def _part(part: Said, vision: bool) -> dict[str, Any]:
+def _convert_part(part: StoredMessage, vision: bool) -> dict[str, Any]:
     if part["type"] == "text":
         return {"type": "text", "text": part.get("text")}
     address = {"type": "image_url", "image_url": {"url": part.get("image"), "detail": "auto"}}
     return address if vision else {"type": "text", "text": UNSEEN}
 
 
-def _ordered(made: Sequence[tuple[int, Said, dict[str, Any]]]) -> Iterator[Made]:
+def _order_messages(made: Sequence[tuple[int, StoredMessage, dict[str, Any]]]) -> Iterator[Made]:
     """Each result behind its call, the first of two; none without a call, and a failure where a call has none."""
-    results: dict[Any, tuple[int, Said, dict[str, Any]]] = {}
+    results: dict[Any, tuple[int, StoredMessage, dict[str, Any]]] = {}
     for number, message, sent in made:
         if sent["role"] == "tool" and sent.get("tool_call_id"):
             results.setdefault(sent["tool_call_id"], (number, message, sent))
@@ -230,10 +233,10 @@ def _ordered(made: Sequence[tuple[int, Said, dict[str, Any]]]) -> Iterator[Made]
             if found is None:
                 yield Made(-1, {"role": "tool", "tool_call_id": call["id"], "content": FAILED})
             else:
-                yield Made(found[0], {**found[2], "content": _gave(found[1], found[2]["content"])})
+                yield Made(found[0], {**found[2], "content": _get_output(found[1], found[2]["content"])})
 
 
-def _gave(message: Said, content: Any) -> Any:
+def _get_output(message: StoredMessage, content: Any) -> Any:
     error = message.get("pluginError")
     told = error.get("message") if isinstance(error, Mapping) else None
     told = told if isinstance(told, str) else ""

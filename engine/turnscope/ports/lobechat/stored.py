@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from turnscope.counting.ledger import Ledger
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
-from turnscope.ports.chats import Said, chat_of, given, stored_by, whole
+from turnscope.ports.chats import ChatMessage, find_stored, find_stored_id, parse_arguments, read_chat
 from turnscope.ports.lobechat.messages import TOOL
-from turnscope.ports.lobechat.tokens import GROUP, estimate, size
-from turnscope.ports.lobechat.window import stretches
-from turnscope.ports.rows import remembered
+from turnscope.ports.lobechat.tokens import GROUP, count_message, estimate_tokens
+from turnscope.ports.lobechat.window import find_cuts
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Session
 
@@ -31,11 +31,11 @@ class Topic(NamedTuple):
     """Stored messages with their blocks, where they begin, running sums of tokens, and how they hang together.
 
     `plain`: what each is sent as where nothing changes it; `cuts`: numbers at which the topic can be cut (see
-    `window.stretches`); `groups`: numbers of stored summaries; `systems`: of messages of the system; `tools[i]`: tokens of the
+    `window.find_cuts`); `groups`: numbers of stored summaries; `systems`: of messages of the system; `tools[i]`: tokens of the
     first i definitions, which stand at `defined`.
     """
 
-    units: Sequence[Said]
+    units: Sequence[ChatMessage]
     plain: Sequence[list[dict[str, Any]]]
     starts: Sequence[int]
     sums: Sequence[int]
@@ -46,39 +46,39 @@ class Topic(NamedTuple):
     tools: Sequence[int]
 
 
-def topic_of(session: Session) -> Topic:
+def read_topic(session: Session) -> Topic:
     """Read a session as a stored topic."""
-    stored = stored_by(session, TOOL)
+    stored = find_stored(session, TOOL)
     billed = {r.cut: r.usage.output_tokens for r in session.requests if r.usage and not r.output_stub}
-    units: list[Said] = []
+    units: list[ChatMessage] = []
     plain: list[list[dict[str, Any]]] = []
-    for one in chat_of(replace(session, about={})).said:
+    for one in read_chat(replace(session, about={})).chat_messages:
         name = session.messages[session.blocks[one.start].message].id
-        if units and (of := whole(name, stored)) and units[-1].message["id"] == of:
-            units[-1] = Said(units[-1].start, one.stop, units[-1].message)
+        if units and (of := find_stored_id(name, stored)) and units[-1].message["id"] == of:
+            units[-1] = ChatMessage(units[-1].start, one.stop, units[-1].message)
             plain[-1].append(one.message)
             continue
         held = stored.get(name) if "id" in one.message else None
-        message = {**one.message, **held} if held else _as_stored(one.message, billed.get(one.start, 0))
-        units.append(Said(one.start, one.stop, {**message, "id": message.get("id") or f"#{len(units)}"}))
+        message = {**one.message, **held} if held else _store_message(one.message, billed.get(one.start, 0))
+        units.append(ChatMessage(one.start, one.stop, {**message, "id": message.get("id") or f"#{len(units)}"}))
         plain.append([one.message])
     said = [unit.message for unit in units]
-    cuts = stretches(said)
+    cuts = find_cuts(said)
     defined = [block.at for block in session.blocks if block.kind == "tool"]
     return Topic(
         units,
         plain,
         [unit.start for unit in units],
-        [0, *accumulate(map(size, said))],
+        [0, *accumulate(map(count_message, said))],
         cuts,
         [n for n, message in enumerate(said) if message["role"] == GROUP],
         [n for n, message in enumerate(said) if message["role"] == "system"],
         defined,
-        [0, *accumulate(estimate(session.blocks[at].raw) for at in defined)],
+        [0, *accumulate(estimate_tokens(session.blocks[at].raw) for at in defined)],
     )
 
 
-def _as_stored(message: dict[str, Any], billed: int) -> dict[str, Any]:
+def _store_message(message: dict[str, Any], billed: int) -> dict[str, Any]:
     """A message of another tool's log as the app would have stored it."""
     calls = ((call.get("id"), call["function"]) for call in message.get("tool_calls") or ())
     tools = [{"id": id, "apiName": function["name"], "arguments": function["arguments"]} for id, function in calls]
@@ -93,28 +93,28 @@ def _as_stored(message: dict[str, Any], billed: int) -> dict[str, Any]:
     return {**stored, **({"tools": tools} if tools else {}), **({"usage": {"totalOutputTokens": billed}} if billed else {})}
 
 
-@remembered
-def topic(session: Session, _index: Index, _own: Ledger) -> Topic:
+@memoize_by_ledger
+def get_topic(session: Session, _index: Index, _own: Ledger) -> Topic:
     """The session at hand as a stored topic, read once."""
-    return topic_of(session)
+    return read_topic(session)
 
 
-def stretch(found: Topic, number: int) -> int:
+def find_stretch(found: Topic, number: int) -> int:
     """The stretch that a message stands in; -1 for none."""
     return bisect_left(found.cuts, number + 1) - 1
 
 
-def listed(envelope: Envelope) -> Iterator[Piece]:
+def iter_listed_summaries(envelope: Envelope) -> Iterator[Piece]:
     """The summaries that a compression listed, oldest first."""
     return (piece for piece in envelope.pieces if piece.start == piece.stop and piece.slot.startswith(LISTED))
 
 
-def same(sent: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, Any]]) -> bool:
+def are_same(sent: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, Any]]) -> bool:
     """Whether messages are sent as they stand, however their texts and arguments are written."""
-    return [*map(_read, sent)] == [*map(_read, plain)]
+    return [*map(_get_compared, sent)] == [*map(_get_compared, plain)]
 
 
-def _read(message: Mapping[str, Any]) -> tuple[Any, ...]:
+def _get_compared(message: Mapping[str, Any]) -> tuple[Any, ...]:
     """What of a message is compared; reasoning that nobody signed stays beside the content, and is sent as it stands."""
     content = message.get("content") or ""
     if isinstance(content, list):
@@ -123,5 +123,5 @@ def _read(message: Mapping[str, Any]) -> tuple[Any, ...]:
         if not content or (len(content) == 1 and content[0].get("type") == "text"):
             content = "".join(part["text"] for part in content)
     functions = [(call.get("id"), call["function"]) for call in message.get("tool_calls") or ()]
-    calls = [(id, function["name"], given(function["arguments"])) for id, function in functions]
+    calls = [(id, function["name"], parse_arguments(function["arguments"])) for id, function in functions]
     return message["role"], content, calls, message.get("tool_call_id")

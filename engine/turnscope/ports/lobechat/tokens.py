@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from turnscope.session.content import dumps
 
-Said = Mapping[str, Any]
+StoredMessage = Mapping[str, Any]
 WINDOW, RATIO, DRIFT = 128_000, 0.5, 1.25  # tokens assumed; share of them that is used; what estimates are too low by
 GROUP = "compressedGroup"  # the role of a stored summary
 SOURCES = ("content", "reasoning", "thoughtSignature", "toolCallId", "toolCalls")
@@ -41,22 +41,22 @@ _LANGUAGES = (  # characters per token of a word that holds one of these letters
 )
 
 
-def estimate(value: Any) -> int:
+def estimate_tokens(value: Any) -> int:
     """Tokens of a text, or of the JSON of anything else; None has none."""
     if value is None:
         return 0
     text = value if isinstance(value, str) else dumps(value)
     if text.isascii():
-        return _plain(text)
+        return _count_ascii(text)
     lines = text.split("\n")
     others = (part for line in lines if not line.isascii() for part in filter(None, _SPLIT.split(line)))
-    return _plain("\n".join(line for line in lines if line.isascii())) + sum(map(_segment, others))
+    return _count_ascii("\n".join(line for line in lines if line.isascii())) + sum(map(_count_segment, others))
 
 
-def _plain(text: str) -> int:
-    """Tokens of ASCII, which is most: what `_segment` gives its parts, counted without a look at each of them."""
+def _count_ascii(text: str) -> int:
+    """Tokens of ASCII, which is most: what `_count_segment` gives its parts, counted without a look at each of them."""
     held = text.encode().translate(_CLASSES) + b" "
-    tokens = _pieces(held, b"w", _WORD) + _pieces(held, b"s", 2) - len(_THREE.findall(held))
+    tokens = _count_pieces(held, b"w", _WORD) + _count_pieces(held, b"s", 2) - len(_THREE.findall(held))
     for found in _DIGITS.finditer(text):
         start, stop = found.span()
         if not start or held[start - 1] != ord("w"):
@@ -64,14 +64,14 @@ def _plain(text: str) -> int:
     return tokens
 
 
-def _pieces(held: bytes, one: bytes, size: int) -> int:
+def _count_pieces(held: bytes, one: bytes, size: int) -> int:
     """How many pieces of at most `size` bytes the runs of `one` make, each run for itself."""
     whole = held.count(one * size)
     rest = held.replace(one * size, b"|") if whole else held
     return whole + sum(rest.count(one + other) for other in (b" ", b"s", b"w") if other != one)
 
 
-def _segment(text: str) -> int:
+def _count_segment(text: str) -> int:
     """Tokens of a run of white space, of signs, or of anything else."""
     if _BLANKS.match(text):
         return 0
@@ -86,24 +86,24 @@ def _segment(text: str) -> int:
     return ceil(units / per)
 
 
-def sizes(message: Said) -> dict[str, int]:
+def count_by_source(message: StoredMessage) -> dict[str, int]:
     """Tokens of one stored message by source. What a provider billed for an answer stands for all that is in it."""
     found = dict.fromkeys(SOURCES, 0)
-    billed = _billed(message) if message.get("role") == "assistant" else 0
+    billed = _get_billed(message) if message.get("role") == "assistant" else 0
     if billed:
         found["content"] = billed
     else:
-        found["content"] = estimate(message.get("content"))
+        found["content"] = estimate_tokens(message.get("content"))
         for tool in (message.get("tools") or ()) if message.get("role") == "assistant" else ():
-            found["toolCalls"] += sum(estimate(tool.get(key)) for key in ("id", "apiName", "arguments", "type"))
-            found["thoughtSignature"] += estimate(tool.get("thoughtSignature"))
+            found["toolCalls"] += sum(estimate_tokens(tool.get(key)) for key in ("id", "apiName", "arguments", "type"))
+            found["thoughtSignature"] += estimate_tokens(tool.get("thoughtSignature"))
         thought = message.get("reasoning")
-        found["reasoning"] = estimate(thought.get("content") if isinstance(thought, Mapping) else thought)
-    found["toolCallId"] = estimate(message.get("tool_call_id") or None)
+        found["reasoning"] = estimate_tokens(thought.get("content") if isinstance(thought, Mapping) else thought)
+    found["toolCallId"] = estimate_tokens(message.get("tool_call_id") or None)
     return found
 
 
-def _billed(message: Said) -> int:
+def _get_billed(message: StoredMessage) -> int:
     for held in (message, message.get("metadata")):
         used = held.get("usage") if isinstance(held, Mapping) else None
         tokens = used.get("totalOutputTokens") if isinstance(used, Mapping) else None
@@ -112,9 +112,9 @@ def _billed(message: Said) -> int:
     return 0
 
 
-def size(message: Said) -> int:
+def count_message(message: StoredMessage) -> int:
     """Tokens of one stored message; what it holds as children counts nothing."""
-    return sum(sizes(message).values())
+    return sum(count_by_source(message).values())
 
 
 class Trigger(NamedTuple):
@@ -125,13 +125,13 @@ class Trigger(NamedTuple):
     compress: bool
 
 
-def trigger(tokens: int, window: int = WINDOW, ratio: float = RATIO, drift: float = DRIFT) -> Trigger:
+def compute_trigger(tokens: int, window: int = WINDOW, ratio: float = RATIO, drift: float = DRIFT) -> Trigger:
     """Whether a request estimated at `tokens`, tool definitions among them, is compressed first."""
     threshold = floor(window * ratio)
     return Trigger(tokens, threshold, ceil(tokens * drift) > threshold)
 
 
-def stored_summary(messages: Iterable[Said]) -> str | None:
+def get_stored_summary(messages: Iterable[StoredMessage]) -> str | None:
     """The text of a system message that an older release marked as its summary."""
     marked = (m for m in messages if m.get("role") == "system" and (m.get("metadata") or {}).get("compressionSummary"))
     return next((m.get("content") for m in marked), None)

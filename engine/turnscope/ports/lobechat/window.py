@@ -10,29 +10,29 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-Said = Mapping[str, Any]
-COUNT, BESIDE = 20, 1  # messages by default; the app hands over one more
+StoredMessage = Mapping[str, Any]
+COUNT, EXTRA = 20, 1  # messages by default; the app hands over one more
 
 
 class _Tree:
     """Messages by id, and the ids of each one's children in order."""
 
-    def __init__(self, messages: Iterable[Said]) -> None:
-        self.by_id: dict[Any, Said] = {}
+    def __init__(self, messages: Iterable[StoredMessage]) -> None:
+        self.by_id: dict[Any, StoredMessage] = {}
         self.below: dict[Any, list[Any]] = {}
         for message in messages:
             self.by_id[message.get("id")] = message
             if message.get("parentId"):
                 self.below.setdefault(message["parentId"], []).append(message.get("id"))
 
-    def beside(self, message: Said) -> list[Any]:
+    def find_neighbours(self, message: StoredMessage) -> list[Any]:
         """Ids of the messages that form a group with this one, its own first."""
         own, role, about = message.get("id"), message.get("role"), message.get("metadata") or {}
         if role == "assistant" and message.get("tools"):
-            return list(self._chain(message))
+            return list(self._iter_chain(message))
         children = self.below.get(own, [])
         if role == "tool" and about.get("agentCouncil") and children:
-            called = (tool for id in children for tool in tools_of(self.by_id[id]))
+            called = (tool for id in children for tool in list_call_ids(self.by_id[id]))
             return [own, *children, *(id for id in called if id in self.by_id)]
         if about.get("compare") and children:
             return [own, *children]
@@ -42,17 +42,17 @@ class _Tree:
             return [*([above] if above in self.by_id else []), *tasks]
         return [own]
 
-    def ties(self, message: Said) -> Iterator[Any]:
+    def iter_ties(self, message: StoredMessage) -> Iterator[Any]:
         """What ties a message to others: its own id, those of its calls, its parent's where that can make a group."""
         yield message.get("id")
-        yield from tools_of(message)
+        yield from list_call_ids(message)
         if message.get("tool_call_id"):
             yield message["tool_call_id"]
         above = self.by_id.get(message.get("parentId"), {})
         if message.get("role") == "task" or above.get("role") == "tool" or (above.get("metadata") or {}).get("compare"):
             yield message.get("parentId")
 
-    def _chain(self, message: Said) -> Iterator[Any]:
+    def _iter_chain(self, message: StoredMessage) -> Iterator[Any]:
         """An answer, its results, and the answers of the same agent that these are the parents of."""
         known: set[Any] = set()
         todo = [message]
@@ -62,7 +62,7 @@ class _Tree:
                 continue
             known.add(answer.get("id"))
             yield answer.get("id")
-            for id in tools_of(answer):
+            for id in list_call_ids(answer):
                 if id in self.by_id and id not in known:
                     known.add(id)
                     yield id
@@ -71,12 +71,12 @@ class _Tree:
                         todo.append(follows)
 
 
-def tools_of(message: Said) -> list[Any]:
+def list_call_ids(message: StoredMessage) -> list[Any]:
     """Ids of the calls of a stored message."""
     return [tool.get("id") for tool in message.get("tools") or ()]
 
 
-def groups(messages: Sequence[Said]) -> list[list[int]]:
+def find_groups(messages: Sequence[StoredMessage]) -> list[list[int]]:
     """The groups that messages form, as numbers, from the newest back. A message may stand in two of them."""
     tree = _Tree(messages)
     numbers = {message.get("id"): n for n, message in enumerate(messages)}
@@ -84,14 +84,14 @@ def groups(messages: Sequence[Said]) -> list[list[int]]:
     of: dict[int, int] = {}
     for number, message in enumerate(messages):
         if number not in of:
-            group = sorted({numbers[id] for id in tree.beside(message)} | {number})
+            group = sorted({numbers[id] for id in tree.find_neighbours(message)} | {number})
             of |= dict.fromkeys(group, len(found))
             found.append(group)
     met = dict.fromkeys(of[number] for number in range(len(messages) - 1, -1, -1))
     return [found[number] for number in met]
 
 
-def stretches(messages: Sequence[Said]) -> list[int]:
+def find_cuts(messages: Sequence[StoredMessage]) -> list[int]:
     """Numbers at which the messages can be cut so that no group, call, result or reaction reaches across, 0 among them.
 
     What is cut there can be read on its own: nothing on one side changes what becomes of the other.
@@ -104,7 +104,7 @@ def stretches(messages: Sequence[Said]) -> list[int]:
         message = messages[number]
         asked = number if message.get("role") == "user" else asked
         rated = message.get("role") == "assistant" and (message.get("metadata") or {}).get("reactions")
-        far = [last.setdefault(name, number) for name in tree.ties(message)]
+        far = [last.setdefault(name, number) for name in tree.iter_ties(message)]
         reach.append(max([number, *far, *([asked] if rated and asked < len(messages) else [])]))
     furthest = accumulate(reversed(reach), max)
     return [0, *(number + 1 for number, far in enumerate(furthest) if far == number and number + 1 < len(messages))]

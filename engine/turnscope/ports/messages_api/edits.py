@@ -23,46 +23,46 @@ COMPACT = "compact_20260112"
 CLEARED = "[cleared to save context]"  # ours: the server's own words are in no document
 
 
-def begin(seen: Envelope, ctx: Ctx) -> int:
+def find_begin(seen: Envelope, ctx: Ctx) -> int:
     """The first block that the server reads: the newest compaction block that is sent, 0 where there is none."""
     compactions = ctx.index.compactions
     sent = (at for at in reversed(compactions[: count_before(compactions, ctx.request.cut)]) if seen.at(at).body is None)
     return next(sent, 0)
 
 
-def size(seen: Envelope, ctx: Ctx) -> int:
+def count_tokens(seen: Envelope, ctx: Ctx) -> int:
     """Input tokens of what the server reads, in its own units."""
     return ctx.calibration.predict(seen.tokens)
 
 
-def uses(seen: Envelope, ctx: Ctx) -> Sequence[int]:
+def list_tool_uses(seen: Envelope, ctx: Ctx) -> Sequence[int]:
     """Results of the tool uses that the server reads, oldest first."""
     results = ctx.index.results
-    return results[count_before(results, begin(seen, ctx)) : count_before(results, ctx.request.cut)]
+    return results[count_before(results, find_begin(seen, ctx)) : count_before(results, ctx.request.cut)]
 
 
-def clearable(seen: Envelope, ctx: Ctx, start: int, stop: int, spared: Iterable[str]) -> Iterator[int]:
+def iter_clearable(seen: Envelope, ctx: Ctx, start: int, stop: int, spared: Iterable[str]) -> Iterator[int]:
     """Results in `[start, stop)` that stand, and are of no tool that is spared; oldest first."""
     names, results = set(spared), ctx.index.results
-    for at in results[count_before(results, max(start, begin(seen, ctx))) : count_before(results, stop)]:
+    for at in results[count_before(results, max(start, find_begin(seen, ctx))) : count_before(results, stop)]:
         if ctx.session.blocks[at].name not in names and find_replaceable(seen, at) and seen.at(at).body is None:
             yield at
 
 
-def kept_from(seen: Envelope, ctx: Ctx, keep: int) -> int:
+def find_kept_start(seen: Envelope, ctx: Ctx, keep: int) -> int:
     """Where the oldest of the newest `keep` turns with thinking begins; 0 where there are no more. A tool loop is one turn."""
     at = ctx.request.cut
     for _ in range(keep):
         last = find_at_or_before(find_signed_thinking(ctx), at - 1)
-        if last is None or last < begin(seen, ctx):
+        if last is None or last < find_begin(seen, ctx):
             return 0
         at = find_at_or_before(ctx.index.turns, last) or 0
     return at
 
 
-def cleared_to(seen: Envelope, ctx: Ctx, many: int) -> int:
+def find_cleared_end(seen: Envelope, ctx: Ctx, many: int) -> int:
     """Where the first turn begins behind the oldest `many` that hold thinking."""
-    at = begin(seen, ctx)
+    at = find_begin(seen, ctx)
     for _ in range(many):
         first = find_at_or_after(find_signed_thinking(ctx), at)
         if first is None or first >= ctx.request.cut:
@@ -74,12 +74,14 @@ def cleared_to(seen: Envelope, ctx: Ctx, many: int) -> int:
 def clear_thinking(seen: Envelope, ctx: Ctx, start: int, stop: int, because: str, facts: Mapping[str, JSON]) -> Iterator[Edit]:
     """No thinking in `[start, stop)`."""
     thinking = find_signed_thinking(ctx)
-    read = thinking[count_before(thinking, max(start, begin(seen, ctx))) : count_before(thinking, min(stop, ctx.request.cut))]
+    read = thinking[
+        count_before(thinking, max(start, find_begin(seen, ctx))) : count_before(thinking, min(stop, ctx.request.cut))
+    ]
     for span in group_runs(at for at in read if seen.at(at).body is None):
         yield Edit("strip", because, span, facts=facts)
 
 
-def summed(
+def build_summary_edits(
     ctx: Ctx, start: int, stop: int, summary: str, because: str, facts: Mapping[str, JSON], block: JSON = None
 ) -> Iterator[Edit]:
     """A summary in place of the conversation in `[start, stop)`, sent as `block`; system prompt and tools amid it stay."""
@@ -89,7 +91,9 @@ def summed(
         yield Edit("condense", because, span, body, facts=facts)
 
 
-def asked(kind: AskKind, seen: Envelope, ctx: Ctx, stop: int, prompt: str, cap: int, body: Mapping[str, JSON]) -> Ask:
+def build_summary_ask(
+    kind: AskKind, seen: Envelope, ctx: Ctx, stop: int, prompt: str, cap: int, body: Mapping[str, JSON]
+) -> Ask:
     """The ask for a summary of all before block `stop`; `prompt` "" = the server's own."""
     content = render_transcript(seen, ctx, Span(0, stop))
     told = "\0".join((kind, ctx.request.model, prompt, str(cap), content))
@@ -97,7 +101,7 @@ def asked(kind: AskKind, seen: Envelope, ctx: Ctx, stop: int, prompt: str, cap: 
     return Ask(kind, key, prompt, content, cap, body)
 
 
-def edits_of(settings: Mapping[str, JSON]) -> Mapping[str, Mapping[str, JSON]]:
+def get_edits(settings: Mapping[str, JSON]) -> Mapping[str, Mapping[str, JSON]]:
     """The context edits that a request asks for, by type."""
     held = settings.get("context_management")
     listed = held.get("edits") if isinstance(held, Mapping) else None
@@ -105,6 +109,6 @@ def edits_of(settings: Mapping[str, JSON]) -> Mapping[str, Mapping[str, JSON]]:
     return {str(edit.get("type")): edit for edit in edits}
 
 
-def oldest(found: Iterable[int], many: int) -> list[int]:
+def take_oldest(found: Iterable[int], many: int) -> list[int]:
     """The first `many` of them."""
     return [*islice(found, max(0, many))]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, takewhile
 from typing import Any
 
-from turnscope.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, estimate, fitting, old
+from turnscope.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, count_fitting, count_old, estimate_tokens
 from turnscope.session.model import Block
 
 Message = Mapping[str, Any]
@@ -35,15 +35,15 @@ def is_mark(message: Message) -> bool:
     return message["role"] == "user" and any(part["type"] == "compaction" for part in message["parts"])
 
 
-def summaries(messages: Sequence[Message]) -> dict[str, Message]:
+def find_summaries(messages: Sequence[Message]) -> dict[str, Message]:
     """Finished summaries by the id of the message that asked for them."""
     done = (m for m in messages if m.get("summary") and m.get("finish", "stop") and not m.get("error"))
     return {m["parent"]: m for m in done}
 
 
-def view(messages: Sequence[Message]) -> list[Message]:
+def select_view(messages: Sequence[Message]) -> list[Message]:
     """The messages in force: from the newest finished compaction on, its tail behind its summary."""
-    done = summaries(messages)
+    done = find_summaries(messages)
     newest = next((i for i in range(len(messages) - 1, -1, -1) if is_mark(messages[i]) and messages[i]["id"] in done), None)
     if newest is None:
         return list(messages)
@@ -59,26 +59,28 @@ def view(messages: Sequence[Message]) -> list[Message]:
     return [mark, summary, *messages[start:newest], *rest]
 
 
-def sent(messages: Sequence[Message], media: bool = True) -> list[dict[str, Any]]:
+def build_messages(messages: Sequence[Message], media: bool = True) -> list[dict[str, Any]]:
     """Messages for the model, in the form of the library that opencode uses; without `media` a text names each file."""
-    return [each for message in messages for each in (_user if message["role"] == "user" else _answer)(message, media)]
+    return [
+        each for message in messages for each in (_build_user if message["role"] == "user" else _build_answer)(message, media)
+    ]
 
 
-def _user(message: Message, media: bool) -> Iterator[dict[str, Any]]:
+def _build_user(message: Message, media: bool) -> Iterator[dict[str, Any]]:
     content: list[dict[str, Any]] = []
     for part in message["parts"]:
         if part["type"] == "text" and part["text"] and not part.get("ignored"):
             content.append({"type": "text", "text": part["text"]})
         elif part["type"] == "file":
             file = {"type": "file", "mediaType": part["mime"], "filename": part.get("filename"), "data": part["url"]}
-            content.append(file if media else {"type": "text", "text": _attached(part)})
+            content.append(file if media else {"type": "text", "text": _format_attachment(part)})
         elif part["type"] == "compaction":
             content.append({"type": "text", "text": QUESTION})
     if content:
         yield {"role": "user", "content": content}
 
 
-def _answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
+def _build_answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
     said = [part for part in message["parts"] if part["type"] not in ("step-start", "reasoning")]
     if message.get("error") and not (message["error"] == "MessageAbortedError" and said):
         return
@@ -103,7 +105,7 @@ def _answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
                     "input": part.get("input") or {},
                 }
                 content.append(call)
-                output = {"type": "text", "value": output_of(part)}
+                output = {"type": "text", "value": get_output(part)}
                 results.append({"type": "tool-result", "toolCallId": part["call"], "toolName": part["tool"], "output": output})
                 held = part.get("attachments") or () if not part.get("compacted") else ()
                 files += ({"type": "file", "mediaType": a["mime"], "data": a["url"]} for a in held)
@@ -114,19 +116,19 @@ def _answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
             yield {"role": "user", "content": [{"type": "text", "text": MEDIA}, *files]}
 
 
-def output_of(part: Mapping[str, Any]) -> str:
+def get_output(part: Mapping[str, Any]) -> str:
     """What a call is answered with: its output, its error, or what stands for either."""
     if part["status"] == "completed":
         return CLEARED if part.get("compacted") else str(part["output"])
     return str(part.get("error") or "") if part["status"] == "error" else INTERRUPTED
 
 
-def size(messages: Sequence[Message]) -> int:
+def estimate_size(messages: Sequence[Message]) -> int:
     """Estimated tokens of some stored messages."""
-    return estimate(units(_json(sent(messages, media=False))))
+    return estimate_tokens(count_units(_write_json(build_messages(messages, media=False))))
 
 
-def tail_start(messages: Sequence[Message], most: int, turns: int | None = None) -> int | None:
+def find_tail_start(messages: Sequence[Message], most: int, turns: int | None = None) -> int | None:
     """Number of the first message that stays beside a summary of those before it; None where all are summarised."""
     starts = [i for i, m in enumerate(messages) if m["role"] == "user" and not is_mark(m)]
     recent = starts if turns is None else starts[max(0, len(starts) - turns) :]
@@ -134,59 +136,59 @@ def tail_start(messages: Sequence[Message], most: int, turns: int | None = None)
     # sizes are only looked at as far as they are needed: newest first, up to the first that does not fit
     sizes: list[int] = []
     for a, b in reversed(spans):
-        sizes.insert(0, size(messages[a:b]))
+        sizes.insert(0, estimate_size(messages[a:b]))
         if sum(sizes) > most:
             break
-    kept, left = fitting(sizes, most)
+    kept, left = count_fitting(sizes, most)
     start = spans[len(spans) - kept][0] if kept else len(messages)
     if kept < len(spans):
         a, b = spans[len(spans) - kept - 1]
-        start = next((i for i in range(a + 1, b) if size(messages[i:b]) <= left), start)
+        start = next((i for i in range(a + 1, b) if estimate_size(messages[i:b]) <= left), start)
     return start if 0 < start < len(messages) else None
 
 
-def written(messages: Sequence[Message]) -> str:
+def write_conversation(messages: Sequence[Message]) -> str:
     """A conversation as the summariser reads it."""
-    return "\n\n".join(filter(None, map(_written, messages)))
+    return "\n\n".join(filter(None, map(_write_message, messages)))
 
 
-def _written(message: Message) -> str:
+def _write_message(message: Message) -> str:
     lines: list[str] = []
     if message["role"] == "user":
         said = [p["text"] for p in message["parts"] if p["type"] == "text" and p["text"] and not p.get("ignored")]
         lines += ["[User]: " + "\n".join(said)] if said else []
-        return "\n".join([*lines, *(_attached(part) for part in message["parts"] if part["type"] == "file")])
+        return "\n".join([*lines, *(_format_attachment(part) for part in message["parts"] if part["type"] == "file")])
     for part in message["parts"]:
         if part["type"] == "text" and part["text"]:
             lines.append(f"[Assistant]: {part['text']}")
         elif part["type"] == "reasoning" and part["text"]:
             lines.append(f"[Assistant reasoning]: {part['text']}")
         elif part["type"] == "tool":
-            lines.append(f"[Assistant tool call]: {part['tool']}({_json(part.get('input') or {})})")
+            lines.append(f"[Assistant tool call]: {part['tool']}({_write_json(part.get('input') or {})})")
             if part["status"] == "completed":
                 files = () if part.get("compacted") else part.get("attachments") or ()
-                lines.append("[Tool result]: " + "\n".join([_cut(output_of(part)), *map(_attached, files)]))
+                lines.append("[Tool result]: " + "\n".join([_cut(get_output(part)), *map(_format_attachment, files)]))
             elif part["status"] == "error":
                 lines.append(f"[Tool error]: {part.get('error') or ''}")
     return "\n".join(lines)
 
 
-def _attached(part: Mapping[str, Any]) -> str:
+def _format_attachment(part: Mapping[str, Any]) -> str:
     return f"[Attached {part['mime']}: {part.get('filename') or 'file'}]"
 
 
 def _cut(text: str) -> str:
-    return text if units(text) <= READ_MOST else text[:READ_MOST] + "\n[truncated]"
+    return text if count_units(text) <= READ_MOST else text[:READ_MOST] + "\n[truncated]"
 
 
-def to_clear(messages: Sequence[Message]) -> list[Any]:
+def find_clearable(messages: Sequence[Message]) -> list[Any]:
     """The parts of calls whose outputs are old, oldest first; none where they are too few."""
-    calls = list(takewhile(lambda part: not part.get("compacted"), _older_calls(messages)))
-    count = old([estimate(units(str(part["output"]))) for part in calls])
+    calls = list(takewhile(lambda part: not part.get("compacted"), _iter_older_calls(messages)))
+    count = count_old([estimate_tokens(count_units(str(part["output"]))) for part in calls])
     return calls[::-1][:count]
 
 
-def _older_calls(messages: Sequence[Message]) -> Iterator[Any]:
+def _iter_older_calls(messages: Sequence[Message]) -> Iterator[Any]:
     """Finished calls from the newest backwards, without those of the two newest turns, up to a summary."""
     prompts = 0
     for message in reversed(messages):
@@ -200,38 +202,40 @@ def _older_calls(messages: Sequence[Message]) -> Iterator[Any]:
                 yield part
 
 
-def _json(value: Any) -> str:
+def _write_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def units(text: str) -> int:
+def count_units(text: str) -> int:
     """Length in UTF-16 code units, as JavaScript counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def size_of(characters: int, messages: int) -> int:
+def estimate_from_characters(characters: int, messages: int) -> int:
     """Estimated tokens of so many messages whose JSON has so many characters: brackets and commas stand around them."""
-    return estimate(characters + max(1, messages + 1))
+    return estimate_tokens(characters + max(1, messages + 1))
 
 
-def units_of(role: str, blocks: Sequence[Block]) -> int:
+def count_message_units(role: str, blocks: Sequence[Block]) -> int:
     """Characters of the JSON of a message of a session, as it would be sent; files count by a text that names them."""
     content: list[dict[str, Any]] = []
     for block in blocks:
         if block.kind == "tool_use":
             given = block.raw.get("input") if isinstance(block.raw, Mapping) else {}
-            content.append({"type": "tool-call", "toolCallId": _id(block, "id"), "toolName": block.name, "input": given or {}})
+            content.append(
+                {"type": "tool-call", "toolCallId": _get_id(block, "id"), "toolName": block.name, "input": given or {}}
+            )
         elif block.kind == "tool_result":
             output = {"type": "text", "value": block.text}
-            held = {"toolCallId": _id(block, "tool_use_id"), "toolName": block.name, "output": output}
+            held = {"toolCallId": _get_id(block, "tool_use_id"), "toolName": block.name, "output": output}
             content.append({"type": "tool-result", **held})
             role = "tool"
         else:
             content.append(
                 {"type": "reasoning" if block.kind == "thinking" else "text", "text": block.text or f"[{block.kind}]"}
             )
-    return units(_json({"role": role, "content": content}))
+    return count_units(_write_json({"role": role, "content": content}))
 
 
-def _id(block: Block, name: str) -> str:
+def _get_id(block: Block, name: str) -> str:
     return str(block.raw.get(name) or "") if isinstance(block.raw, Mapping) else ""

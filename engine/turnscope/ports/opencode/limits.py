@@ -18,36 +18,36 @@ PROTECTED_TOOLS = ("skill",)
 CLEARED = "[Old tool result content cleared]"
 
 
-def estimate(characters: int) -> int:
+def estimate_tokens(characters: int) -> int:
     """Tokens of so many characters, rounded half up as JavaScript does."""
     return math.floor(characters / 4 + 0.5)
 
 
-def output_most(limit: int | None) -> int:
+def compute_max_output(limit: int | None) -> int:
     """The most tokens of an answer."""
     return min(limit or OUTPUT_MOST, OUTPUT_MOST)
 
 
-def usable(context: int, output: int | None, given: int | None, reserved: int | None) -> int:
+def compute_usable(context: int, output: int | None, given: int | None, reserved: int | None) -> int:
     """Tokens at which is compacted. `given`: the model's limit of input, if it has one; `reserved` is taken off that alone."""
     if given:
-        return max(0, given - (min(RESERVED_MOST, output_most(output)) if reserved is None else reserved))
-    return max(0, context - output_most(output))
+        return max(0, given - (min(RESERVED_MOST, compute_max_output(output)) if reserved is None else reserved))
+    return max(0, context - compute_max_output(output))
 
 
-def used(tokens: Mapping[str, Any]) -> int:
+def count_used(tokens: Mapping[str, Any]) -> int:
     """Tokens of an answer's request as they are compared: the total, else prompt, answer and cache, but no reasoning."""
     cache = tokens.get("cache") or {}
     parts = tokens.get("input", 0) + tokens.get("output", 0) + cache.get("read", 0) + cache.get("write", 0)
     return int(tokens.get("total") or parts)
 
 
-def keep_most(room: int, given: int | None) -> int:
+def compute_keep(room: int, given: int | None) -> int:
     """Tokens that stay beside a summary."""
     return min(KEEP_MOST, max(KEEP_LEAST, math.floor(KEEP_SHARE * room))) if given is None else given
 
 
-def fitting(sizes: Sequence[int], most: int) -> tuple[int, int]:
+def count_fitting(sizes: Sequence[int], most: int) -> tuple[int, int]:
     """How many of the newest stretches fit, their sizes oldest first, and what is left for a part of the next one."""
     count, left = 0, most
     for size in reversed(sizes):
@@ -57,7 +57,7 @@ def fitting(sizes: Sequence[int], most: int) -> tuple[int, int]:
     return count, left
 
 
-def old(sizes: Sequence[int]) -> int:
+def count_old(sizes: Sequence[int]) -> int:
     """How many outputs are cleared, from the last of them on; sizes newest first. 0 where too little would be."""
     total = gone = count = 0
     for size in sizes:

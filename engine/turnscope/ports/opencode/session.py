@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from turnscope.ports.opencode import history as port
-from turnscope.ports.opencode.limits import keep_most, output_most, usable, used
+from turnscope.ports.opencode.limits import compute_keep, compute_max_output, compute_usable, count_used
 
 Reply = Mapping[str, Any]
 """`text` and `usage` (prompt, answer), or `refused`: "long" where the prompt was too long, "error" for anything else."""
@@ -20,7 +20,7 @@ LONG, FAILED = "ContextOverflowError", "APIError"
 
 
 @dataclass(slots=True)
-class Talk:
+class Conversation:
     """A session that grows: its model's limits, its settings, and all that is stored."""
 
     model: Mapping[str, Any]
@@ -36,7 +36,7 @@ class Talk:
     @property
     def room(self) -> int:
         model = self.model
-        return usable(model["context"], model["output"], model.get("input"), self.settings.get("reserved"))
+        return compute_usable(model["context"], model["output"], model.get("input"), self.settings.get("reserved"))
 
     def store(self, role: str, parts: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
         message = {"id": next(self.ids), "role": role, "parts": parts, **more}
@@ -45,31 +45,31 @@ class Talk:
         return message
 
 
-def prompt(talk: Talk, text: str, ask: Ask) -> str | None:
+def answer_prompt(talk: Conversation, text: str, ask: Ask) -> str | None:
     """Answer a prompt; gives the error that ended it, None where there was none. What was stored is in `talk.current`."""
     talk.current = []
     question = talk.store("user", [{"type": "text", "text": text}])
-    error = _answered(talk, question, ask)
+    error = _answer_until_done(talk, question, ask)
     if talk.settings.get("prune"):
-        for part in port.to_clear(talk.stored):
+        for part in port.find_clearable(talk.stored):
             part["compacted"] = True
     return error
 
 
-def _answered(talk: Talk, question: dict[str, Any], ask: Ask) -> str | None:
+def _answer_until_done(talk: Conversation, question: dict[str, Any], ask: Ask) -> str | None:
     while True:
-        if _over(talk):
+        if _is_over(talk):
             error = _compact(talk, None, ask)
             if error:
                 return error
             question = talk.current[-1]
-        reply = ask({"type": "main", "messages": port.sent(port.view(talk.stored))})
+        reply = ask({"type": "main", "messages": port.build_messages(port.select_view(talk.stored))})
         answer = talk.store("assistant", [], parent=question["id"], finish=None)
         if not reply.get("refused"):
             answer["parts"] = [{"type": "step-start"}, *([{"type": "text", "text": reply["text"]}] if reply["text"] else [])]
             answer["finish"] = "stop"
             answer["tokens"] = {"input": reply["usage"][0], "output": reply["usage"][1]}
-            if not _over(talk):
+            if not _is_over(talk):
                 return None
             if error := _compact(talk, None, ask, overflow=False):
                 return error
@@ -83,38 +83,40 @@ def _answered(talk: Talk, question: dict[str, Any], ask: Ask) -> str | None:
         question = talk.current[-1]
 
 
-def _over(talk: Talk) -> bool:
+def _is_over(talk: Conversation) -> bool:
     """Whether the newest finished answer says that the next prompt is too long. A summary never does."""
     newest = next((m for m in reversed(talk.stored) if m["role"] == "assistant" and m.get("finish", "stop")), None)
     if not newest or newest.get("summary") or not talk.auto or not talk.model["context"]:
         return False
-    return used(newest.get("tokens") or {"input": 10, "output": 5}) >= talk.room
+    return count_used(newest.get("tokens") or {"input": 10, "output": 5}) >= talk.room
 
 
-def _compact(talk: Talk, refused: dict[str, Any] | None, ask: Ask, overflow: bool | None = None) -> str | None:
+def _compact(talk: Conversation, refused: dict[str, Any] | None, ask: Ask, overflow: bool | None = None) -> str | None:
     """Store a compaction: its mark, its summary, and what is asked then. Gives the error that ended it.
 
     `refused`: the question that a provider found too long. `overflow` is noted on the mark, unless a prompt began with it.
     """
-    seen, replay = port.view(talk.stored), None
+    seen, replay = port.select_view(talk.stored), None
     if refused:
         at = next(i for i, m in enumerate(seen) if m["id"] == refused["id"])
         if any(m["role"] == "user" and not port.is_mark(m) for m in seen[:at]):
             seen, replay = seen[:at], refused
     compaction: dict[str, Any] = {"type": "compaction", "auto": True, **({} if overflow is None else {"overflow": overflow})}
     mark = talk.store("user", [compaction])
-    done = port.summaries(seen)
+    done = port.find_summaries(seen)
     hidden = {*done, *(m["id"] for m in done.values())}
-    previous = [text_of(done[m["id"]]) for m in seen if m["id"] in done]
+    previous = [get_text(done[m["id"]]) for m in seen if m["id"] in done]
     rest = [m for m in seen if m["id"] not in hidden]
     settings = talk.settings
-    tail = port.tail_start(rest, keep_most(talk.room, settings.get("preserve_recent_tokens")), settings.get("tail_turns"))
+    tail = port.find_tail_start(
+        rest, compute_keep(talk.room, settings.get("preserve_recent_tokens")), settings.get("tail_turns")
+    )
     compaction["tail_start"] = None if tail is None else rest[tail]["id"]
     reply = ask(
         {
             "type": "summary",
-            "max_tokens": output_most(talk.model["output"]),
-            "conversation": port.written(rest[:tail]),
+            "max_tokens": compute_max_output(talk.model["output"]),
+            "conversation": port.write_conversation(rest[:tail]),
             "previous": previous[-1] if previous and previous[-1] else None,
         }
     )
@@ -126,19 +128,19 @@ def _compact(talk: Talk, refused: dict[str, Any] | None, ask: Ask, overflow: boo
     summary["finish"] = "stop"
     summary["tokens"] = {"input": reply["usage"][0], "output": reply["usage"][1]}
     if replay:
-        talk.store("user", [_replayed(part) for part in replay["parts"]])
+        talk.store("user", [_replay_part(part) for part in replay["parts"]])
     else:
         text = port.CONTINUE_AFTER_MEDIA if refused else port.CONTINUE
         talk.store("user", [{"type": "text", "text": text, "synthetic": True}])
     return None
 
 
-def _replayed(part: dict[str, Any]) -> dict[str, Any]:
+def _replay_part(part: dict[str, Any]) -> dict[str, Any]:
     if part["type"] != "file":
         return dict(part)
     return {"type": "text", "text": f"[Attached {part['mime']}: {part.get('filename') or 'file'}]"}
 
 
-def text_of(message: Mapping[str, Any]) -> str:
+def get_text(message: Mapping[str, Any]) -> str:
     """The texts of a message."""
     return "\n".join(part["text"] for part in message["parts"] if part["type"] == "text" and part["text"])

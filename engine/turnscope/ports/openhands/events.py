@@ -18,7 +18,7 @@ class Piece(NamedTuple):
     thinking: bool = False
 
 
-def pieces_of(session: Session) -> tuple[Piece, ...]:
+def read_pieces(session: Session) -> tuple[Piece, ...]:
     """The events of a session, in order. What an answer says before its first call belongs to that call."""
     found: list[Piece] = []
     for number, message in enumerate(session.messages):
@@ -30,13 +30,13 @@ def pieces_of(session: Session) -> tuple[Piece, ...]:
                 start, thinking = block.at + 1, False
             elif block.bucket is Bucket.TOOL_RESULTS:
                 if start < block.at:
-                    found.append(Piece(start, block.at, _said(message.role), number))
+                    found.append(Piece(start, block.at, _get_source(message.role), number))
                 found.append(Piece(block.at, block.at + 1, "observation", number, str(block.pair)))
                 start = block.at + 1
         if start < message.stop:
-            found.append(Piece(start, message.stop, _said(message.role), number))
+            found.append(Piece(start, message.stop, _get_source(message.role), number))
     return tuple(found)
 
 
-def _said(role: str) -> str:
+def _get_source(role: str) -> str:
     return {"user": "user", "assistant": "agent"}.get(role, "system")

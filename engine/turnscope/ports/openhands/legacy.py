@@ -40,13 +40,13 @@ class Condensation:
     offset: int | None = None
     saw: tuple[str, tuple[Event, ...]] | None = None  # what the summariser was given
 
-    def event(self, id: int) -> Event:
+    def build_event(self, id: int) -> Event:
         """The condensation as an event of the history."""
         held: dict[str, Any] = {"id": id, "type": "condensation", "summary": self.summary, "summary_offset": self.offset}
         return held | ({"forgotten_range": self.span} if self.span else {"forgotten": self.ids or ()})
 
 
-def view_of(events: Sequence[Event]) -> View:
+def build_view(events: Sequence[Event]) -> View:
     """What a history shows: without what was forgotten, with the newest summary that has a place."""
     gone: set[int] = set()
     spans: list[tuple[int, int]] = []
@@ -69,11 +69,11 @@ def view_of(events: Sequence[Event]) -> View:
         and not any(first <= event["id"] <= last for first, last in spans)
     ]
     if placed:
-        kept.insert(placed[1], inserted(placed[0]))
+        kept.insert(placed[1], insert_text(placed[0]))
     return View(tuple(kept), pending)
 
 
-def inserted(text: str) -> Event:
+def insert_text(text: str) -> Event:
     """A text that a condenser puts in the place of events."""
     return {"id": INSERTED, "type": "inserted", "text": text}
 
@@ -85,13 +85,13 @@ def condense(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condens
     return run(view, given, ask)
 
 
-def _recent(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
+def _keep_recent(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
     head = view.events[: options["keep_first"]]
     tail = max(0, options["max_events"] - len(head))
     return View((*head, *view.events[-tail:]))  # no tail takes the whole list: the original's defect
 
 
-def _sized(view: View, options: Mapping[str, Any]) -> bool:
+def _is_due(view: View, options: Mapping[str, Any]) -> bool:
     """Whether a condenser that waits for a size has to act. ValueError: its options leave no room."""
     first, most = options["keep_first"], options["max_size"]
     if first >= most // 2 or first < 0 or most < 1:
@@ -99,8 +99,8 @@ def _sized(view: View, options: Mapping[str, Any]) -> bool:
     return len(view.events) > most or view.pending
 
 
-def _amortized(view: View, options: Mapping[str, Any], _ask: Ask) -> View | Condensation:
-    if not _sized(view, options):
+def _forget_amortized(view: View, options: Mapping[str, Any], _ask: Ask) -> View | Condensation:
+    if not _is_due(view, options):
         return view
     head = view.events[: options["keep_first"]]
     tail = view.events[-(options["max_size"] // 2 - len(head)) :]
@@ -109,8 +109,8 @@ def _amortized(view: View, options: Mapping[str, Any], _ask: Ask) -> View | Cond
     return Condensation(span=(min(ids), max(ids)))
 
 
-def _summary(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
-    if not _sized(view, options):
+def _summarise(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
+    if not _is_due(view, options):
         return view
     first, events = options["keep_first"], view.events
     tail = options["max_size"] // 2 - len(events[:first]) - 1
@@ -121,8 +121,8 @@ def _summary(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condens
     return Condensation(span=(min(ids), max(ids)), summary=ask(previous, gone), offset=first, saw=(previous, gone))
 
 
-def _attention(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
-    if not _sized(view, options):
+def _choose_by_attention(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
+    if not _is_due(view, options):
         return view
     head = [event["id"] for event in view.events[: options["keep_first"]]]
     room = options["max_size"] // 2 - len(head)
@@ -135,22 +135,22 @@ def _attention(view: View, options: Mapping[str, Any], ask: Ask) -> View | Conde
     return Condensation(ids=tuple(e["id"] for e in view.events if e["id"] not in chosen and e["id"] not in head))
 
 
-def _mask(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
+def _mask_observations(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
     stop = len(view.events) - options["attention_window"]
-    return View(tuple(inserted(MASK) if i < stop and e["type"] in OBSERVED else e for i, e in enumerate(view.events)))
+    return View(tuple(insert_text(MASK) if i < stop and e["type"] in OBSERVED else e for i, e in enumerate(view.events)))
 
 
-def _browser(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
+def _mask_browser(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
     found, seen = [], 0
     for event in reversed(view.events):
         shown = event["type"] == "browser"
         old = shown and seen >= options["attention_window"]
-        found.append(inserted(f"Visited URL {event['url']}\nContent omitted") if old else event)
+        found.append(insert_text(f"Visited URL {event['url']}\nContent omitted") if old else event)
         seen += shown and not old
     return View(tuple(found[::-1]))
 
 
-def _window(view: View, _options: Mapping[str, Any], _ask: Ask) -> View | Condensation:
+def _forget_half(view: View, _options: Mapping[str, Any], _ask: Ask) -> View | Condensation:
     if not view.pending:
         return view
     events = view.events
@@ -174,7 +174,7 @@ def _window(view: View, _options: Mapping[str, Any], _ask: Ask) -> View | Conden
     return Condensation(ids=ids)
 
 
-def _pipeline(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
+def _run_pipeline(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
     for given in options["condensers"]:
         found = condense(view, given, ask)
         if isinstance(found, Condensation):
@@ -185,12 +185,12 @@ def _pipeline(view: View, options: Mapping[str, Any], ask: Ask) -> View | Conden
 
 Condenser = Callable[[View, Mapping[str, Any], Ask], "View | Condensation"]
 CONDENSERS: Mapping[str, tuple[Condenser, Mapping[str, Any]]] = {
-    "recent": (_recent, {"keep_first": 1, "max_events": 10}),
-    "amortized": (_amortized, {"keep_first": 0, "max_size": 100}),
-    "mask": (_mask, {"attention_window": 5}),
-    "browser": (_browser, {"attention_window": 1}),
-    "window": (_window, {}),
-    "summary": (_summary, {"keep_first": 1, "max_size": 100, "max_event_length": 10_000}),
-    "attention": (_attention, {"keep_first": 1, "max_size": 100}),
-    "pipeline": (_pipeline, {"condensers": ()}),
+    "recent": (_keep_recent, {"keep_first": 1, "max_events": 10}),
+    "amortized": (_forget_amortized, {"keep_first": 0, "max_size": 100}),
+    "mask": (_mask_observations, {"attention_window": 5}),
+    "browser": (_mask_browser, {"attention_window": 1}),
+    "window": (_forget_half, {}),
+    "summary": (_summarise, {"keep_first": 1, "max_size": 100, "max_event_length": 10_000}),
+    "attention": (_choose_by_attention, {"keep_first": 1, "max_size": 100}),
+    "pipeline": (_run_pipeline, {"condensers": ()}),
 }

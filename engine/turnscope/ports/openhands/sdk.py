@@ -58,7 +58,7 @@ class Condensation:
     offset: int
 
 
-def view_of(events: Sequence[Event]) -> View:
+def build_view(events: Sequence[Event]) -> View:
     """What a history shows. KeyError: a result stands before its call."""
     shown: list[Event] = []
     pending = False
@@ -74,12 +74,12 @@ def view_of(events: Sequence[Event]) -> View:
             pending = True
         elif event["type"] in SHOWN:
             shown.append(event)
-    while gone := _torn(shown, events):
+    while gone := _find_torn(shown, events):
         shown = [event for event in shown if event["id"] not in gone]
     return View(tuple(shown), pending)
 
 
-def _torn(shown: Sequence[Event], events: Sequence[Event]) -> set[str]:
+def _find_torn(shown: Sequence[Event], events: Sequence[Event]) -> set[str]:
     """Ids of what may not stay, by the first of the view's properties that does not hold."""
     there = {event["id"] for event in shown}
     batches: dict[str, set[str]] = {}
@@ -100,10 +100,10 @@ def _torn(shown: Sequence[Event], events: Sequence[Event]) -> set[str]:
     pairs = {"action": answered, "observation": calls, "error": calls}
     if gone := {e["id"] for e in shown if e["type"] in pairs and e["call"] not in pairs[e["type"]]}:
         return gone
-    return {id for loop in _loops(events) if not loop <= there for id in loop & there}
+    return {id for loop in _find_loops(events) if not loop <= there for id in loop & there}
 
 
-def _loops(events: Sequence[Event]) -> list[set[str]]:
+def _find_loops(events: Sequence[Event]) -> list[set[str]]:
     """Tool loops: from a call with thinking on all calls and results, up to the next such call or anything else."""
     loops: list[set[str]] = []
     inside = False
@@ -118,9 +118,9 @@ def _loops(events: Sequence[Event]) -> list[set[str]]:
     return loops
 
 
-def safe_indices(events: Sequence[Event]) -> list[int]:
-    """Where a view may be cut: outside pairs, batches and thinking loops, both ends included. KeyError as for `view_of`."""
-    loop_of = {id: number for number, loop in enumerate(_loops(events)) for id in loop}
+def find_safe_indices(events: Sequence[Event]) -> list[int]:
+    """Where a view may be cut: outside pairs, batches and thinking loops, both ends included. KeyError as for `build_view`."""
+    loop_of = {id: number for number, loop in enumerate(_find_loops(events)) for id in loop}
     open_calls: set[str] = set()
     safe: list[int] = []
     before: Event | None = None
@@ -141,14 +141,14 @@ def safe_indices(events: Sequence[Event]) -> list[int]:
 Requirement = Literal["hard", "soft"] | None
 
 
-def requirement(view: View, settings: Settings, limit: int | None, total: int) -> Requirement:
+def find_requirement(view: View, settings: Settings, limit: int | None, total: int) -> Requirement:
     """Whether something must be forgotten (hard), should be (soft), or need not be. `total`: tokens of the view."""
     if view.pending or (limit is not None and total > limit):
         return "hard"
     return "soft" if len(view.events) > settings.max_size else None
 
 
-def span_to_forget(view: View, settings: Settings, limit: int | None, count: Count, total: int) -> tuple[int, int]:
+def find_span_to_forget(view: View, settings: Settings, limit: int | None, count: Count, total: int) -> tuple[int, int]:
     """The stretch of the view that is forgotten, moved to places where it may be cut; NoCondensation: too little, or none."""
     events, first = view.events, settings.keep_first
     suffixes: list[int] = []
@@ -160,15 +160,15 @@ def span_to_forget(view: View, settings: Settings, limit: int | None, count: Cou
         rest = events[first:]
         lo = bisect_left(range(len(rest)), True, lo=min(1, len(rest)), key=lambda n: count(rest[:n]) > total - limit // 2)
         suffixes.append(len(rest) - lo)
-    safe = safe_indices(events)
+    safe = find_safe_indices(events)
     system = next((i + 1 for i, event in enumerate(events) if event["type"] == "system"), 0)
-    start, stop = (_next(safe, at, len(events)) for at in (max(first, system), len(events) - min(suffixes)))
+    start, stop = (_find_next(safe, at, len(events)) for at in (max(first, system), len(events) - min(suffixes)))
     if stop <= start or stop - start < len(events) * settings.minimum_progress:
         raise NoCondensation
     return start, stop
 
 
-def _next(safe: Sequence[int], at: int, otherwise: int) -> int:
+def _find_next(safe: Sequence[int], at: int, otherwise: int) -> int:
     place = bisect_left(safe, at)
     return safe[place] if place < len(safe) else otherwise
 
@@ -179,12 +179,12 @@ def condense(view: View, settings: Settings, limit: int | None, count: Count, as
     `limit`: tokens that the view may have; None = any number.
     """
     total = count(view.events) if limit is not None else 0
-    need = requirement(view, settings, limit, total)
+    need = find_requirement(view, settings, limit, total)
     if need is None:
         return None
     start = stop = 0
     try:
-        start, stop = span_to_forget(view, settings, limit, count, total)
+        start, stop = find_span_to_forget(view, settings, limit, count, total)
         summary = ask(view.events[start:stop])
     except NoCondensation:
         summary = None

@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from turnscope.ports.openwebui.messages import Said
+from turnscope.ports.openwebui.messages import ChatMessage
 
 PICTURE, FRAME = 1_000, 4  # tokens of a picture; tokens that frame a message
 SHARE, LEAST, MOST = 40, 10, 50  # the share that is kept, in per cent, and its bounds
@@ -24,7 +24,7 @@ _PROMPT = (("prompt_tokens",), ("prompt_eval_count",), ("prompt_n", "cache_n"), 
 _ANSWER = ("completion_tokens", "output_tokens", "eval_count", "predicted_n")
 
 
-def estimated(value: Any) -> int:
+def estimate_tokens(value: Any) -> int:
     """Tokens of a text, or of the JSON of anything else; None has none."""
     if value is None:
         return 0
@@ -32,7 +32,7 @@ def estimated(value: Any) -> int:
     return max(1, len(text) // 4) if text else 0
 
 
-def tokens(message: Said) -> int:
+def count_message(message: ChatMessage) -> int:
     """Tokens of one stored message: frame, content, items, calls and files."""
     content, found = message.get("content"), FRAME
     if isinstance(content, list):
@@ -40,30 +40,30 @@ def tokens(message: Said) -> int:
             if isinstance(part, Mapping) and part.get("type") in ("image", "image_url"):
                 found += PICTURE
             else:
-                found += estimated(part.get("text") or part.get("content") or part if isinstance(part, Mapping) else part)
+                found += estimate_tokens(part.get("text") or part.get("content") or part if isinstance(part, Mapping) else part)
     else:
-        found += estimated(content)
+        found += estimate_tokens(content)
     files = message.get("files")
-    found += estimated(message.get("output")) + estimated(message.get("tool_calls"))
-    return found + (estimated(_DATA.sub("", json.dumps(files, ensure_ascii=False))) if files else 0)
+    found += estimate_tokens(message.get("output")) + estimate_tokens(message.get("tool_calls"))
+    return found + (estimate_tokens(_DATA.sub("", json.dumps(files, ensure_ascii=False))) if files else 0)
 
 
-def used(usage: Any) -> int:
+def count_usage(usage: Any) -> int:
     """Tokens of prompt and answer, by whichever of a provider's names for them; 0 where it names none."""
     if not isinstance(usage, Mapping):
         return 0
-    prompt = next((n for names in _PROMPT if (n := sum(_int(usage.get(name)) for name in names))), 0)
-    return prompt + next((n for name in _ANSWER if (n := _int(usage.get(name)))), 0)
+    prompt = next((n for names in _PROMPT if (n := sum(_to_int(usage.get(name)) for name in names))), 0)
+    return prompt + next((n for name in _ANSWER if (n := _to_int(usage.get(name)))), 0)
 
 
-def _int(value: Any) -> int:
+def _to_int(value: Any) -> int:
     return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else 0
 
 
-def usage_of(message: Said) -> int:
+def get_usage(message: ChatMessage) -> int:
     """Tokens that the usage stored with a message names."""
     info = message.get("info")
-    return used(message.get("usage")) or used(info.get("usage") if isinstance(info, Mapping) else None)
+    return count_usage(message.get("usage")) or count_usage(info.get("usage") if isinstance(info, Mapping) else None)
 
 
 class History(NamedTuple):
@@ -80,13 +80,13 @@ class History(NamedTuple):
     tools: list[int]
 
 
-def history(messages: Iterable[Said]) -> History:
+def read_history(messages: Iterable[ChatMessage]) -> History:
     """Read messages once."""
     found = History([0], [], [], [], [])
     for number, message in enumerate(messages):
         role = message.get("role")
-        found.sums.append(found.sums[-1] + tokens(message))
-        if total := usage_of(message):
+        found.sums.append(found.sums[-1] + count_message(message))
+        if total := get_usage(message):
             found.usages.append((number, total))
         if role == "user":
             found.users.append(number)
@@ -97,21 +97,21 @@ def history(messages: Iterable[Said]) -> History:
     return found
 
 
-def size(found: History, start: int, stop: int, beside: int) -> int:
-    """Tokens of the messages `start:stop`: those of the newest usage and what came after it, else all, with `beside` it."""
+def count_history(found: History, start: int, stop: int, extra: int) -> int:
+    """Tokens of the messages `start:stop`: those of the newest usage and what came after it, else all, with `extra` it."""
     place = bisect_left(found.usages, (stop, 0)) - 1
     if place >= 0 and found.usages[place][0] >= start:
         number, total = found.usages[place]
         return total + found.sums[stop] - found.sums[number + 1]
-    return beside + found.sums[stop] - found.sums[start]
+    return extra + found.sums[stop] - found.sums[start]
 
 
-def exceeds(total: int, threshold: int) -> bool:
+def is_exceeded(total: int, threshold: int) -> bool:
     """Whether a chat of `total` tokens is too long. No threshold (0 or less) is never exceeded."""
     return threshold > 0 and total > threshold
 
 
-def limit(threshold: int, cap: int | None, own: Any = None) -> int:
+def get_threshold(threshold: int, cap: int | None, own: Any = None) -> int:
     """The threshold in force: a chat's own value where it is a positive number, else the global one, at most the cap."""
     try:
         chosen = int(own)
@@ -121,7 +121,7 @@ def limit(threshold: int, cap: int | None, own: Any = None) -> int:
     return min(chosen, cap) if cap is not None and cap > 0 else chosen
 
 
-def boundary(found: History, start: int, stop: int, retention: Any = SHARE) -> int:
+def find_boundary(found: History, start: int, stop: int, retention: Any = SHARE) -> int:
     """How many of the messages `start:stop` are summarised; 0 where nothing can be cut.
 
     `retention` per cent of them stay, at least two. The cut is at a user's message, or at an answer that calls tools where
@@ -151,7 +151,7 @@ class Checkpoint(NamedTuple):
     of: int = -1  # ... of this message's output; -1 = all of every message
 
 
-def checkpoint(messages: Sequence[Said]) -> Checkpoint:
+def find_checkpoint(messages: Sequence[ChatMessage]) -> Checkpoint:
     """The newest summary that is stored with a message, or in an answer's items where compaction ran between its calls."""
     for number in range(len(messages) - 1, -1, -1):
         stored = messages[number].get("contextSummary")
@@ -160,11 +160,11 @@ def checkpoint(messages: Sequence[Said]) -> Checkpoint:
         output = messages[number].get("output")
         for item in reversed(output if isinstance(output, list) else []):
             if item.get("type") == "open_webui:context_compaction" and item.get("summary"):
-                return _marked(messages, number, item)
+                return _resume_items(messages, number, item)
     return Checkpoint(0, None)
 
 
-def _marked(messages: Sequence[Said], number: int, marker: Said) -> Checkpoint:
+def _resume_items(messages: Sequence[ChatMessage], number: int, marker: ChatMessage) -> Checkpoint:
     """From the items on that begin the batch of the call named by the marker, and the message just before that answer."""
     for holder in range(number, -1, -1):
         output = messages[holder].get("output")
@@ -180,7 +180,7 @@ def _marked(messages: Sequence[Said], number: int, marker: Said) -> Checkpoint:
     return Checkpoint(number, str(marker["summary"]))
 
 
-def fallback(previous: str | None, messages: Iterable[Said]) -> str:
+def build_fallback(previous: str | None, messages: Iterable[ChatMessage]) -> str:
     """What stands for a summary where the model gave an empty one: the beginnings of what it should have summarised."""
     lines = [previous] if previous else []
     for message in messages:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-Said = Mapping[str, Any]
+ChatMessage = Mapping[str, Any]
 """A message: `role`, `content`, and what else is stored or sent with it."""
 
 TOOL = "open-webui"  # under which name a session holds what is stored with messages
@@ -23,14 +23,14 @@ FIELDS = frozenset(("output", "files", "contextSummary", "usage", "info", "model
 STORED = ("id", "role", "content", *sorted(FIELDS))
 
 
-def loaded(messages: Iterable[Said]) -> list[Said]:
+def load_messages(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     """Stored messages as a request begins with them: empty answers are left out."""
     kept = ({key: message[key] for key in STORED if key in message} for message in messages)
     return [m for m in kept if m.get("role") != "assistant" or m.get("content") or m.get("output")]
 
 
-def converted(
-    output: Sequence[Said], raw: bool = False, reasoning: str | None = None, flatten_images: bool = False
+def convert_items(
+    output: Sequence[ChatMessage], raw: bool = False, reasoning: str | None = None, flatten_images: bool = False
 ) -> list[dict[str, Any]]:
     """The items of a stored answer as chat messages.
 
@@ -38,53 +38,53 @@ def converted(
     None leaves it out. `raw` keeps the details that a provider signed. `flatten_images`: pictures in results go into a
     user's message behind them.
     """
-    made = _Made(reasoning, raw, flatten_images)
+    made = _Output(reasoning, raw, flatten_images)
     done = {i.get("call_id") for i in output if i.get("type") == "function_call" and i.get("status") in FINISHED}
     known = done & {i.get("call_id") for i in output if i.get("type") == "function_call_output"} - {None, ""}
     for item in output:
         kind = item.get("type", "")
         if kind != "function_call_output":
-            made.results_out()
+            made.flush_results()
         if kind in ("function_call", "function_call_output"):
             if item.get("call_id") in known:
-                (made.call if kind == "function_call" else made.results.append)(item)
+                (made.add_call if kind == "function_call" else made.results.append)(item)
         elif kind == "message":
-            made.text("".join(p.get("text", "") for p in item.get("content") or () if p.get("type") == "output_text"))
+            made.add_text("".join(p.get("text", "") for p in item.get("content") or () if p.get("type") == "output_text"))
         elif kind == "reasoning":
-            made.thought(item)
+            made.add_thought(item)
         elif kind == "open_webui:code_interpreter":
-            made.code(item)
-    made.results_out()
-    made.message_out()
-    return reconciled(made.messages)
+            made.add_code(item)
+    made.flush_results()
+    made.flush_message()
+    return drop_unpaired_stored(made.messages)
 
 
-class _Made:
+class _Output:
     """Chat messages being made from the items of an answer."""
 
     def __init__(self, reasoning: str | None, raw: bool, flatten: bool) -> None:
         self.reasoning, self.raw, self.flatten = reasoning, raw, flatten
         self.messages: list[dict[str, Any]] = []
-        self.results: list[Said] = []
-        self._open()
+        self.results: list[ChatMessage] = []
+        self._reset()
 
-    def _open(self) -> None:
+    def _reset(self) -> None:
         self.texts: list[str] = []
         self.calls: list[dict[str, Any]] = []
         self.thoughts: list[str] = []
         self.details: list[Any] = []
 
-    def text(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         if text:
             self.texts.append(text)
 
-    def call(self, item: Said) -> None:
+    def add_call(self, item: ChatMessage) -> None:
         given = item.get("arguments", "{}")
         given = given if isinstance(given, str) else json.dumps(given)
         function = {"name": item.get("name", ""), "arguments": given}
         self.calls.append({"id": item.get("call_id", ""), "type": "function", "function": function})
 
-    def thought(self, item: Said) -> None:
+    def add_thought(self, item: ChatMessage) -> None:
         held = (item.get("reasoning_details") or []) if self.raw else []
         for detail in held if isinstance(held, list) else [held]:
             if isinstance(detail, Mapping) and (detail.get("format") != "anthropic-claude-v1" or detail.get("signature")):
@@ -97,7 +97,7 @@ class _Made:
         elif self.reasoning in ("thinking", "reasoning_content"):
             self.thoughts.append(text)
 
-    def code(self, item: Said) -> None:
+    def add_code(self, item: ChatMessage) -> None:
         if item.get("code"):
             self.texts.append(f"<code_interpreter>\n{item['code']}\n</code_interpreter>")
         gave = item.get("output") or ""
@@ -105,20 +105,20 @@ class _Made:
         if text:
             self.texts.append(f"<code_interpreter_output>\n{text}\n</code_interpreter_output>")
 
-    def message_out(self) -> None:
+    def flush_message(self) -> None:
         if self.texts or self.calls or self.thoughts or self.details:
             message: dict[str, Any] = {"role": "assistant", "content": "\n".join(self.texts)}
             message |= {"tool_calls": self.calls} if self.calls else {}
             message |= {str(self.reasoning): "\n".join(self.thoughts)} if self.thoughts else {}
             message |= {"reasoning_details": self.details} if self.details else {}
             self.messages.append(message)
-        self._open()
+        self._reset()
 
-    def results_out(self) -> None:
+    def flush_results(self) -> None:
         """Results that wait go out behind the calls; pictures in them behind all of them, where they are taken out."""
         if not self.results:
             return
-        self.message_out()
+        self.flush_message()
         pictures: list[Any] = []
         for item in self.results:
             parts = item.get("output") or ()
@@ -135,17 +135,17 @@ class _Made:
         self.results = []
 
 
-def processed(messages: Iterable[Said], reasoning: str | None = None) -> list[dict[str, Any]]:
+def convert_messages(messages: Iterable[ChatMessage], reasoning: str | None = None) -> list[dict[str, Any]]:
     """Stored messages as chat messages: answers by their items where they have any that are sent, spoken ones headed."""
-    return [made for message in messages for made in as_chat(message, reasoning)]
+    return [made for message in messages for made in convert_message(message, reasoning)]
 
 
-def as_chat(message: Said, reasoning: str | None = None) -> list[dict[str, Any]]:
+def convert_message(message: ChatMessage, reasoning: str | None = None) -> list[dict[str, Any]]:
     """One stored message as the chat messages that are sent for it."""
     output = message.get("output") if message.get("role") == "assistant" else None
     meta = message.get("meta")
     voice = (meta.get("voice") if isinstance(meta, Mapping) else None) or {}
-    made = converted(output, reasoning=reasoning) if isinstance(output, list) else []
+    made = convert_items(output, reasoning=reasoning) if isinstance(output, list) else []
     if not made:
         made = [{key: message[key] for key in message if key not in STORED or key in ("role", "content")}]
         if voice and not output and voice.get("model") and voice["model"] == message.get("model"):
@@ -156,24 +156,24 @@ def as_chat(message: Said, reasoning: str | None = None) -> list[dict[str, Any]]
     return made
 
 
-def sanitized(messages: Sequence[Said]) -> list[dict[str, Any]]:
+def drop_unpaired(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """No call without its result directly behind it and no result without its call; an answer left without text goes."""
-    return _paired(messages, lambda message: bool(message.get("content")))
+    return _pair(messages, lambda message: bool(message.get("content")))
 
 
-def reconciled(messages: Sequence[Said]) -> list[dict[str, Any]]:
+def drop_unpaired_stored(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """The same for a stored answer: blank text is none, and reasoning alone keeps an answer."""
-    return _paired(messages, lambda message: bool(_text(message).strip() or message.get("reasoning_content")))
+    return _pair(messages, lambda message: bool(_get_text(message).strip() or message.get("reasoning_content")))
 
 
-def _text(message: Said) -> str:
+def _get_text(message: ChatMessage) -> str:
     content = message.get("content")
     if isinstance(content, list):
         return next((str(p.get("text") or "") for p in content if isinstance(p, Mapping) and p.get("type") == "text"), "")
     return content if isinstance(content, str) else ""
 
 
-def _paired(messages: Sequence[Said], stays: Callable[[Said], bool]) -> list[dict[str, Any]]:
+def _pair(messages: Sequence[ChatMessage], stays: Callable[[ChatMessage], bool]) -> list[dict[str, Any]]:
     kept: list[dict[str, Any]] = []
     valid: set[Any] = set()
     for i, message in enumerate(messages):
@@ -200,23 +200,23 @@ def _paired(messages: Sequence[Said], stays: Callable[[Said], bool]) -> list[dic
     return kept
 
 
-def merged_system(messages: Sequence[Said]) -> list[dict[str, Any]]:
+def merge_system(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """All system messages as one in front, joined by line breaks."""
-    held = [_text(message) for message in messages if message.get("role") == "system"]
+    held = [_get_text(message) for message in messages if message.get("role") == "system"]
     rest = [dict(message) for message in messages if message.get("role") != "system"]
     return [{"role": "system", "content": "\n".join(held)}, *rest] if held else rest
 
 
-def with_system(messages: Sequence[Said], text: str, append: bool = False) -> list[dict[str, Any]]:
+def add_to_system(messages: Sequence[ChatMessage], text: str, append: bool = False) -> list[dict[str, Any]]:
     """`text` before (or behind) the text of the system message in front; where there is none it becomes one."""
     if messages and messages[0].get("role") == "system":
-        old = _text(messages[0])
+        old = _get_text(messages[0])
         joined = f"{old}\n{text}" if append else f"{text}\n{old}"
         return [{**messages[0], "content": joined}, *map(dict, messages[1:])]
     return [{"role": "system", "content": text}, *map(dict, messages)]
 
 
-def without_blanks(messages: Iterable[Said]) -> list[dict[str, Any]]:
+def drop_blanks(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
     """Blank text parts leave lists of parts, unless nothing else is in them."""
     kept = []
     for message in messages:

@@ -26,12 +26,12 @@ _BEGINS = re.compile(
 )
 
 
-def sections(files: Iterable[tuple[str, str]], most: int = MOST) -> list[str]:
+def build_outlines(files: Iterable[tuple[str, str]], most: int = MOST) -> list[str]:
     """An outline of each `(path, text)` that has definitions, in order, of `most` characters in all; the last may be cut."""
     found: list[str] = []
     room = most
     for path, text in files:
-        head, lines = HEAD.format(path), "\n".join(definitions(text))
+        head, lines = HEAD.format(path), "\n".join(find_definitions(text))
         if not lines:
             continue
         if len(head) + len(lines) + len(TAIL) > room:
@@ -42,16 +42,16 @@ def sections(files: Iterable[tuple[str, str]], most: int = MOST) -> list[str]:
     return found
 
 
-def definitions(text: str) -> Iterator[str]:
+def find_definitions(text: str) -> Iterator[str]:
     """The first line of each definition of at least four lines, as `first--last | line`."""
     rows = (_NUMBERED.sub("", text) if len(_NUMBERED.findall(text)) > text.count("\n") // 2 else text).split("\n")
     for at, row in enumerate(rows):
         begins = _BEGINS.match(row)
-        if begins and (end := _end(rows, at, len(begins["indent"]))) - at + 1 >= LINES:
+        if begins and (end := _find_end(rows, at, len(begins["indent"]))) - at + 1 >= LINES:
             yield f"{at + 1}--{end + 1} | {row}"
 
 
-def _end(rows: list[str], at: int, indent: int) -> int:
+def _find_end(rows: list[str], at: int, indent: int) -> int:
     """The last line that belongs to the definition that begins at line `at`: what is indented further, and its bracket."""
     end = at
     for place in range(at + 1, len(rows)):

@@ -69,7 +69,7 @@ class Size(NamedTuple):
     whole: int
 
 
-def condensed_now(envelope: Envelope, ctx: Ctx) -> Piece | None:
+def find_own_summary(envelope: Envelope, ctx: Ctx) -> Piece | None:
     """The summary with which this very request begins, where one of its own decisions put it there."""
     start = ctx.index.messages[0] if ctx.index.messages else envelope.stop
     piece = envelope.at(start) if start < envelope.stop else None
@@ -77,51 +77,51 @@ def condensed_now(envelope: Envelope, ctx: Ctx) -> Piece | None:
     return piece if piece and piece.body and piece.by >= began and piece.body[0].kind == "summary" else None
 
 
-def started_afresh(envelope: Envelope, ctx: Ctx) -> tuple[Part, ...]:
+def get_fresh_start(envelope: Envelope, ctx: Ctx) -> tuple[Part, ...]:
     """The summary that now stands for all messages; () where there is none, or where anything stands behind it."""
-    piece = condensed_now(envelope, ctx)
+    piece = find_own_summary(envelope, ctx)
     return piece.body or () if piece and find_next_present(envelope, ctx, piece.stop) >= ctx.request.cut else ()
 
 
-def stored(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: Summary | None, factor: float) -> Summary:
+def store_summary(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: Summary | None, factor: float) -> Summary:
     """What is stored of a summary that begins this request; `older` is the one before."""
     count = sum(ctx.own.count_placeholder(parts))
-    system, tools = (static_tokens(envelope, ctx, bucket) for bucket in (Bucket.SYSTEM, Bucket.TOOLS))
+    system, tools = (count_static_tokens(envelope, ctx, bucket) for bucket in (Bucket.SYSTEM, Bucket.TOOLS))
     size = math.ceil((system + count) * factor) + math.ceil(tools * factor)
-    ts, texts = last_stamp(ctx, older), tuple(part.text for part in parts)
+    ts, texts = get_last_time(ctx, older), tuple(part.text for part in parts)
     number, tokens = older.number + 1 if older else 1, math.ceil(count * factor)
     return Summary(number, ctx.request.cut, ctx.request.n, texts, tokens, size, None if ts is None else ts + 1)
 
 
-def measured(ctx: Ctx, newest: Summary | None, factor: float, counted: bool) -> Size | None:
+def measure_size(ctx: Ctx, newest: Summary | None, factor: float, counted: bool) -> Size | None:
     """The size that Roo compares, None before anything was billed. `counted`: right after a condense its own count is read,
     because that event stands behind the request's in Roo's list."""
     events: list[Entry] = [{"type": "say", "say": "api_req_started", "text": {"tokensIn": ctx.previous_usage}}]
     if counted and ctx.previous and newest and newest.request == ctx.previous.request.n:
         events.append({"type": "say", "say": "condense_context", "contextCondense": {"newContextTokens": newest.size}})
-    total = management.context_tokens(events)
+    total = management.count_context(events)
     place = count_before(ctx.index.messages, ctx.request.cut) - 1
     if not total or place < 0:
         return None
     start = ctx.index.messages[place]
-    last = newest.tokens if newest and newest.at > start else tokens(ctx, start, factor)
+    last = newest.tokens if newest and newest.at > start else count_message(ctx, start, factor)
     return Size(total, last, int(total + last))
 
 
-def tokens(ctx: Ctx, start: int, factor: float) -> int:
+def count_message(ctx: Ctx, start: int, factor: float) -> int:
     """Tokens of the message that begins at `start`: the counter's times `factor`, rounded up."""
     stop = min(ctx.session.messages[ctx.session.blocks[start].message].stop, ctx.request.cut)
     return math.ceil(ctx.tokens(start, stop) * factor)
 
 
-def static_tokens(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> int:
+def count_static_tokens(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> int:
     """Tokens of the system prompt or of the tools that stand in an envelope, as counted."""
     there = ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
     blocks = (ctx.session.blocks[at] for at in there if envelope.at(at).body is None)
     return sum(ctx.tokens(block.at, block.at + 1) for block in blocks if block.bucket == bucket)
 
 
-def message(ctx: Ctx, start: int) -> Entry:
+def build_entry(ctx: Ctx, start: int) -> Entry:
     """The message that begins at address `start` as an entry."""
     blocks = ctx.session.blocks
     source = ctx.session.messages[blocks[start].message]
@@ -131,48 +131,48 @@ def message(ctx: Ctx, start: int) -> Entry:
         if len(raws) == 1 and isinstance(raws[0], str)
         else [{"type": "text", "text": raw} if isinstance(raw, str) else raw for raw in raws]
     )
-    return {"at": (start, 1), "role": source.role, "content": content, "ts": stamp(ctx, start)}
+    return {"at": (start, 1), "role": source.role, "content": content, "ts": get_time(ctx, start)}
 
 
-def last_stamp(ctx: Ctx, newest: Summary | None) -> int | None:
+def get_last_time(ctx: Ctx, newest: Summary | None) -> int | None:
     """Time of the history's last entry."""
     start = ctx.index.messages[count_before(ctx.index.messages, ctx.request.cut) - 1]
-    return newest.ts if newest and newest.at > start else stamp(ctx, start)
+    return newest.ts if newest and newest.at > start else get_time(ctx, start)
 
 
-def stamp(ctx: Ctx, start: int) -> int | None:
+def get_time(ctx: Ctx, start: int) -> int | None:
     """Time of a message in Roo's unit, milliseconds."""
     sent = ctx.session.messages[ctx.session.blocks[start].message].sent_at
     return None if sent is None else round(sent * 1000)
 
 
-def since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> list[Entry]:
+def list_since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> list[Entry]:
     """The history from the newest summary on, hidden messages and markers included; all of it where there is no summary."""
     begin = newest.at if newest else 0
     starts = ctx.index.messages
-    found = [message(ctx, start) for start in starts[count_before(starts, begin) : count_before(starts, ctx.request.cut)]]
+    found = [build_entry(ctx, start) for start in starts[count_before(starts, begin) : count_before(starts, ctx.request.cut)]]
     for piece in envelope.pieces:
         if piece.start == piece.stop and piece.start >= begin and piece.body and piece.slot.startswith(SLOT):
             text = piece.body[0].text
             found.append({"at": (piece.start, 0), "role": "user", "content": text, "isTruncationMarker": True})
     found.sort(key=lambda entry: entry["at"])
-    return [summary(newest), *found] if newest else found
+    return [build_summary_entry(newest), *found] if newest else found
 
 
-def summary(stored: Summary) -> Entry:
+def build_summary_entry(stored: Summary) -> Entry:
     """A summary as an entry."""
     content = [{"type": "text", "text": text} for text in stored.texts] or ""
     told = {"role": "user", "content": content, "ts": stored.ts, "isSummary": True, "condenseId": stored.number}
     return {"at": (stored.at, 0), **told}
 
 
-def visible(ctx: Ctx, store: Store) -> list[Entry]:
+def list_visible(ctx: Ctx, store: Store) -> list[Entry]:
     """Roles, times and tags, without content, of what no truncation hides; and a hidden newest summary with a marker for it."""
     starts, blocks = ctx.index.messages, ctx.session.blocks
-    found = [*_summaries(store)]
+    found = [*_iter_summaries(store)]
     first = count_before(starts, store.first[0]) if store.first else 1
     for start in (*starts[:1], *starts[max(1, first) : count_before(starts, ctx.request.cut)]):
-        entry: Entry = {"at": (start, 1), "role": blocks[start].role, "ts": stamp(ctx, start)}
+        entry: Entry = {"at": (start, 1), "role": blocks[start].role, "ts": get_time(ctx, start)}
         if store.summary and start < store.summary.at:
             entry["condenseParent"] = store.summary.number
         found.append(entry)
@@ -180,12 +180,12 @@ def visible(ctx: Ctx, store: Store) -> list[Entry]:
     return found
 
 
-def _summaries(store: Store) -> Iterator[Entry]:
+def _iter_summaries(store: Store) -> Iterator[Entry]:
     newest = store.summary
     if newest and store.first and store.hides_summary:
-        yield {**summary(newest), "truncationParent": "hidden"}
+        yield {**build_summary_entry(newest), "truncationParent": "hidden"}
         yield {"at": (store.first[0], -1), "role": "user", "isTruncationMarker": True, "truncationId": "hidden"}
         return
     for found in takewhile(lambda old: store.first is None or (old.at, 0) >= store.first, reversed(store.summaries)):
         tag = {} if newest is None or found is newest else {"condenseParent": newest.number}
-        yield {**summary(found), "tokens": found.tokens, **tag}
+        yield {**build_summary_entry(found), "tokens": found.tokens, **tag}

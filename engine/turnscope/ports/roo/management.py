@@ -41,7 +41,7 @@ DEFERRED = "Not run yet: the history was condensed before this call."
 _COMMAND = re.compile(r"<command[^>]*>.*?</command>", re.DOTALL)
 
 
-class Truncated(NamedTuple):
+class Truncation(NamedTuple):
     """A history after the sliding window: how many messages were newly hidden, and the marker that stands for them."""
 
     messages: list[Stored]
@@ -49,7 +49,7 @@ class Truncated(NamedTuple):
     marker: Stored | None
 
 
-def context_tokens(events: Sequence[Stored]) -> float:
+def count_context(events: Sequence[Stored]) -> float:
     """What the newest telling event says the context held: a request's tokens in and out, or the count after a condense.
 
     `events` as `ui_messages.json` holds them (`text` may be read already). Truncations are not asked; 0 where nothing tells.
@@ -57,7 +57,7 @@ def context_tokens(events: Sequence[Stored]) -> float:
     for event in reversed(events):
         found: float = 0
         if event.get("type") == "say" and event.get("say") == "api_req_started" and event.get("text"):
-            told = _read(event["text"])
+            told = _parse(event["text"])
             found = (told.get("tokensIn") or 0) + (told.get("tokensOut") or 0)
         elif event.get("type") == "say" and event.get("say") == "condense_context":
             found = (event.get("contextCondense") or {}).get("newContextTokens") or 0
@@ -66,7 +66,7 @@ def context_tokens(events: Sequence[Stored]) -> float:
     return 0
 
 
-def _read(text: Any) -> Stored:
+def _parse(text: Any) -> Stored:
     if isinstance(text, Mapping):
         return text
     try:
@@ -76,7 +76,7 @@ def _read(text: Any) -> Stored:
     return told if isinstance(told, dict) else {}
 
 
-def allowed(window: int, max_output: int | None) -> float:
+def compute_allowed(window: int, max_output: int | None) -> float:
     """Tokens that a request may have: a tenth of the window and the reserve for the answer taken off."""
     return window * (1 - BUFFER) - (max_output or RESERVED)
 
@@ -95,14 +95,14 @@ def will_manage(
     `profile`: a percentage of the profile's own; -1 = inherit, anything outside 5 to 100 is ignored.
     """
     size = total + last
-    if size > allowed(window, max_output):
+    if size > compute_allowed(window, max_output):
         return True
     if profile is not None and profile != INHERIT and THRESHOLDS[0] <= profile <= THRESHOLDS[1]:
         threshold = profile
     return auto and 100 * size / window >= threshold
 
 
-def truncate(messages: Sequence[Stored], share: float, name: str) -> Truncated:
+def truncate(messages: Sequence[Stored], share: float, name: str) -> Truncation:
     """Hide `share` of the visible messages behind the first, an even number, and put a marker before the first that is kept.
 
     Messages that a summary hides count as visible. Nothing changes where fewer than two would go.
@@ -111,7 +111,7 @@ def truncate(messages: Sequence[Stored], share: float, name: str) -> Truncated:
     removed = math.floor((len(visible) - 1) * share)
     removed -= removed % 2
     if removed <= 0:
-        return Truncated(list(messages), 0, None)
+        return Truncation(list(messages), 0, None)
     hidden = set(visible[1 : removed + 1])
     place = visible[removed + 1] if removed + 1 < len(visible) else len(messages)
     ts = messages[place].get("ts") if place < len(messages) else None
@@ -123,35 +123,37 @@ def truncate(messages: Sequence[Stored], share: float, name: str) -> Truncated:
         "truncationId": name,
     }
     tagged = [{**m, "truncationParent": name} if at in hidden else m for at, m in enumerate(messages)]
-    return Truncated([*tagged[:place], marker, *tagged[place:]], removed, marker)
+    return Truncation([*tagged[:place], marker, *tagged[place:]], removed, marker)
 
 
-def since_last_summary(messages: Sequence[Stored]) -> list[Stored]:
+def select_since_summary(messages: Sequence[Stored]) -> list[Stored]:
     """From the last summary on; all where there is none."""
     start = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].get("isSummary")), 0)
     return list(messages[start:])
 
 
-def refusal(messages: Sequence[Stored]) -> str:
+def explain_refusal(messages: Sequence[Stored]) -> str:
     """Why a history is not condensed, under Roo's name for it; "" where it can be."""
-    since = since_last_summary(messages)
+    since = select_since_summary(messages)
     if len(since) <= 1:
         return "condense_not_enough_messages" if len(messages) <= 1 else "condensed_recently"
     return "condensed_recently" if len(since) <= 2 and any(m.get("isSummary") for m in since) else ""
 
 
-def synthetic(messages: Sequence[Stored]) -> list[JSON] | None:
+def build_missing_results(messages: Sequence[Stored]) -> list[JSON] | None:
     """Results for the calls that have none, as content of one more user's message for the summariser; None where all have."""
-    calls = {b.get("id"): None for m in messages for b in _blocks(m, "assistant") if b.get("type") == "tool_use"}
-    results = {b.get("tool_use_id") for m in messages for b in _blocks(m, "user") if b.get("type") == "tool_result"}
+    calls = {b.get("id"): None for m in messages for b in _list_blocks(m, "assistant") if b.get("type") == "tool_use"}
+    results = {b.get("tool_use_id") for m in messages for b in _list_blocks(m, "user") if b.get("type") == "tool_result"}
     missing = [call for call in calls if call not in results]
     return [{"type": "tool_result", "tool_use_id": call, "content": DEFERRED} for call in missing] or None
 
 
-def summary_content(heading: str, summary: str, first: Stored, environment: str, outlines: Sequence[str] = ()) -> list[JSON]:
+def build_summary_content(
+    heading: str, summary: str, first: Stored, environment: str, outlines: Sequence[str] = ()
+) -> list[JSON]:
     """What a summary message holds: the summary, the task's first commands, outlines of files, and the environment."""
     texts = [heading + summary]
-    if found := _COMMAND.findall(_said(first.get("content"))):
+    if found := _COMMAND.findall(_get_text(first.get("content"))):
         texts.append("\n".join(found).join(WORKFLOWS))
     texts += outlines
     if environment.strip(SPACE):
@@ -159,18 +161,18 @@ def summary_content(heading: str, summary: str, first: Stored, environment: str,
     return [{"type": "text", "text": text} for text in texts]
 
 
-def _said(content: Any) -> str:
+def _get_text(content: Any) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(str(block.get("text", "")) for block in _listed(content) if _type(block) == "text")
+    return "\n".join(str(block.get("text", "")) for block in _to_list(content) if _get_type(block) == "text")
 
 
-def transcript(messages: Iterable[Stored]) -> str:
+def render_transcript(messages: Iterable[Stored]) -> str:
     """What the summariser reads: a line or more per message, calls and results as text, thinking left out."""
     lines = []
     for message in messages:
-        for block in _listed(message.get("content")):
-            kind = str(_type(block))
+        for block in _to_list(message.get("content")):
+            kind = str(_get_type(block))
             text = extract_text(block.get("content")) if kind == "tool_result" else extract_block_text(kind, block)
             speaker = "summary" if message.get("isSummary") else "tool" if kind == "tool_result" else message.get("role")
             if kind not in ("thinking", "redacted_thinking", "reasoning"):
@@ -178,7 +180,7 @@ def transcript(messages: Iterable[Stored]) -> str:
     return "\n".join(lines)
 
 
-def cleanup(messages: Sequence[Stored]) -> list[Stored]:
+def clean_up(messages: Sequence[Stored]) -> list[Stored]:
     """The history without tags whose summary or marker is gone, as after a rewind: what they hid is active again."""
     known = {
         "condenseParent": {m.get("condenseId") for m in messages if m.get("isSummary") and m.get("condenseId")},
@@ -187,24 +189,24 @@ def cleanup(messages: Sequence[Stored]) -> list[Stored]:
     return [{key: value for key, value in m.items() if key not in known or value in known[key]} for m in messages]
 
 
-def effective(messages: Sequence[Stored]) -> list[Stored]:
+def select_effective(messages: Sequence[Stored]) -> list[Stored]:
     """What would be sent of a history: from the last summary on, without what a marker there hides; else what is not hidden.
 
     Behind a summary, results whose call is not behind it too are left out, and messages that this empties.
     """
     summary = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].get("isSummary") is True), None)
-    since = list(messages) if summary is None else _answered(messages[summary:])
+    since = list(messages) if summary is None else _drop_unanswered(messages[summary:])
     tags = ("truncationParent",) if summary is not None else ("truncationParent", "condenseParent")
-    return [m for m, live in zip(since, cleanup(since), strict=True) if not any(live.get(tag) for tag in tags)]
+    return [m for m, live in zip(since, clean_up(since), strict=True) if not any(live.get(tag) for tag in tags)]
 
 
-def _answered(messages: Sequence[Stored]) -> list[Stored]:
-    calls = {b.get("id") for m in messages for b in _blocks(m, "assistant") if b.get("type") == "tool_use" and b.get("id")}
+def _drop_unanswered(messages: Sequence[Stored]) -> list[Stored]:
+    calls = {b.get("id") for m in messages for b in _list_blocks(m, "assistant") if b.get("type") == "tool_use" and b.get("id")}
     kept: list[Stored] = []
     for message in messages:
         content = message.get("content")
         if message.get("role") == "user" and isinstance(content, list):
-            left = [b for b in content if _type(b) != "tool_result" or b.get("tool_use_id") in calls]
+            left = [b for b in content if _get_type(b) != "tool_result" or b.get("tool_use_id") in calls]
             if left:
                 kept.append(message if len(left) == len(content) else {**message, "content": left})
         else:
@@ -212,7 +214,7 @@ def _answered(messages: Sequence[Stored]) -> list[Stored]:
     return kept
 
 
-def merge(messages: Sequence[Stored], roles: Iterable[str] = ("user",)) -> list[Stored]:
+def merge_neighbours(messages: Sequence[Stored], roles: Iterable[str] = ("user",)) -> list[Stored]:
     """Neighbours of one of `roles` as one message with the first's keys. Markers stay alone, a summary joins none before it."""
     joined, out = set(roles), list[Stored]()
     for message in messages:
@@ -222,20 +224,20 @@ def merge(messages: Sequence[Stored], roles: Iterable[str] = ("user",)) -> list[
             out.append(message)
             continue
         ts = max(before.get("ts") or 0, message.get("ts") or 0) or before.get("ts") or message.get("ts")
-        out[-1] = {**before, "content": [*_listed(before.get("content")), *_listed(message.get("content"))], "ts": ts}
+        out[-1] = {**before, "content": [*_to_list(before.get("content")), *_to_list(message.get("content"))], "ts": ts}
     return out
 
 
-def _listed(content: Any) -> list[Any]:
+def _to_list(content: Any) -> list[Any]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else []
 
 
-def _blocks(message: Stored, role: str) -> list[Any]:
+def _list_blocks(message: Stored, role: str) -> list[Any]:
     content = message.get("content")
     return [b for b in content if isinstance(b, Mapping)] if message.get("role") == role and isinstance(content, list) else []
 
 
-def _type(block: Any) -> Any:
+def _get_type(block: Any) -> Any:
     return block.get("type") if isinstance(block, Mapping) else None

@@ -1,7 +1,7 @@
 """How Roo Code fits a user's message to the calls before it when the message is stored.
 
 Ported from validateToolResultIds.ts and Task.addToApiConversationHistory (RooCodeInc/Roo-Code v3.52.1, cb83656718). Results
-that lose their call to a summary later on are `roo.effective`'s business.
+that lose their call to a summary later on are `roo.management.select_effective`'s business.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INTERRUPTED = "This call was broken off, so it has no result yet"  # ours, at th
 Fitted = list[tuple[int, JSON]]  # (place in the message's content, block); -1 = a result that was put in
 
 
-def validate(user: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Fitted | None:
+def fit_results(user: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Fitted | None:
     """A user's content fitted to the calls of the last answer in `history`; None where there is nothing to fit it to.
 
     The first of several results of one call stays. A result with an unknown id gets the id of the call at its own position
@@ -25,24 +25,24 @@ def validate(user: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> F
     content = user.get("content")
     before = next((m for m in reversed(history) if m.get("role") == "assistant"), None)
     answer = before.get("content") if before else None
-    calls = [block.get("id") for block in answer if _is(block, "tool_use")] if isinstance(answer, list) else []
+    calls = [block.get("id") for block in answer if _is_kind(block, "tool_use")] if isinstance(answer, list) else []
     if user.get("role") != "user" or not isinstance(content, list) or not calls:
         return None
     kept: Fitted = []
     seen: set[Any] = set()
     for place, block in enumerate(content):
-        if not _is(block, "tool_result") or block.get("tool_use_id") not in seen:
+        if not _is_kind(block, "tool_result") or block.get("tool_use_id") not in seen:
             kept.append((place, block))
-            seen |= {block.get("tool_use_id")} if _is(block, "tool_result") else set()
-    return kept if seen == set(calls) else _fitted(kept, calls)
+            seen |= {block.get("tool_use_id")} if _is_kind(block, "tool_result") else set()
+    return kept if seen == set(calls) else _fit(kept, calls)
 
 
-def _fitted(kept: Fitted, calls: list[Any]) -> Fitted:
+def _fit(kept: Fitted, calls: list[Any]) -> Fitted:
     used: set[Any] = set()
     out: Fitted = []
     number = -1  # of the result among the results
     for place, block in kept:
-        if not _is(block, "tool_result"):
+        if not _is_kind(block, "tool_result"):
             out.append((place, block))
             continue
         number += 1
@@ -58,11 +58,11 @@ def _fitted(kept: Fitted, calls: list[Any]) -> Fitted:
     return [*((-1, result) for result in missing), *out]
 
 
-def as_text(result: Mapping[str, Any]) -> dict[str, JSON]:
+def convert_to_text(result: Mapping[str, Any]) -> dict[str, JSON]:
     """A result as a text block: what Roo stores where no answer stands before the message."""
     content = result.get("content")
     return {"type": "text", "text": f"Result of a tool:\n{content if isinstance(content, str) else dumps(content)}"}
 
 
-def _is(block: Any, kind: str) -> bool:
+def _is_kind(block: Any, kind: str) -> bool:
     return isinstance(block, Mapping) and block.get("type") == kind

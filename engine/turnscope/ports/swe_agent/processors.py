@@ -30,7 +30,7 @@ def process(messages: Sequence[Message], processors: Sequence[Mapping[str, Any]]
     return history
 
 
-def _tag(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
+def _tag_messages(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
     for message in history:
         if message["message_type"] != "action":
             continue
@@ -39,7 +39,7 @@ def _tag(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
     return history
 
 
-def _cache_control(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
+def _mark_cache(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
     marked = 0
     for distance, message in enumerate(reversed(history)):
         for block in message["content"] if isinstance(message["content"], list) else ():
@@ -54,7 +54,7 @@ def _cache_control(history: list[Message], options: Mapping[str, Any]) -> list[M
     return history
 
 
-def _image_parsing(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
+def _parse_images(history: list[Message], options: Mapping[str, Any]) -> list[Message]:
     for message in history:
         if message.get("role") not in ("user", "tool"):
             continue
@@ -63,16 +63,16 @@ def _image_parsing(history: list[Message], options: Mapping[str, Any]) -> list[M
             if len(content) != 1:
                 raise AssertionError("a list of exactly one block was expected")
             content = content[0]["text"]
-        message["content"] = texts.with_images(content, options["allowed_mime_types"]) or message["content"]
+        message["content"] = texts.split_images(content, options["allowed_mime_types"]) or message["content"]
     return history
 
 
 Processor = Callable[[list[Message], Mapping[str, Any]], list[Message]]
 PROCESSORS: Mapping[str, tuple[Processor, Mapping[str, Any]]] = {
-    "tag_tool_call_observations": (_tag, {"tags": (texts.KEEP,), "function_names": ()}),
+    "tag_tool_call_observations": (_tag_messages, {"tags": (texts.KEEP,), "function_names": ()}),
     "cache_control": (
-        _cache_control,
+        _mark_cache,
         {"last_n_messages": 2, "last_n_messages_offset": 0, "tagged_roles": ("user", "tool")},
     ),
-    "image_parsing": (_image_parsing, {"allowed_mime_types": texts.IMAGE_TYPES}),
+    "image_parsing": (_parse_images, {"allowed_mime_types": texts.IMAGE_TYPES}),
 }

@@ -17,18 +17,18 @@ IMAGE = re.compile(r"(!\[([^\]]*)\]\(data:)([^;]+);base64,([^)]+)(\))")
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
 
 
-def elided(count: int, n: int, polling: int = 1) -> int:
+def find_elided_stop(count: int, n: int, polling: int = 1) -> int:
     """Observations 1 to this number (not included) are old among `count`; number 0, the task, never is."""
     return max(0, count // polling * polling - n)
 
 
-def stand_in(texts: Iterable[str], images: int) -> str:
+def build_placeholder(texts: Iterable[str], images: int) -> str:
     """What stands for an old observation: how many lines, and images if there are any, were left out."""
     lines = sum(len(text.splitlines()) for text in texts)
     return f"Old environment output: ({lines} lines omitted)" + (f" ({images} images omitted)" if images else "")
 
 
-def window(text: str) -> str | None:
+def find_window(text: str) -> str | None:
     """The file that a text shows a window of; "" where it has numbered lines and names none, None where it has no lines."""
     if not NUMBERED.search(text):
         return None
@@ -36,20 +36,20 @@ def window(text: str) -> str | None:
     return named[1] if named else ""
 
 
-def closed(text: str) -> str:
+def close_windows(text: str) -> str:
     """A text whose window is outdated: a line stands for the stretch of its numbered lines."""
     found = list(NUMBERED.finditer(text))
     return f"{text[: found[0].start()]}Outdated window with {len(found)} lines omitted...\n{text[found[-1].end() :]}"
 
 
-def without(text: str, patterns: Sequence[str]) -> str:
+def remove_matches(text: str, patterns: Sequence[str]) -> str:
     """A text without what each pattern in turn matches; a dot matches line breaks as well."""
     for pattern in patterns:
         text = re.sub(pattern, "", text, flags=re.DOTALL)
     return text
 
 
-def with_images(text: str, allowed: Sequence[str]) -> list[dict[str, Any]] | None:
+def split_images(text: str, allowed: Sequence[str]) -> list[dict[str, Any]] | None:
     """Text and image blocks of a text with markdown images of allowed types; None where it has none."""
     blocks: list[dict[str, Any]] = []
     end = 0

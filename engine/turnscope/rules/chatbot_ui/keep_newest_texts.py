@@ -9,14 +9,14 @@ from typing import Any
 from turnscope.envelope.conversation import find_droppable, find_replaceable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.ports.chatbot_ui.messages import OBJECT, passages, retrieval_text, text_block, weights
+from turnscope.ports.chatbot_ui.messages import OBJECT, build_retrieval_text, count_weights, find_text_block, get_passages
 from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Only the system prompt as the log holds it is charged; where not even the newest message fits, it is sent alone."""
-    starts, there, weight = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut), weights(ctx)
+    starts, there, weight = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut), count_weights(ctx)
     room = ctx.limit - ctx.own.sums[0][ctx.request.cut]
     newest = weight.plain[there - 1] if there else 0  # nothing follows it yet that could bring passages
 
@@ -31,30 +31,30 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         stop = starts[first] if kept else ctx.request.cut
         for span in find_droppable(ctx, envelope, starts[0], stop):
             envelope = yield Edit("drop", because, span, facts=facts)
-    for number, (block, text) in _brought(ctx, first, there - 1):
+    for number, (block, text) in _iter_passages(ctx, first, there - 1):
         if find_replaceable(envelope, block.at):
             because = "passages stored with the next message stand behind the question that they were found for"
-            envelope = yield Edit("retrieve", because, *_with(ctx, block, text), facts={"message": number})
-    found = passages(ctx.session, "retrieved", ctx.session.blocks[starts[there - 1]].message) if there else None
+            envelope = yield Edit("retrieve", because, *_add_passage(ctx, block, text), facts={"message": number})
+    found = get_passages(ctx.session, "retrieved", ctx.session.blocks[starts[there - 1]].message) if there else None
     if found:
-        yield from _question(envelope, ctx, found, starts[there - 1] if kept else None)
+        yield from _add_question_passages(envelope, ctx, found, starts[there - 1] if kept else None)
 
 
-def _brought(ctx: Ctx, first: int, stop: int) -> Iterator[tuple[int, tuple[Block, str]]]:
-    brought = weights(ctx).brought
+def _iter_passages(ctx: Ctx, first: int, stop: int) -> Iterator[tuple[int, tuple[Block, str]]]:
+    brought = count_weights(ctx).passages_by_message
     return ((number, brought[number]) for number in sorted(brought) if first <= number < stop)
 
 
-def _with(ctx: Ctx, block: Block, text: str) -> tuple[Span, tuple[Part, ...]]:
+def _add_passage(ctx: Ctx, block: Block, text: str) -> tuple[Span, tuple[Part, ...]]:
     raw = {"type": "text", "text": text} if isinstance(block.raw, dict) else None
     sole = ctx.session.messages[block.message].stop - ctx.session.messages[block.message].start == 1
     fence = sole and ctx.session.messages[block.message].fence
     return Span(block.at, block.at + 1), (Part(block.role, "text", text, raw, fence=fence),)
 
 
-def _question(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> Iterator[Edit]:
+def _add_question_passages(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> Iterator[Edit]:
     """Passages for the new question go onto the last message, uncharged: onto the system prompt where no other is left."""
-    because, text = "passages found for the new question go onto the last message, uncharged", retrieval_text(found)
+    because, text = "passages found for the new question go onto the last message, uncharged", build_retrieval_text(found)
     facts: dict[str, Any] = {"passages": len(found)}
     if newest is None:
         held = [
@@ -84,8 +84,8 @@ def _question(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> I
             (part,),
             facts=facts,
         )
-    elif (last := text_block(blocks)) and find_replaceable(envelope, last.at):
-        yield Edit("retrieve", because, *_with(ctx, last, last.text + text), facts=facts)
+    elif (last := find_text_block(blocks)) and find_replaceable(envelope, last.at):
+        yield Edit("retrieve", because, *_add_passage(ctx, last, last.text + text), facts=facts)
 
 
 RULE = Rule(

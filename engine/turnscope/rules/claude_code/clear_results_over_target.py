@@ -37,17 +37,17 @@ class _Results(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: up to which address results are cleared, by this rule or by a compaction."""
     done: int = ctx.state or 0
-    seen = _results(ctx) if params.tools == port.TOOLS else _found(ctx.session, ctx.index, params.tools)
+    seen = _get_results(ctx) if params.tools == port.TOOLS else _find_results(ctx.session, ctx.index, params.tools)
     there = count_before(seen.at, ctx.request.cut)
     first = count_before(seen.at, done)
     while first < there and envelope.at(seen.at[first]).body is not None:  # a summary stands for it, or it was cleared
         first += 1
     held = seen.sums[there] - seen.sums[first]
     done = seen.at[first - 1] + 1 if first else done
-    mark = port.trigger(ctx.budget.limit, params.buffer) - params.below
-    if held < max(params.target, params.least) or (params.below >= 0 and _reported(ctx) < mark):
+    mark = port.compute_trigger(ctx.budget.limit, params.buffer) - params.below
+    if held < max(params.target, params.least) or (params.below >= 0 and _count_previous(ctx) < mark):
         return done
-    number = port.oldest_over(seen.sizes[first:there], params.keep, params.target, params.least)
+    number = port.count_oldest_over(seen.sizes[first:there], params.keep, params.target, params.least)
     gone = seen.sums[first + number] - seen.sums[first]
     because = f"results have {held:,} tokens, {params.target:,} may stay: {number} of them are cleared"
     chosen = seen.at[first : first + number]
@@ -55,21 +55,21 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return seen.at[first + number - 1] + 1 if number else done
 
 
-def _reported(ctx: Ctx) -> int:
+def _count_previous(ctx: Ctx) -> int:
     """Tokens of the previous request, as the compaction beside this sees them."""
     last = ctx.previous.get_state("compact_into_summary") if ctx.previous else None
     return recorded_compactions.count_previous_usage(ctx, -1 if last is None else last, 0)
 
 
-def _found(session: Session, index: Index, tools: tuple[str, ...]) -> _Results:
+def _find_results(session: Session, index: Index, tools: tuple[str, ...]) -> _Results:
     at = tuple(at for at in index.results if session.blocks[at].name in tools)
     sizes = tuple(port.estimate(len(session.blocks[a].text)) for a in at)
     return _Results(at, sizes, tuple(accumulate(sizes, initial=0)))
 
 
 @memoize
-def _results(session: Session, index: Index) -> _Results:
-    return _found(session, index, port.TOOLS)
+def _get_results(session: Session, index: Index) -> _Results:
+    return _find_results(session, index, port.TOOLS)
 
 
 RULE = Rule(

@@ -41,8 +41,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     seen = recorded_compactions.find_compactions(ctx)
     at, text = recorded_compactions.find_recorded_summary(ctx, seen)
     asked = any(edit.facts.get("trigger") == "manual" for edit in seen)
-    mark = params.tokens or port.trigger(ctx.budget.limit, params.buffer, params.percent)
-    size = _size(ctx, last, at if at >= 0 else ctx.request.cut)
+    mark = params.tokens or port.compute_trigger(ctx.budget.limit, params.buffer, params.percent)
+    size = _count_request(ctx, last, at if at >= 0 else ctx.request.cut)
     if not (seen if params.trigger == "observed" else asked or size >= mark):
         return last
     told = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
@@ -51,7 +51,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if asked or params.trigger == "observed":
         because = f"{'the user asked for it' if asked else 'the tool did so here'}, at {size:,} tokens"
     if text:
-        envelope = yield from _as_told(envelope, ctx, seen, text, because, facts)
+        envelope = yield from _follow_log(envelope, ctx, seen, text, because, facts)
         return ctx.request.n
     none = (ctx.request.cut, None, ctx.request.cut)
     begin, _, fresh = find_leading_summary(envelope, ctx) if count_before(ctx.index.messages, ctx.request.cut) else none
@@ -63,16 +63,16 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     envelope = yield from condense(envelope, ctx, Span(begin, ctx.request.cut), how, because, facts)
     if envelope is before:
         return last
-    if parts := tuple(_files(ctx, params)):
+    if parts := tuple(_build_files(ctx, params)):
         why = f"{because}; the files read last come back"
         yield Edit("insert", why, Span(ctx.request.cut, ctx.request.cut), parts, slot=SLOT, facts={"files": len(parts)})
     return ctx.request.n
 
 
-def _as_told(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, because: str, facts: dict[str, Any]) -> Edits:
+def _follow_log(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, because: str, facts: dict[str, Any]) -> Edits:
     """The log's own summary, for what the log says it stands for; what the tool preserved stays."""
     found = [*recorded_compactions.iter_compacted_spans(ctx, seen)]
-    if any(_inside(envelope, at) for span in found for at in span):  # of what stands as one, nothing can be preserved
+    if any(_is_inside(envelope, at) for span in found for at in span):  # of what stands as one, nothing can be preserved
         found = [*ctx.index.find_conversation_spans(envelope.at(found[0].start).start, found[-1].stop)]
     messages = sum(count_before(ctx.index.messages, b) - count_before(ctx.index.messages, a) for a, b in found)
     body = (Part("user", "summary", text),)
@@ -82,31 +82,29 @@ def _as_told(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, because:
     return envelope
 
 
-def _inside(envelope: Envelope, at: int) -> bool:
+def _is_inside(envelope: Envelope, at: int) -> bool:
     """Whether a stand-in holds blocks on both sides of an address."""
     return at < envelope.stop and bool((piece := envelope.at(at)).body) and piece.start < at
 
 
-def _size(ctx: Ctx, last: int, stop: int) -> int:
+def _count_request(ctx: Ctx, last: int, stop: int) -> int:
     """Tokens as the tool sees them: what was billed for the previous request, and an estimate of what came since."""
-    sums = _sums(ctx)
+    sums = _sum_tokens(ctx)
     if ctx.previous is None:
-        return port.padded(sums[stop])
+        return port.pad(sums[stop])
     request = ctx.previous.request
-    answer = port.padded(sums[request.stop] - sums[request.cut])
-    return recorded_compactions.count_previous_usage(ctx, last, answer) + port.padded(
-        sums[stop] - sums[min(request.stop, stop)]
-    )
+    answer = port.pad(sums[request.stop] - sums[request.cut])
+    return recorded_compactions.count_previous_usage(ctx, last, answer) + port.pad(sums[stop] - sums[min(request.stop, stop)])
 
 
 @memoize
-def _sums(session: Session, _index: Index) -> tuple[int, ...]:
+def _sum_tokens(session: Session, _index: Index) -> tuple[int, ...]:
     """Estimated tokens of all blocks before each."""
     return tuple(accumulate((port.estimate(len(block.text)) for block in session.blocks), initial=0))
 
 
 @memoize
-def _reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
+def _find_reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
     """Results that hold a file, and its path."""
     found = (
         (at, find_path(get_call_input(session, session.blocks[at])))
@@ -116,9 +114,9 @@ def _reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
     return tuple((at, path) for at, path in found if path)
 
 
-def _files(ctx: Ctx, params: Params) -> Iterator[Part]:
+def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:
     """The files read last, as they were read last; never from the disk."""
-    reads, left, met = _reads(ctx), params.files_tokens, set[str]()
+    reads, left, met = _find_reads(ctx), params.files_tokens, set[str]()
     for at, path in reversed(reads[: count_before([at for at, _ in reads], ctx.request.cut)]):
         text = None if path in met else get_result_text(ctx.session.blocks[at])
         if text is None or len(met) >= params.files:

@@ -12,7 +12,7 @@ from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.cline_sdk import messages as port
-from turnscope.ports.rows import raws
+from turnscope.ports.rows import build_raws
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Bucket, Edit, Session, Span
 
@@ -34,13 +34,13 @@ class _Sizes(NamedTuple):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Counted is every request, by the SDK's estimate: a third of the characters of its JSON."""
-    starts, sizes = ctx.index.messages, _sizes(ctx)
+    starts, sizes = ctx.index.messages, _measure(ctx)
     there = count_before(starts, ctx.request.cut)
     if not there:
         return
     begin, old, fresh = find_leading_summary(envelope, ctx)
     first = count_before(starts, fresh)
-    held = port.estimate(port.units(get_summary(old))) if old else 0
+    held = port.estimate_tokens(port.count_units(get_summary(old))) if old else 0
     overhead = sizes.static[count_before(ctx.index.static, ctx.request.cut)]
     total, trigger = overhead + held + sizes.sums[there] - sizes.sums[first], ctx.budget.limit
     if total < trigger:
@@ -64,18 +64,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 @memoize
-def _sizes(session: Session, index: Index) -> _Sizes:
+def _measure(session: Session, index: Index) -> _Sizes:
     messages = [session.messages[session.blocks[at].message] for at in index.messages]
     counts, prompts, begins = [], [], []
     for number, message in enumerate(messages):
         blocks = session.blocks[message.start : message.stop]
-        counts.append(port.tokens({"role": message.role, "content": raws(blocks)}))
+        counts.append(port.count_tokens({"role": message.role, "content": build_raws(blocks)}))
         typed = message.role == "user" and any(block.bucket is not Bucket.TOOL_RESULTS for block in blocks)
         if typed:
             prompts.append(number)
         if typed or message.role == "assistant":
             begins.append(number)
-    static = accumulate((port.estimate(port.size(session.blocks[at].raw)) for at in index.static), initial=0)
+    static = accumulate((port.estimate_tokens(port.measure(session.blocks[at].raw)) for at in index.static), initial=0)
     return _Sizes(tuple(accumulate(counts, initial=0)), tuple(static), tuple(prompts), tuple(begins))
 
 

@@ -56,12 +56,12 @@ class _Read(NamedTuple):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Before a turn the new prompt is no part of what is compacted; amid a turn all of it is."""
     state: Compacted | None = ctx.state
-    seen, read, cut = recorded_compactions.find_compactions(ctx), _read(ctx), ctx.request.cut
+    seen, read, cut = recorded_compactions.find_compactions(ctx), _read_session(ctx), ctx.request.cut
     last = state.request if state else -1
     first = ctx.previous is None or ctx.previous.request.turn != ctx.request.turn
     turns = ctx.index.turns[: count_before(ctx.index.turns, cut)]
     stop = turns[-1] if first and turns else cut
-    used, mark = _used(ctx, read, last, stop), _mark(ctx, params)
+    used, mark = _count_used(ctx, read, last, stop), _get_mark(ctx, params)
     if not (seen if params.trigger == "observed" else used >= mark):
         return state
     facts: dict[str, Any] = {"tokens": used, "mark": mark}
@@ -71,10 +71,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if stop <= start or (not seen and ctx.tokens(since, stop) <= max(params.cap, mark // LEAST)):
         yield Edit("keep", f"{because}, but too little came since to be summed up", facts=facts)
         return state
-    stays = _stays(envelope, read, Span(start, stop), params)
+    stays = _select_prompts(envelope, read, Span(start, stop), params)
     how = SummaryOptions("hand-over", cap=params.cap)
     question = build_summary_ask(envelope, ctx, Span(start, stop), how, state.summary if state else "")
-    answer = yield from _summary(recorded_compactions.find_recorded_summary(ctx, seen)[1], question, because, facts)
+    answer = yield from _find_summary(recorded_compactions.find_recorded_summary(ctx, seen)[1], question, because, facts)
     if answer is None:
         return state
     facts |= {
@@ -83,7 +83,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     }
     if state:
         yield Edit("drop", f"{because}: the summary before gives way to a new one", Span(state.at, state.at), slot=SLOT)
-    for edit in _left_out(ctx, envelope, read, Span(start, stop), stays, because, facts):
+    for edit in _drop_between(ctx, envelope, read, Span(start, stop), stays, because, facts):
         envelope = yield edit
     (part,) = build_summary_parts(answer, facts["messages"], SummaryOptions("hand-over"))
     body = (Part("user", "summary", f"{port.PREFIX}\n{part.text}"),)
@@ -93,7 +93,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return Compacted(ctx.request.n, stop, min((span.start for span in stays), default=stop), answer.text)
 
 
-def _summary(told: str, question: Ask | None, because: str, facts: dict[str, Any]) -> Edits:
+def _find_summary(told: str, question: Ask | None, because: str, facts: dict[str, Any]) -> Edits:
     """The log's own summary where it holds one, else an answer; None where there is none."""
     if told:
         return Answer(told, source="recorded")
@@ -105,15 +105,15 @@ def _summary(told: str, question: Ask | None, because: str, facts: dict[str, Any
     return answer if answer.text.strip() else Answer(port.EMPTY, source=answer.source, model=answer.model, usage=answer.usage)
 
 
-def _stays(envelope: Envelope, read: _Read, span: Span, params: Params) -> dict[Span, tuple[int, int]]:
+def _select_prompts(envelope: Envelope, read: _Read, span: Span, params: Params) -> dict[Span, tuple[int, int]]:
     """The prompts that stay, each with the tokens that it may have and those that it has."""
     there = read.prompts[count_before(read.starts, span.start) : count_before(read.starts, span.stop)]
-    held = [(prompt, size) for prompt in there if (size := _size(envelope, read, prompt))]
-    kept = port.kept([size for _, size in held], params.prompts)
+    held = [(prompt, size) for prompt in there if (size := _count_prompt(envelope, read, prompt))]
+    kept = port.select_kept([size for _, size in held], params.prompts)
     return {held[number][0]: (most, held[number][1]) for number, most in kept}
 
 
-def _left_out(
+def _drop_between(
     ctx: Ctx,
     envelope: Envelope,
     read: _Read,
@@ -132,20 +132,20 @@ def _left_out(
     for prompt, (most, size) in stays.items():
         if most < size:
             text = "\n".join(block.text for block in ctx.session.blocks[prompt.start : prompt.stop])
-            body = (Part("user", "text", port.shortened(text, most)),)
+            body = (Part("user", "text", port.shorten(text, most)),)
             yield Edit("truncate", f"{because}: {most:,} tokens are left for this prompt", prompt, body, facts=facts)
 
 
-def _size(envelope: Envelope, read: _Read, span: Span) -> int:
+def _count_prompt(envelope: Envelope, read: _Read, span: Span) -> int:
     """Estimated tokens of a prompt as it stands; 0 where it does not."""
     piece = envelope.at(span.start)
     if piece.body and (piece.start, piece.stop) == span:
-        return sum(port.estimate(len(part.text.encode("utf-8", "surrogatepass"))) for part in piece.body)
+        return sum(port.estimate_tokens(len(part.text.encode("utf-8", "surrogatepass"))) for part in piece.body)
     stands = all(piece.body is None for piece in envelope.iter_pieces(span))
     return max(1, read.sums[span.stop] - read.sums[span.start]) if stands else 0
 
 
-def _used(ctx: Ctx, read: _Read, last: int, stop: int) -> int:
+def _count_used(ctx: Ctx, read: _Read, last: int, stop: int) -> int:
     """The last response's tokens, and an estimate of what came behind it."""
     request = ctx.previous.request if ctx.previous else None
     since = min(request.stop, stop) if request else 0
@@ -153,31 +153,31 @@ def _used(ctx: Ctx, read: _Read, last: int, stop: int) -> int:
     return recorded_compactions.count_previous_usage(ctx, last, answer) + read.sums[stop] - read.sums[since]
 
 
-def _mark(ctx: Ctx, params: Params) -> int:
+def _get_mark(ctx: Ctx, params: Params) -> int:
     """The budget's limit; a log of Codex calls 95 % of the window the window."""
     told = ctx.session.source == "codex" and ctx.session.window == ctx.budget.window
-    usual = port.whole(ctx.budget.limit) if told else ctx.budget.limit
+    usual = port.compute_whole_window(ctx.budget.limit) if told else ctx.budget.limit
     return min(params.tokens, usual) if params.tokens else usual
 
 
-def _estimate(block: Block) -> int:
+def _estimate_block(block: Block) -> int:
     if block.kind == "redacted_thinking":
-        return port.encrypted(len(dumps(block.raw)))
-    return port.estimate(len(dumps(block.raw).encode("utf-8", "surrogatepass")))
+        return port.estimate_encrypted_tokens(len(dumps(block.raw)))
+    return port.estimate_tokens(len(dumps(block.raw).encode("utf-8", "surrogatepass")))
 
 
 @memoize
-def _read(session: Session, index: Index) -> _Read:
-    sums = tuple(accumulate((_estimate(block) for block in session.blocks), initial=0))
+def _read_session(session: Session, index: Index) -> _Read:
+    sums = tuple(accumulate((_estimate_block(block) for block in session.blocks), initial=0))
     said = [session.messages[session.blocks[at].message] for at in index.messages]
     mine = [m for m in said if m.role == "user"]
-    prompts = tuple(Span(m.start, m.stop) for m in mine if m.origin not in NO_PROMPT and not _answers(session, m.start))
+    prompts = tuple(Span(m.start, m.stop) for m in mine if m.origin not in NO_PROMPT and not _is_answer(session, m.start))
     first = prompts[0].start if prompts else len(session.blocks)
     context = tuple(at for m in mine if m.origin in CONTEXT and m.start < first for at in range(m.start, m.stop))
     return _Read(sums, context, prompts, tuple(p.start for p in prompts))
 
 
-def _answers(session: Session, at: int) -> bool:
+def _is_answer(session: Session, at: int) -> bool:
     return session.blocks[at].bucket is Bucket.TOOL_RESULTS
 
 

@@ -13,25 +13,25 @@ from turnscope.envelope.condensing import build_text_ask
 from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import chat_of
+from turnscope.ports.chats import read_chat
 from turnscope.ports.continuedev.cli import (
     ITEM,
     LISTED,
     PROMPT_TOKENS,
     SYSTEM,
     TOOLS,
-    begin,
-    converted,
+    compute_output,
+    compute_threshold,
+    convert,
+    count_item,
+    count_tools,
     cut_for_summary,
     cut_to_fit,
-    item_tokens,
-    output_of,
-    threshold,
-    tool_tokens,
-    window_of,
+    find_begin,
+    get_window,
 )
-from turnscope.ports.continuedev.compiling import adjusted
-from turnscope.ports.rows import remembered
+from turnscope.ports.continuedev.compiling import adjust
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Answer, Ask, Bucket, Edit, Part, Session
 
@@ -63,33 +63,33 @@ class History(NamedTuple):
     items: list[dict[str, Any]]
 
 
-@remembered
-def _known(_session: Session, _index: Index, _own: Ledger) -> dict[int, History]:
+@memoize_by_ledger
+def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[int, History]:
     return {}
 
 
-def _history(ctx: Ctx) -> History:
+def _get_history(ctx: Ctx) -> History:
     """The history at hand, counted once per family of models."""
-    known, key = _known(ctx), adjusted(100_000, ctx.request.model)
+    known, key = _memo(ctx), adjust(100_000, ctx.request.model)
     if key not in known:
         known[key] = History([], [], [0], [])
-        for start, item, texts in _items(ctx):
+        for start, item, texts in _read_items(ctx):
             known[key].starts.append(start)
             known[key].roles.append("call" if item.get("calls") else item["role"])
             known[key].items.append(item)
-            tokens = item_tokens(item, lambda text, texts=texts: texts.get(text) or _count(ctx, text), ctx.request.model)  # type: ignore[misc]
+            tokens = count_item(item, lambda text, texts=texts: texts.get(text) or _count_text(ctx, text), ctx.request.model)  # type: ignore[misc]
             known[key].sums.append(known[key].sums[-1] + tokens + LISTED)
     return known[key]
 
 
-def _count(ctx: Ctx, text: str) -> int:
+def _count_text(ctx: Ctx, text: str) -> int:
     return ctx.own.count_parts((Part("user", "text", text),))
 
 
-def _items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
+def _read_items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
     """Messages with the results of their calls in them, and what their blocks count."""
     found: list[tuple[int, dict[str, Any], dict[str, int]]] = []
-    for one in chat_of(ctx.session).said:
+    for one in read_chat(ctx.session).chat_messages:
         blocks, message = ctx.session.blocks[one.start : one.stop], one.message
         if message["role"] == "tool" and found and found[-1][1].get("calls"):
             call = next((c for c in found[-1][1]["calls"] if c["id"] == message["tool_call_id"]), None)
@@ -105,8 +105,8 @@ def _items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
     return found
 
 
-@remembered
-def _static(session: Session, index: Index, own: Ledger) -> list[tuple[int, int, int]]:
+@memoize_by_ledger
+def _sum_static(session: Session, index: Index, own: Ledger) -> list[tuple[int, int, int]]:
     """Address, tokens of the system text so far, and tokens of all tools so far, by block of the system and the tools."""
     found: list[tuple[int, int, int]] = []
     text, tools = 0, 0
@@ -115,21 +115,21 @@ def _static(session: Session, index: Index, own: Ledger) -> list[tuple[int, int,
         if block.role == "system":
             text += own.count_content((block,)) + (0 if text else SYSTEM)
         elif block.bucket is Bucket.TOOLS:
-            one = tool_tokens([_function(block.raw)], lambda said: own.count_parts((Part("user", "text", said),)))
+            one = count_tools([_build_function(block.raw)], lambda said: own.count_parts((Part("user", "text", said),)))
             tools += one - (2 * TOOLS if tools else 0)
         found.append((at, text, tools))
     return found
 
 
-def _beside(ctx: Ctx) -> tuple[int, int]:
+def _count_static(ctx: Ctx) -> tuple[int, int]:
     """Tokens of the system text, and with those of the tools."""
-    held = _static(ctx)
+    held = _sum_static(ctx)
     place = bisect_left(held, (ctx.request.cut,)) - 1
     _, text, tools = held[place] if place >= 0 else (0, 0, 0)
     return text, text + (tools or ctx.own.sums[1][ctx.request.cut])
 
 
-def _function(raw: Any) -> dict[str, Any]:
+def _build_function(raw: Any) -> dict[str, Any]:
     held = raw if isinstance(raw, dict) else {}
     given = {"name": held.get("name"), "description": held.get("description"), "parameters": held.get("input_schema")}
     return {"function": given}
@@ -137,37 +137,37 @@ def _function(raw: Any) -> dict[str, Any]:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """An error of the original is a refusal here."""
-    talk, state, (system, beside) = _history(ctx), ctx.state, _beside(ctx)
+    talk, state, (system, beside) = _get_history(ctx), ctx.state, _count_static(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
-    window = window_of(ctx.budget.window)
-    output = output_of(window, None if params.output < 0 else params.output)
-    due = threshold(window, output)
+    window = get_window(ctx.budget.window)
+    output = compute_output(window, None if params.output < 0 else params.output)
+    due = compute_threshold(window, output)
     if due is None:
         yield Edit("refuse", f"an answer of {output:,} tokens leaves nothing of the window of {window:,}")
         return state
     first = bisect_left(talk.starts, state.start) if state else 0
-    sums, roles = _seen(talk, first, there, state)
+    sums, roles = _build_sums(talk, first, there, state)
     if sums[-1] + beside >= due:
-        stop = _asked(roles, sums, window, params.output, (system, beside), adjusted(PROMPT_TOKENS, ctx.request.model))
+        stop = _count_asked(roles, sums, window, params.output, (system, beside), adjust(PROMPT_TOKENS, ctx.request.model))
         lines = [f"summary: {state.summary}"] if state else []
         lines += [
-            f"{m['role']}: {m['content']}" for item in talk.items[first : first + stop] for m in converted(item) if m["content"]
+            f"{m['role']}: {m['content']}" for item in talk.items[first : first + stop] for m in convert(item) if m["content"]
         ]
         total = sums[-1] + beside
         because = f"{total:,} tokens reach {due:,}: the whole history, the newest question with it, becomes a summary"
-        answer: Answer = yield _ask("\n".join(lines), params)
+        answer: Answer = yield _build_ask("\n".join(lines), params)
         if answer.failed:
             yield Edit("keep", f"{because}, but none was made: {answer.failed}")
         else:
             text = answer.text.strip()
-            state = Compacted(ctx.request.cut, text, adjusted(_count(ctx, text), ctx.request.model) + 2 + LISTED)
+            state = Compacted(ctx.request.cut, text, adjust(_count_text(ctx, text), ctx.request.model) + 2 + LISTED)
             for number, span in enumerate(find_droppable(ctx, envelope, 0, ctx.request.cut)):
                 part = Part("assistant", "summary", text)
                 facts = {"tokens": total, "threshold": due, "messages": there - first, "asked": stop}
                 made = ((part,), facts) if not number else ((), {})
                 envelope = yield Edit("condense", because, span, made[0], facts=made[1])
             first = there
-            sums, roles = _seen(talk, first, there, state)
+            sums, roles = _build_sums(talk, first, there, state)
     left = cut_to_fit(roles, sums, window, None if params.output < 0 else params.output, beside) - (state is not None)
     if first + left < there:
         because = f"the newest {there - first - left:,} of {there:,} messages go, until the request fits"
@@ -177,24 +177,24 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return state
 
 
-def _asked(roles: list[str], sums: list[int], window: int, answer: int, beside: tuple[int, int], prompted: int) -> int:
+def _count_asked(roles: list[str], sums: list[int], window: int, answer: int, beside: tuple[int, int], prompted: int) -> int:
     """How many items the summariser reads: cut once for itself, and again as any request is."""
     given, item = None if answer < 0 else answer, prompted + ITEM + LISTED
-    stop = cut_for_summary(roles, sums, window, output_of(window, given), item + beside[0])
+    stop = cut_for_summary(roles, sums, window, compute_output(window, given), item + beside[0])
     request = [*sums[: stop + 1], sums[stop] + item]
     return min(stop, cut_to_fit([*roles[:stop], "user"], request, window, given, beside[1]))
 
 
-def _seen(talk: History, first: int, there: int, state: Compacted | None) -> tuple[list[int], list[str]]:
+def _build_sums(talk: History, first: int, there: int, state: Compacted | None) -> tuple[list[int], list[str]]:
     """Running sums and roles of what is sent: the summary, if there is one, and the items since."""
-    lead = [state.tokens] if begin([0] if state else []) == 0 and state else []
+    lead = [state.tokens] if find_begin([0] if state else []) == 0 and state else []
     base = (lead[0] if lead else 0) - talk.sums[first]
     sums = [0, *lead] if lead else [0]
     sums += [talk.sums[i + 1] + base for i in range(first, there)]
     return sums, [*(["assistant"] if lead else []), *talk.roles[first:there]]
 
 
-def _ask(content: str, params: Params) -> Ask:
+def _build_ask(content: str, params: Params) -> Ask:
     return build_text_ask(params.prompt, content, params.cap, params.model, capped=False)
 
 

@@ -11,9 +11,20 @@ from turnscope.counting.ledger import Ledger
 from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import Chat, chat
-from turnscope.ports.continuedev.compiling import CALL, FRAME, RESULT, TOOL, adjusted, empty, first_kept, lines_kept, room, tail
-from turnscope.ports.rows import remembered
+from turnscope.ports.chats import Chat, get_chat
+from turnscope.ports.continuedev.compiling import (
+    CALL,
+    FRAME,
+    RESULT,
+    TOOL,
+    adjust,
+    compute_room,
+    find_first_kept,
+    find_tail,
+    is_empty,
+    select_lines,
+)
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Edit, Part, Session, Span
 
@@ -33,18 +44,18 @@ class Sizes(NamedTuple):
     tools: list[int]
 
 
-@remembered
-def _known(_session: Session, _index: Index, _own: Ledger) -> dict[float, Sizes]:
+@memoize_by_ledger
+def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[float, Sizes]:
     return {}
 
 
-def _sizes(ctx: Ctx, talk: Chat) -> Sizes:
+def _get_sizes(ctx: Ctx, talk: Chat) -> Sizes:
     """Sizes for the model at hand, counted once per family."""
-    known, key = _known(ctx), adjusted(100_000, ctx.request.model)
+    known, key = _memo(ctx), adjust(100_000, ctx.request.model)
     if key not in known:
         found = Sizes([0], [])
-        for number, one in enumerate(talk.said):
-            tokens = 0 if empty(one.message) or one.message["role"] == "system" else _tokens(ctx, one.start, one.stop)
+        for number, one in enumerate(talk.chat_messages):
+            tokens = 0 if is_empty(one.message) or one.message["role"] == "system" else _count_message(ctx, one.start, one.stop)
             found.sums.append(found.sums[-1] + tokens)
             if one.message["role"] == "tool":
                 found.tools.append(number)
@@ -52,30 +63,35 @@ def _sizes(ctx: Ctx, talk: Chat) -> Sizes:
     return known[key]
 
 
-def _tokens(ctx: Ctx, start: int, stop: int) -> int:
+def _count_message(ctx: Ctx, start: int, stop: int) -> int:
     blocks = ctx.session.blocks[start:stop]
-    tokens = FRAME + adjusted(ctx.own.count_content(blocks), ctx.request.model)
+    tokens = FRAME + adjust(ctx.own.count_content(blocks), ctx.request.model)
     for block in blocks:
         tokens += CALL if block.kind == "tool_use" else 0
         if block.kind == "tool_result" and isinstance(block.raw, dict):
             name = Part("user", "text", str(block.raw.get("tool_use_id") or ""))
-            tokens += RESULT + adjusted(ctx.own.count_parts((name,)), ctx.request.model)
+            tokens += RESULT + adjust(ctx.own.count_parts((name,)), ctx.request.model)
     return tokens
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Refuses where the original says that there is not enough context: never where the window is only assumed."""
-    talk = chat(ctx, TOOL)
+    talk = get_chat(ctx, TOOL)
     there = bisect_left(talk.starts, ctx.request.cut)
-    end = tail(talk.messages, there)
+    end = find_tail(talk.messages, there)
     if end is None:
         yield Edit("refuse", "the answer before the last results did not call for one of them", facts={"error": "no_tool_call"})
         return
-    sizes, system = _sizes(ctx, talk), _system(ctx)
+    sizes, system = _get_sizes(ctx, talk), _find_system(ctx)
     window = ctx.budget.window
-    fixed = (_tokens(ctx, *system[0]) if system else 0) + ctx.own.sums[1][ctx.request.cut] + sizes.sums[there] - sizes.sums[end]
-    budget = room(window, params.output) - fixed
-    first = first_kept(sizes.sums, sizes.tools, end, budget)
+    fixed = (
+        (_count_message(ctx, *system[0]) if system else 0)
+        + ctx.own.sums[1][ctx.request.cut]
+        + sizes.sums[there]
+        - sizes.sums[end]
+    )
+    budget = compute_room(window, params.output) - fixed
+    first = find_first_kept(sizes.sums, sizes.tools, end, budget)
     for span in system[1:]:
         envelope = yield Edit("drop", "only the first system message is sent", span)
     if budget < 0 and ctx.budget.known and not params.cut:
@@ -86,16 +102,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         )
         return
     used = fixed + sizes.sums[end] - sizes.sums[first]
-    facts = {"used": used, "room": room(window, params.output)}
-    because = f"the oldest {first:,} of {there:,} messages go, so that the rest fits {room(window, params.output):,.0f} tokens"
+    room = compute_room(window, params.output)
+    facts = {"used": used, "room": room}
+    because = f"the oldest {first:,} of {there:,} messages go, so that the rest fits {room:,.0f} tokens"
     if first:
         for span in find_droppable(ctx, envelope, 0, talk.starts[first] if first < there else ctx.request.cut):
             envelope = yield Edit("drop", because, span, facts=facts)
     if budget < 0 and params.cut and there:
-        yield from _shortened(ctx, talk, there, int(sizes.sums[there] - sizes.sums[there - 1] + budget))
+        yield from _shorten_last(ctx, talk, there, int(sizes.sums[there] - sizes.sums[there - 1] + budget))
 
 
-def _system(ctx: Ctx) -> list[Span]:
+def _find_system(ctx: Ctx) -> list[Span]:
     held: list[Span] = []
     for at in ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]:
         block = ctx.session.blocks[at]
@@ -105,12 +122,12 @@ def _system(ctx: Ctx) -> list[Span]:
     return held
 
 
-def _shortened(ctx: Ctx, talk: Chat, there: int, most: int) -> Iterator[Edit]:
-    for block in ctx.session.blocks[talk.said[there - 1].start : talk.said[there - 1].stop]:
+def _shorten_last(ctx: Ctx, talk: Chat, there: int, most: int) -> Iterator[Edit]:
+    for block in ctx.session.blocks[talk.chat_messages[there - 1].start : talk.chat_messages[there - 1].stop]:
         if block.kind == "text":
             lines = block.text.split("\n")
             sizes = [ctx.own.count_parts((Part(block.role, "text", line),)) for line in lines]
-            left = lines_kept(sizes, max(0, most), top=True)
+            left = select_lines(sizes, max(0, most), top=True)
             text = "\n".join(lines[left.start : left.stop]) or " "
             yield Edit(
                 "truncate",

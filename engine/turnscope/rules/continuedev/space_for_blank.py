@@ -9,8 +9,8 @@ from typing import Annotated
 from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import chat
-from turnscope.ports.continuedev.compiling import TOOL, empty
+from turnscope.ports.chats import get_chat
+from turnscope.ports.continuedev.compiling import TOOL, is_empty
 from turnscope.session.content import extract_text
 from turnscope.session.model import Edit, Part, Span
 
@@ -24,12 +24,12 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone."""
-    talk = chat(ctx, TOOL)
-    for one in talk.said[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
+    talk = get_chat(ctx, TOOL)
+    for one in talk.chat_messages[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
         blocks = ctx.session.blocks[one.start : one.stop]
         if envelope.at(one.start).body is not None:
             continue
-        if empty(one.message):
+        if is_empty(one.message):
             yield Edit("drop", "an empty message is not sent", Span(one.start, one.stop))
             continue
         pictures = not params.images and any(b.kind == "image" for b in blocks)
@@ -41,7 +41,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             for block in blocks:
                 if block.kind == "tool_result" and not pictures:
                     yield Edit(
-                        "repair", "a blank text becomes a space", Span(block.at, block.at + 1), (_result(block.raw, sent),)
+                        "repair",
+                        "a blank text becomes a space",
+                        Span(block.at, block.at + 1),
+                        (_build_result(block.raw, sent),),
                     )
                 elif block.kind in ("text", "image"):
                     body = (Part(block.role, "text", sent, sent),) if block is first else ()
@@ -49,7 +52,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                     yield Edit("repair", because, Span(block.at, block.at + 1), body)
 
 
-def _result(raw: object, text: str) -> Part:
+def _build_result(raw: object, text: str) -> Part:
     held = {**raw, "content": text} if isinstance(raw, dict) else text
     return Part("user", "tool_result", text, held)
 

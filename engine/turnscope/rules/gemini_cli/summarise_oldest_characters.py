@@ -33,18 +33,18 @@ class _Sizes(NamedTuple):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Compared is the previous request's prompt; a split at the very front compresses nothing."""
-    prompt = _prompt(ctx)
+    prompt = _count_prompt(ctx)
     if prompt < ctx.budget.limit or ctx.previous is None:
         return
-    starts, sizes = ctx.index.messages, _sizes(ctx)
+    starts, sizes = ctx.index.messages, _measure(ctx)
     there = count_before(starts, ctx.request.cut)
     if not there:
         return
     begin, old, fresh = find_leading_summary(envelope, ctx)
     first = count_before(starts, fresh)
     lengths = [b - a for a, b in zip(sizes.sums[first:there], sizes.sums[first + 1 : there + 1], strict=True)]
-    before = [port.units(get_summary(old))] if old else []
-    index = port.split_point(
+    before = [port.count_units(get_summary(old))] if old else []
+    index = port.find_split_point(
         [*before, *lengths],
         [*(False for _ in before), *sizes.begins[first:there]],
         sizes.open[there - 1],
@@ -65,13 +65,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     ):
         block = ctx.session.blocks[at]
         text = get_result_text(block)
-        left -= port.tokens_of([{"text": text or ""}])
+        left -= port.estimate_tokens([{"text": text or ""}])
         if left < 0 and text and len(text) > port.EXCERPT and find_replaceable(envelope, at):
             why = f"{because}; results beyond the newest {params.outputs:,} tokens are shortened"
-            envelope = yield Edit("truncate", why, Span(at, at + 1), (build_result(block, port.excerpt(text)),), facts=facts)
+            envelope = yield Edit("truncate", why, Span(at, at + 1), (build_result(block, port.cut_output(text)),), facts=facts)
 
 
-def _prompt(ctx: Ctx) -> int:
+def _count_prompt(ctx: Ctx) -> int:
     """Tokens of the previous request's prompt, as billed or as counted."""
     if ctx.previous is None:
         return 0
@@ -82,11 +82,11 @@ def _prompt(ctx: Ctx) -> int:
 
 
 @memoize
-def _sizes(session: Session, index: Index) -> _Sizes:
+def _measure(session: Session, index: Index) -> _Sizes:
     messages = [session.messages[session.blocks[at].message] for at in index.messages]
-    contents = [port.content_of(m.role, session.blocks[m.start : m.stop]) for m in messages]
-    sums = accumulate((port.units(port.written(content)) for content in contents), initial=0)
-    return _Sizes(tuple(sums), tuple(map(port.may_begin, contents)), tuple(map(port.is_open, contents)))
+    contents = [port.build_content(m.role, session.blocks[m.start : m.stop]) for m in messages]
+    sums = accumulate((port.count_units(port.write_json(content)) for content in contents), initial=0)
+    return _Sizes(tuple(sums), tuple(map(port.can_begin, contents)), tuple(map(port.is_open, contents)))
 
 
 RULE = Rule(

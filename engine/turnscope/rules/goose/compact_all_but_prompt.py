@@ -49,7 +49,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return last
     begin, _, fresh = find_leading_summary(envelope, ctx)
     at, text = recorded_compactions.find_recorded_summary(ctx, seen)
-    stop = at if at >= 0 else starts[there - 1] if _plain(ctx, starts[there - 1]) else ctx.request.cut
+    stop = at if at >= 0 else starts[there - 1] if _is_prompt(ctx, starts[there - 1]) else ctx.request.cut
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit}
     if fresh >= stop or (not seen and ctx.tokens(fresh, stop) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
@@ -65,26 +65,28 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     messages = count_before(starts, stop) - count_before(starts, begin)
     body = build_summary_parts(answer, messages, SummaryOptions("summarise"))
     if at < 0:
-        body += _behind(ctx, begin, stop)
+        body += _build_tail(ctx, begin, stop)
     facts |= {**describe_answer(answer), "messages": messages}
     for number, span in enumerate(ctx.index.find_conversation_spans(begin, stop)):
         envelope = yield Edit("condense", because, span, () if number else body, facts=facts)
     return ctx.request.n
 
 
-def _behind(ctx: Ctx, begin: int, stop: int) -> tuple[Part, ...]:
+def _build_tail(ctx: Ctx, begin: int, stop: int) -> tuple[Part, ...]:
     """A word of the assistant's, and the newest prompt again where it does not stand behind it."""
     if stop < ctx.request.cut:
         return (Part("assistant", "text", GO_ON),)
     starts = ctx.index.messages
-    at = next((a for a in reversed(starts[count_before(starts, begin) : count_before(starts, stop)]) if _plain(ctx, a)), None)
+    at = next(
+        (a for a in reversed(starts[count_before(starts, begin) : count_before(starts, stop)]) if _is_prompt(ctx, a)), None
+    )
     held = ctx.session.blocks[at : ctx.session.messages[ctx.session.blocks[at].message].stop] if at is not None else ()
     again = "\n".join(block.text for block in held if block.kind == "text")
     parts = (Part("assistant", "text", GO_ON_WITH_TOOLS),)
     return (*parts, Part("user", "text", again)) if again else parts
 
 
-def _plain(ctx: Ctx, at: int) -> bool:
+def _is_prompt(ctx: Ctx, at: int) -> bool:
     """Whether the message at an address is a prompt: text of the user's, and neither calls nor results."""
     message = ctx.session.messages[ctx.session.blocks[at].message]
     kinds = {block.kind for block in ctx.session.blocks[message.start : message.stop]}

@@ -13,8 +13,8 @@ from turnscope.envelope.conversation import build_result, find_droppable, find_r
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.inspect_ai.handler import MORE_PASSES, PRESERVED
-from turnscope.ports.inspect_ai.strategies import BEFORE, REMOVED, SEARCH, first_kept, summary_message
-from turnscope.ports.rows import rows
+from turnscope.ports.inspect_ai.strategies import BEFORE, REMOVED, SEARCH, build_summary_message, count_dropped
+from turnscope.ports.rows import get_rows
 from turnscope.session.index import count_before
 from turnscope.session.model import Action, Answer, Edit, Part, Placeholder, Span
 
@@ -31,7 +31,7 @@ class Params:
     cap: Annotated[int, "summary: tokens that it may have"] = 2_000
 
 
-class Done(Struct, frozen=True):
+class Progress(Struct, frozen=True):
     """How far it came: the first row of what was said that stands, and how many thoughts and results were looked at."""
 
     first: int = 0
@@ -41,25 +41,25 @@ class Done(Struct, frozen=True):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Refuses where it stays too much."""
-    total, passes, done = ctx.size(envelope), 0, ctx.state or Done()
+    total, passes, done = ctx.size(envelope), 0, ctx.state or Progress()
     facts: dict[str, Any] = {"tokens": total, "threshold": ctx.limit, "strategy": params.strategy}
     because = f"{total:,} tokens are above the threshold of {ctx.limit:,}"
     size = total
     while size > ctx.limit and passes <= MORE_PASSES:
         before, passes = size, passes + 1
         if params.strategy == "edit":
-            found, done = _edited(envelope, ctx, params, done)
+            found, done = _clear_old(envelope, ctx, params, done)
             for action, span, body in found:
                 envelope = yield Edit(action, because, span, body, facts=facts)
         elif params.strategy == "trim":
-            begin, stop = _trimmed(ctx, params, done.first)
+            begin, stop = _trim(ctx, params, done.first)
             for span in find_droppable(ctx, envelope, *begin):
                 envelope = yield Edit("drop", because, span, facts=facts)
-            done = Done(stop)
+            done = Progress(stop)
         else:
-            begin = _said(ctx)
+            begin = _find_said(ctx)
             if ctx.tokens(*begin) > params.cap:
-                envelope = yield from _summed_up(envelope, ctx, begin, params, because, facts)
+                envelope = yield from _summarise(envelope, ctx, begin, params, because, facts)
         size = ctx.size(envelope)
         if size >= before:
             break
@@ -68,7 +68,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return done
 
 
-def _summed_up(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because: str, facts: dict[str, Any]) -> Edits:
+def _summarise(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because: str, facts: dict[str, Any]) -> Edits:
     """A message of the user's stands for all of it: the summary between the program's words. Of a failed one nothing does."""
     span = widen_span(envelope, span)
     question = build_summary_ask(envelope, ctx, span, SummaryOptions("summarise", cap=params.cap))
@@ -77,7 +77,7 @@ def _summed_up(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because
         yield Edit("keep", f"{because}, but no summary was made: {answer.failed or 'it was empty'}", facts=facts)
         return envelope
     messages = count_before(ctx.index.messages, span.stop) - count_before(ctx.index.messages, span.start)
-    text = summary_message(answer.text)["content"]
+    text = build_summary_message(answer.text)["content"]
     if answer.source == "offline":
         text = text.replace(BEFORE, f"{BEFORE}{STAND_IN.format(messages)}\n", 1)
     facts = {**facts, **describe_answer(answer), "messages": messages}
@@ -87,29 +87,31 @@ def _summed_up(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because
     return envelope
 
 
-def _said(ctx: Ctx) -> Span:
+def _find_said(ctx: Ctx) -> Span:
     """What was said after the first message of the user."""
     starts, there = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     prompt = next((i for i in range(there) if ctx.session.blocks[starts[i]].role == "user"), there)
     return Span(starts[prompt + 1] if prompt + 1 < there else ctx.request.cut, ctx.request.cut)
 
 
-def _trimmed(ctx: Ctx, params: Params, first: int) -> tuple[Span, int]:
+def _trim(ctx: Ctx, params: Params, first: int) -> tuple[Span, int]:
     """What goes of the rows from `first` on, and the first row that stays: no result whose call went."""
-    found, begin = rows(ctx), _said(ctx).start
+    found, begin = get_rows(ctx), _find_said(ctx).start
     there = count_before(found.starts, ctx.request.cut)
     first = max(first, bisect_left(found.starts, begin, hi=there))
-    stop = first + first_kept(there - first, params.preserve)
+    stop = first + count_dropped(there - first, params.preserve)
     while stop < there and found.rows[stop].role == "tool":
         stop += 1
     return Span(begin, found.starts[stop] if stop < there else ctx.request.cut), stop
 
 
-def _edited(envelope: Envelope, ctx: Ctx, params: Params, done: Done) -> tuple[list[tuple[Action, Span, Placeholder]], Done]:
+def _clear_old(
+    envelope: Envelope, ctx: Ctx, params: Params, done: Progress
+) -> tuple[list[tuple[Action, Span, Placeholder]], Progress]:
     """Older thinking goes, and a fixed text stands for older results. What was looked at before is not looked at again."""
     found: list[tuple[Action, Span, Placeholder]] = []
     thinking, results, blocks = ctx.index.thinking, ctx.index.results, ctx.session.blocks
-    thoughts = max(done.thoughts, count_before(thinking, _newest(ctx, params.keep_thinking)))
+    thoughts = max(done.thoughts, count_before(thinking, _find_newest_answers(ctx, params.keep_thinking)))
     for at in thinking[done.thoughts : thoughts]:
         if envelope.at(at).body is None:
             found.append(("strip", Span(at, at + 1), ()))
@@ -119,12 +121,12 @@ def _edited(envelope: Envelope, ctx: Ctx, params: Params, done: Done) -> tuple[l
     for at in (results[n] for n in older):
         if envelope.at(at).body is None and find_replaceable(envelope, at):
             found.append(("clear", Span(at, at + 1), (build_result(blocks[at], REMOVED),)))
-    return found, Done(done.first, thoughts, older[-1] + 1 if older else done.results)
+    return found, Progress(done.first, thoughts, older[-1] + 1 if older else done.results)
 
 
-def _newest(ctx: Ctx, keep: int) -> int:
+def _find_newest_answers(ctx: Ctx, keep: int) -> int:
     """Where the newest `keep` answers begin; 0 where there are fewer."""
-    said = rows(ctx)
+    said = get_rows(ctx)
     at = count_before(said.starts, ctx.request.cut)
     begin = ctx.request.cut
     while keep and at:
@@ -140,5 +142,5 @@ RULE = Rule(
     edits,
     Params,
     source="PyPI inspect-ai 0.3.285, inspect_ai/model/_compaction, inspect_ai/model/_trim.py",
-    state=Done,
+    state=Progress,
 )

@@ -12,9 +12,9 @@ from turnscope.counting.ledger import Ledger
 from turnscope.envelope.conversation import find_first_present
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.jan.messages import DONE, Unit, joined, mended, with_files, without_images
-from turnscope.ports.jan.units import gathered
-from turnscope.ports.rows import remembered
+from turnscope.ports.jan.messages import DONE, Unit, add_files, drop_images, join_messages, repair_calls
+from turnscope.ports.jan.units import get_chat
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.reading.jan_threads import called
 from turnscope.session.index import Index
 from turnscope.session.model import Edit, Part, Placeholder, Session, Span
@@ -27,47 +27,47 @@ class Params:
     vision: Annotated[bool, "the model sees pictures"] = True
 
 
-@remembered
-def _runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[tuple[int, int]]]:
+@memoize_by_ledger
+def _get_runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list[tuple[int, int]]]:
     return {}
 
 
-@remembered
-def _bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Placeholder]:
+@memoize_by_ledger
+def _get_bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Placeholder]:
     """What runs of messages became that stand as a whole."""
     return {}
 
 
-def _changed(ctx: Ctx, vision: bool) -> list[tuple[int, int]]:
+def _find_changed(ctx: Ctx, vision: bool) -> list[tuple[int, int]]:
     """Runs of messages that are not sent as they stand: numbers of the first, and behind the last."""
-    known = _runs(ctx)
+    known = _get_runs(ctx)
     if vision not in known:
-        found, held, number = [], gathered(ctx).units, 0
+        found, held, number = [], get_chat(ctx).units, 0
         while number < len(held):
             stop = number + 1
-            while stop < len(held) and len(joined([unit.message for unit in held[number : stop + 1]])) == 1:
+            while stop < len(held) and len(join_messages([unit.message for unit in held[number : stop + 1]])) == 1:
                 stop += 1
-            if stop - number > 1 or _sent([held[number]], vision) != [_plain(held[number])]:
+            if stop - number > 1 or _join([held[number]], vision) != [_copy_message(held[number])]:
                 found.append((number, stop))
             number = stop
         known[vision] = found
     return known[vision]
 
 
-def _plain(unit: Unit) -> dict[str, Any]:
+def _copy_message(unit: Unit) -> dict[str, Any]:
     return {**unit.message, "parts": list(unit.message["parts"])}
 
 
-def _sent(held: list[Unit], vision: bool) -> list[dict[str, Any]]:
-    files = [with_files(unit.message) for unit in held]
-    return joined(mended(without_images(files, vision)))
+def _join(held: list[Unit], vision: bool) -> list[dict[str, Any]]:
+    files = [add_files(unit.message) for unit in held]
+    return join_messages(repair_calls(drop_images(files, vision)))
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Looks at every run that stands and is not sent as it stands."""
-    talk = gathered(ctx)
+    talk = get_chat(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
-    changed, bodies = _changed(ctx, params.vision), _bodies(ctx)
+    changed, bodies = _find_changed(ctx, params.vision), _get_bodies(ctx)
     begin = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
     for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
         held = talk.units[start : min(stop, there)]
@@ -75,7 +75,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if not held:
             continue
         key, whole = (start, min(stop, there), params.vision), len(held) == min(stop, there) - start
-        body = bodies[key] if whole and key in bodies else _body(held, params.vision)
+        body = bodies[key] if whole and key in bodies else _build_body(held, params.vision)
         if whole:
             bodies[key] = body
         if body is None:
@@ -85,15 +85,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield Edit("repair" if body else "drop", because, Span(held[0].start, stop_at), body)
 
 
-def _body(held: list[Unit], vision: bool) -> Placeholder:
+def _build_body(held: list[Unit], vision: bool) -> Placeholder:
     """What stands for messages; None where they are sent as they stand."""
-    made = _sent(held, vision)
-    if made == [_plain(unit) for unit in held]:
+    made = _join(held, vision)
+    if made == [_copy_message(unit) for unit in held]:
         return None
-    return tuple(part for message in made for part in _parts(message))
+    return tuple(part for message in made for part in _build_parts(message))
 
 
-def _parts(message: dict[str, Any]) -> Iterator[Part]:
+def _build_parts(message: dict[str, Any]) -> Iterator[Part]:
     results = []
     for part in message["parts"]:
         kind, text = part.get("type"), part.get("text") or ""

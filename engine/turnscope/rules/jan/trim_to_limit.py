@@ -10,18 +10,18 @@ from turnscope.envelope.condensing import build_text_ask
 from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import leading
+from turnscope.ports.chats import find_leading_end
 from turnscope.ports.jan.messages import (
     FRAME,
     HEAD,
     OUTPUT,
     SUMMARY_TOKENS,
     Unit,
-    excerpt,
-    first_kept,
-    tokens_of,
+    build_excerpt,
+    estimate_text,
+    find_first_kept,
 )
-from turnscope.ports.jan.units import gathered
+from turnscope.ports.jan.units import get_chat
 from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
 
@@ -38,13 +38,13 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A summary is asked for at each request that drops something: nothing of it is stored."""
-    talk = gathered(ctx)
+    talk = get_chat(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
     held = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
     system = "\n".join(b.text for at in held if (b := ctx.session.blocks[at]).role == "system")
     limit = params.limit if params.limit >= 0 else ctx.budget.window
-    budget = limit - params.output - (tokens_of(system) + FRAME if system.strip() else 0)
-    first = first_kept(talk.sums, there, budget) if limit > 0 else 0
+    budget = limit - params.output - (estimate_text(system) + FRAME if system.strip() else 0)
+    first = find_first_kept(talk.sums, there, budget) if limit > 0 else 0
     facts = {"budget": budget, "kept": there - first, "of": there}
     because = f"counted from the newest, {there - first:,} of {there:,} messages fit {budget:,} tokens"
     if held and not system.strip():
@@ -54,13 +54,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if first:
         text = ""
         if params.compact and budget > 0:
-            answer: Answer = yield _ask([unit.message for unit in _end(talk.units[:first], limit)], params, limit)
+            answer: Answer = yield _build_ask(
+                [unit.message for unit in _select_excerpt(talk.units[:first], limit)], params, limit
+            )
             text = "" if answer.failed else f"{HEAD}{answer.text}"
         for span in find_droppable(ctx, envelope, 0, talk.starts[first]):
             envelope = yield Edit("condense" if text else "drop", because, span, facts=facts)
-        if text and talk.sums[there] - talk.sums[first] + tokens_of(text) + FRAME <= budget:
+        if text and talk.sums[there] - talk.sums[first] + estimate_text(text) + FRAME <= budget:
             part = Part("system", "summary", text, place="system")
-            place = leading(ctx)
+            place = find_leading_end(ctx)
             yield Edit("insert", because, Span(place, place), (part,), slot="summary", facts=facts)
         elif text:
             yield Edit("keep", "there is no room for the summary, which goes first", facts={"summary": text, **facts})
@@ -68,7 +70,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("refuse", "no message of a user is left", facts={"error": "no_user_message"})
 
 
-def _end(dropped: list[Unit], limit: int) -> list[Unit]:
+def _select_excerpt(dropped: list[Unit], limit: int) -> list[Unit]:
     """The newest of the dropped messages, more than the excerpt can hold."""
     size, most = 0, 8 * max(limit, 2_000)
     for number in range(len(dropped) - 1, -1, -1):
@@ -78,8 +80,8 @@ def _end(dropped: list[Unit], limit: int) -> list[Unit]:
     return dropped
 
 
-def _ask(messages: list[dict[str, Any]], params: Params, limit: int) -> Ask:
-    return build_text_ask(params.prompt, excerpt(messages, limit), SUMMARY_TOKENS, params.model, capped=False)
+def _build_ask(messages: list[dict[str, Any]], params: Params, limit: int) -> Ask:
+    return build_text_ask(params.prompt, build_excerpt(messages, limit), SUMMARY_TOKENS, params.model, capped=False)
 
 
 RULE = Rule(

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.langchain.trim import SPLITTERS, TYPES, Lists, content_of, longest
-from turnscope.ports.rows import intact, rows, stretches, with_text
+from turnscope.ports.langchain.trim import SPLITTERS, TYPES, Lists, build_content_with_calls, find_longest
+from turnscope.ports.rows import get_rows, is_intact, iter_droppable, replace_text
 from turnscope.session.content import extract_text
 from turnscope.session.index import count_before
 from turnscope.session.model import JSON, Edit, Part, Span
@@ -39,7 +39,7 @@ class _Part(NamedTuple):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """The plan refuses where the original raises: `start_on` and `include_system` belong to the strategy `last`."""
-    found, last = rows(ctx), params.strategy == "last"
+    found, last = get_rows(ctx), params.strategy == "last"
     if not last and (params.start_on or params.include_system):
         why = "start_on and include_system are only valid with the strategy `last`"
         yield Edit("refuse", why, facts={"error": "value_error"})
@@ -51,21 +51,23 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         hi -= 1
     if params.include_system and hi and found.rows[0].role == "system":
         lo, room = 1, max(0, room - lists.count(0, 1))
-    a, b, number, part = _kept(envelope, lists, params, lo, hi, room)
+    a, b, number, part = _find_kept(envelope, lists, params, lo, hi, room)
     facts = {"tokens": lists.count(0, there), "limit": ctx.limit, "kept": b - a + lo, "partial": part is not None}
     because = f"{facts['tokens']:,} tokens: {b - a + lo:,} of {there:,} messages stay within the limit of {ctx.limit:,}"
     for first, stop in ((lo, a), (b, there)):
         if first < stop:
-            for span in stretches(ctx, envelope, found.starts[first], found.rows[stop - 1].stop):
+            for span in iter_droppable(ctx, envelope, found.starts[first], found.rows[stop - 1].stop):
                 envelope = yield Edit("drop", because, span, facts=facts)
     if part and a <= number < b:
-        for edit in _partly(ctx, number, part, f"{because}; of the next one a part does", facts):
+        for edit in _replace_partly(ctx, number, part, f"{because}; of the next one a part does", facts):
             envelope = yield edit
 
 
-def _kept(envelope: Envelope, lists: Lists, params: Params, lo: int, hi: int, room: int) -> tuple[int, int, int, _Part | None]:
+def _find_kept(
+    envelope: Envelope, lists: Lists, params: Params, lo: int, hi: int, room: int
+) -> tuple[int, int, int, _Part | None]:
     """The rows `a:b` that stay of `lo:hi`; of the row `number`, which may be among them, only a part."""
-    last, found = params.strategy == "last", rows(lists.ctx).rows
+    last, found = params.strategy == "last", get_rows(lists.ctx).rows
     number, part = -1, None
 
     def run(n: int) -> tuple[int, int]:
@@ -73,10 +75,10 @@ def _kept(envelope: Envelope, lists: Lists, params: Params, lo: int, hi: int, ro
 
     n = hi - lo
     if n and lists.count(lo, hi) > room:
-        n = longest(n, lambda m: lists.count(*run(m)), room)
+        n = find_longest(n, lambda m: lists.count(*run(m)), room)
         number = hi - 1 - n if last else lo + n
-        if params.allow_partial and n < hi - lo and intact(envelope, found[number]):
-            part = _part(lists, params, number, lists.count(*run(n)), room)
+        if params.allow_partial and n < hi - lo and is_intact(envelope, found[number]):
+            part = _fit_part(lists, params, number, lists.count(*run(n)), room)
             n += part is not None
     a, b = run(n)
     types = params.start_on if last else params.end_on
@@ -85,10 +87,10 @@ def _kept(envelope: Envelope, lists: Lists, params: Params, lo: int, hi: int, ro
     return a, b, number, part
 
 
-def _part(lists: Lists, params: Params, number: int, taken: int, room: int) -> _Part | None:
+def _fit_part(lists: Lists, params: Params, number: int, taken: int, room: int) -> _Part | None:
     """As much of one message as fits beside the `taken` tokens: parts of its content, else pieces of one text in it."""
-    last, row, session = params.strategy == "last", rows(lists.ctx).rows[number], lists.ctx.session
-    held = content_of(session, row)
+    last, row, session = params.strategy == "last", get_rows(lists.ctx).rows[number], lists.ctx.session
+    held = build_content_with_calls(session, row)
     if not isinstance(held, str):
         for n in range(len(held) - 1, 0, -1):
             some = held[-n:] if last else held[:n]
@@ -101,12 +103,12 @@ def _part(lists: Lists, params: Params, number: int, taken: int, room: int) -> _
     pieces = SPLITTERS[params.splitter](held) if held else []
     pieces = pieces[::-1] if last else pieces
     base = taken + lists.count(0, 0)  # the partial message is a list of its own here
-    n = longest(len(pieces), lambda m: base + lists.size(number, "".join(pieces[:m])), room)
+    n = find_longest(len(pieces), lambda m: base + lists.size(number, "".join(pieces[:m])), room)
     return _Part(None, "".join(pieces[:n][::-1] if last else pieces[:n])) if n else None
 
 
-def _partly(ctx: Ctx, number: int, part: _Part, because: str, facts: dict[str, JSON]) -> Iterator[Edit]:
-    session, row = ctx.session, rows(ctx).rows[number]
+def _replace_partly(ctx: Ctx, number: int, part: _Part, because: str, facts: dict[str, JSON]) -> Iterator[Edit]:
+    session, row = ctx.session, get_rows(ctx).rows[number]
     block = session.blocks[row.start]
     if part.keep:
         for start, stop in ((row.start, part.keep.start), (part.keep.stop, row.stop)):
@@ -116,7 +118,7 @@ def _partly(ctx: Ctx, number: int, part: _Part, because: str, facts: dict[str, J
         shorter = Part(block.role, "tool_result", extract_text(part.held), {**block.raw, "content": part.held})
         yield Edit("truncate", because, Span(row.start, row.stop), (shorter,), facts=facts)
     elif row.role == "tool" or any(isinstance(b.raw, str) for b in session.blocks[row.start : row.stop]):
-        yield from with_text(session, row, part.held, "truncate", because, facts)
+        yield from replace_text(session, row, part.held, "truncate", because, facts)
     else:  # content that was a list becomes a string; calls stand beside it
         calls = next((b.at for b in session.blocks[row.start : row.stop] if b.kind == "tool_use"), row.stop)
         yield Edit(

@@ -31,28 +31,34 @@ def edits(envelope: Envelope, ctx: Ctx, params: Split) -> Edits:
     if find_current(ctx, params) < 0:
         return
     at = find_current_start(ctx, params)
-    system, said = count_static_tokens(envelope, ctx), _input(ctx, params)
-    inserts = {slot: _tokens(envelope, ctx, find_front(ctx), slot) for slot in (CONTEXT, HEADERS)}
-    inserts |= {slot: _tokens(envelope, ctx, at, slot) for slot in SHRINKABLE}
+    system, said = count_static_tokens(envelope, ctx), _describe_input(ctx, params)
+    inserts = {slot: _count_insert(envelope, ctx, find_front(ctx), slot) for slot in (CONTEXT, HEADERS)}
+    inserts |= {slot: _count_insert(envelope, ctx, at, slot) for slot in SHRINKABLE}
     asked = count_present_tokens(envelope, ctx, get_span(ctx, params, find_current(ctx, params))) + ctx.tokens(
         *find_current_prompt(ctx)
     )
     whole = ctx.size(envelope)
     layers = {slot: tokens for slot, tokens in inserts.items() if tokens}
     context = max(0, whole - system - asked)
-    kinds = ", ".join(f"{kind} {tokens:,}" for kind, tokens in _kinds(ctx).items())
+    kinds = ", ".join(f"{kind} {tokens:,}" for kind, tokens in _count_by_kind(ctx).items())
     because = f"context prompt of {context:,} tokens ({', '.join(f'{k} {v:,}' for k, v in layers.items()) or 'no layer'}), "
     because += f"system prompt of {system:,} ({kinds or 'none'}), input: {said['type'].replace('_', ' ')}"
-    facts: dict[str, Any] = {"context": context, "layers": layers, "system": _kinds(ctx), "input": said, "message": whole}
+    facts: dict[str, Any] = {
+        "context": context,
+        "layers": layers,
+        "system": _count_by_kind(ctx),
+        "input": said,
+        "message": whole,
+    }
     yield Edit("keep", because, facts=facts)
 
 
-def _tokens(envelope: Envelope, ctx: Ctx, at: int, slot: str) -> int:
+def _count_insert(envelope: Envelope, ctx: Ctx, at: int, slot: str) -> int:
     piece = find_insert(envelope, at, slot)
     return sum(ctx.own.count_placeholder(piece.body)) if piece else 0
 
 
-def _kinds(ctx: Ctx) -> dict[str, int]:
+def _count_by_kind(ctx: Ctx) -> dict[str, int]:
     """Tokens of the system prompt by what its blocks are about: tools, environment, guardrails, other."""
     blocks = ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
     known, key = get_memo(ctx), ("system", len(blocks), id(ctx.own))
@@ -68,7 +74,7 @@ def _kinds(ctx: Ctx) -> dict[str, int]:
     return kinds
 
 
-def _input(ctx: Ctx, split: Split) -> dict[str, Any]:
+def _describe_input(ctx: Ctx, split: Split) -> dict[str, Any]:
     """What is said now: a query, an answer of a tool, or feedback: a further prompt of the conversation that goes on."""
     message = ctx.session.messages[ctx.session.blocks[find_newest_message(ctx)].message]
     blocks = ctx.session.blocks[message.start : min(message.stop, ctx.request.cut)]

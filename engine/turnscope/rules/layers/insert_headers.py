@@ -31,14 +31,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         over = here - max(0, params.most)
         first = min(here, -(-over // PAGE) * PAGE) if over > 0 else 0  # by whole pages: each turn would move every page
         older = f"{format_id(ctx, params, 0)} to {format_id(ctx, params, first - 1)}: {first} older conversations, not listed"
-        texts = (HEAD, *((older,) if first else ()), *_pages(ctx, params, first, here))
+        texts = (HEAD, *((older,) if first else ()), *_build_pages(ctx, params, first, here))
         because = f"{here - first} of {here} conversations that are over have a header of at most {params.header_cap} tokens"
         facts = {"headers": here - first, "conversations": here, "cap": params.header_cap}
         yield from put_texts(envelope, find_front(ctx), HEADERS, texts, because, facts)
     return here if here > 0 else ctx.state
 
 
-def _pages(ctx: Ctx, params: Params, first: int, stop: int) -> Iterator[str]:
+def _build_pages(ctx: Ctx, params: Params, first: int, stop: int) -> Iterator[str]:
     known = get_memo(ctx)
     for at in range(first - first % PAGE, stop, PAGE):
         end = min(at + PAGE, stop)

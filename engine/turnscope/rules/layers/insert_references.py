@@ -29,7 +29,7 @@ class Params(Split):
     learn: Annotated[bool, "what earlier sessions of the project looked up again is named first"] = True
 
 
-class Named(Struct, frozen=True, gc=False):
+class ReferenceState(Struct, frozen=True, gc=False):
     """Where the references stand, and what earlier sessions looked up again, as it was told when this one began."""
 
     at: int
@@ -37,7 +37,7 @@ class Named(Struct, frozen=True, gc=False):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    state: Named | None = ctx.state
+    state: ReferenceState | None = ctx.state
     if not list_completed(ctx, params):
         return state
     was, at = state.at if state else None, find_current_start(ctx, params)
@@ -46,24 +46,24 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     learned = state.learned if state else (yield LEARNED).items if params.learn else ()
     for edit in remove_outdated_insert(envelope, was, at, REFERENCES):
         envelope = yield edit
-    rows = _rows(ctx, params, find_first_full(envelope, ctx, params), parse_learned(learned)) if was != at else []
+    rows = _find_rows(ctx, params, find_first_full(envelope, ctx, params), parse_learned(learned)) if was != at else []
     text = fit_points(HEAD, [(name, " ", ids) for name, ids in rows], params.cap, make_counter(ctx)) if rows else ""
     if "\n" not in text or make_counter(ctx)([text])[0] > ctx.limit - ctx.size(envelope):
         text = ""
     because = f"{len(rows)} names in the prompt were spoken of before" if text else "there is no room for references"
     facts = {"names": len(rows), "cap": params.cap}
     yield from put_texts(envelope, at, REFERENCES, (text,) if text else (), because, facts)
-    return Named(at, learned)
+    return ReferenceState(at, learned)
 
 
-def _rows(ctx: Ctx, params: Params, first: int, learned: Mapping[str, int]) -> list[tuple[str, tuple[str, ...]]]:
+def _find_rows(ctx: Ctx, params: Params, first: int, learned: Mapping[str, int]) -> list[tuple[str, tuple[str, ...]]]:
     """What the prompt names, what was looked up most often before first; with the conversations before `first` that name it
     too, the newest first.
     """
-    return sorted(_named(ctx, params, first), key=lambda row: -learned.get(row[0], 0))
+    return sorted(_find_named(ctx, params, first), key=lambda row: -learned.get(row[0], 0))
 
 
-def _named(ctx: Ctx, params: Params, first: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _find_named(ctx: Ctx, params: Params, first: int) -> Iterator[tuple[str, tuple[str, ...]]]:
     named = find_prompt_names(ctx, params)
     words = (word for word in named.concepts if not any(word in entity.lower() for entity in named.entities))
     for name in dict.fromkeys((*named.entities, *words)):
@@ -78,5 +78,5 @@ RULE = Rule(
     edits,
     Params,
     source="Smart Context Management for AI Code Assistants: layer 4, reference index, lightweight pointers",
-    state=Named,
+    state=ReferenceState,
 )

@@ -22,7 +22,7 @@ class Params(Split):
     summary_cap: Annotated[int, "tokens that one summary may have (published: 120)"] = 120
 
 
-class Standing(Struct, frozen=True, gc=False):
+class SummaryState(Struct, frozen=True, gc=False):
     """Where the summaries stand, and of which conversations: `first` up to and without `stop`."""
 
     at: int
@@ -31,7 +31,7 @@ class Standing(Struct, frozen=True, gc=False):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    was: Standing | None = ctx.state
+    was: SummaryState | None = ctx.state
     if not list_completed(ctx, params):
         return was
     at = find_current_start(ctx, params)
@@ -55,7 +55,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because += f": {wanted} would not fit" if len(texts) < wanted else ""
     facts = {"summaries": len(texts), "cap": params.summary_cap}
     yield from put_texts(envelope, at, SUMMARIES, tuple(texts), because, facts)
-    return Standing(at, stop - len(texts), stop)
+    return SummaryState(at, stop - len(texts), stop)
 
 
 RULE = Rule(
@@ -64,5 +64,5 @@ RULE = Rule(
     edits,
     Params,
     source="Smart Context Management for AI Code Assistants: layer 3, semantic summaries of conversations 6 to 10, 120 tokens",
-    state=Standing,
+    state=SummaryState,
 )

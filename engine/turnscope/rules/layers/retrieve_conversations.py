@@ -29,7 +29,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: RetrievalLimits) -> Edits:
     for edit in remove_outdated_insert(envelope, was.at if was else None, now.at, RETRIEVED):
         envelope = yield edit
     for _, answers in found:
-        yield _look(answers, now, [*dict.fromkeys(_names(ctx, params, answers))])
+        yield _build_answer_edit(answers, now, [*dict.fromkeys(_collect_names(ctx, params, answers))])
     shown = was.shown if was else ()
     if now.shown or shown:
         now = structs.replace(now, shown=fit_forms(envelope, ctx, params, was, now))
@@ -38,14 +38,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: RetrievalLimits) -> Edits:
     return was if now == was else now
 
 
-def _names(ctx: Ctx, params: RetrievalLimits, found: list[Grant]) -> Iterator[str]:
+def _collect_names(ctx: Ctx, params: RetrievalLimits, found: list[Grant]) -> Iterator[str]:
     """What the conversations that are given speak of: by these names later sessions know what is looked up again."""
     for grant in found:
         if grant.status in ("given", "superseded"):
             yield from get_metadata(ctx, params, grant.number).names.entities[:NAMES]
 
 
-def _look(found: list[Grant], now: RetrievalState, names: list[str]) -> Edit:
+def _build_answer_edit(found: list[Grant], now: RetrievalState, names: list[str]) -> Edit:
     """The answer to one request as a decision: the pieces change in others."""
     asked = now.hits + now.misses
     facts = {"answers": [[g.id, g.status, g.form] for g in found], "ready": now.hits, "asked": asked, "used": now.used}

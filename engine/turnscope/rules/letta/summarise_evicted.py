@@ -13,7 +13,7 @@ from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.letta import summarizer as port
-from turnscope.ports.rows import raws
+from turnscope.ports.rows import build_raws
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
@@ -50,7 +50,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = because if params.trigger == "default" else "messages left the context here"
     begin, old, fresh = find_leading_summary(envelope, ctx)
     first, there = count_before(starts, fresh), count_before(starts, ctx.request.cut)
-    place = _place(ctx, params, first, there, get_summary(old) if old else "") if "all" not in params.mode else None
+    place = _find_cut(ctx, params, first, there, get_summary(old) if old else "") if "all" not in params.mode else None
     stop = ctx.request.cut if place is None else starts[place]
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit, "messages": there - first}
     if stop <= fresh or (not seen and ctx.tokens(fresh, stop) <= params.cap):
@@ -60,21 +60,21 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     how = SummaryOptions("summarise", model, params.cap)
     before, why = envelope, because + ("" if place is not None else "; no cut is enough, so all of it goes")
     envelope = yield from condense(envelope, ctx, Span(begin, stop), how, why, facts)
-    if place is not None and envelope is not before and _left(envelope, ctx) > ctx.budget.limit:
+    if place is not None and envelope is not before and _count_left(envelope, ctx) > ctx.budget.limit:
         envelope = yield from condense(envelope, ctx, Span(begin, ctx.request.cut), how, f"{because}, and still is", facts)
     return last if envelope is before else ctx.request.n
 
 
-def _place(ctx: Ctx, params: Params, first: int, there: int, summary: str) -> int | None:
+def _find_cut(ctx: Ctx, params: Params, first: int, there: int, summary: str) -> int | None:
     """The number of the message at which what stays begins. The system prompt and a summary count as a message each."""
-    read = _read(ctx)
+    read = _read_session(ctx)
     ahead = 2 if summary else 1
     answers = [False] * ahead + [*read.answers[first:there]]
     if params.mode == "partial_evict":
-        cut = port.partial(answers)
+        cut = port.find_partial_cut(answers)
     else:
         static = read.static[bisect_left(ctx.index.static, ctx.request.cut)]
-        cut = port.sliding(
+        cut = port.find_sliding_cut(
             answers,
             lambda i: static + read.sums[there] - read.sums[first + i - ahead],
             ctx.budget.window,
@@ -83,17 +83,17 @@ def _place(ctx: Ctx, params: Params, first: int, there: int, summary: str) -> in
     return None if cut is None else first + cut - ahead
 
 
-def _left(envelope: Envelope, ctx: Ctx) -> int:
+def _count_left(envelope: Envelope, ctx: Ctx) -> int:
     return ctx.calibration.predict(envelope.tokens)
 
 
 @memoize
-def _read(session: Session, index: Index) -> _Read:
+def _read_session(session: Session, index: Index) -> _Read:
     messages = [session.messages[session.blocks[at].message] for at in index.messages]
-    written = ({"role": m.role, "content": raws(session.blocks[m.start : m.stop])} for m in messages)
-    static = accumulate((port.estimate(session.blocks[at].raw) for at in index.static), initial=0)
+    written = ({"role": m.role, "content": build_raws(session.blocks[m.start : m.stop])} for m in messages)
+    static = accumulate((port.estimate_tokens(session.blocks[at].raw) for at in index.static), initial=0)
     answers = tuple(m.role == "assistant" for m in messages)
-    return _Read(tuple(accumulate(map(port.estimate, written), initial=0)), tuple(static), answers)
+    return _Read(tuple(accumulate(map(port.estimate_tokens, written), initial=0)), tuple(static), answers)
 
 
 RULE = Rule(

@@ -3,7 +3,7 @@
 from turnscope.envelope.conversation import find_droppable, get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.ports.librechat.legacy import path_to, summary_of
+from turnscope.ports.librechat.legacy import find_path, get_summary
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
@@ -17,8 +17,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         {**session.messages[n].extra, "messageId": str(n), "parentMessageId": str(before)}
         for before, n in zip((-1, *ordinals), ordinals, strict=False)
     ]
-    path = path_to(stored, str(ordinals[-1]) if ordinals else None, stop_at_summary=True)
-    text = summary_of(path[0]) if path else ""
+    path = find_path(stored, str(ordinals[-1]) if ordinals else None, stop_at_summary=True)
+    text = get_summary(path[0]) if path else ""
     if not text:
         return
     message = session.messages[int(path[0]["messageId"])]

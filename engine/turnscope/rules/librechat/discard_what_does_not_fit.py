@@ -3,19 +3,19 @@
 from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, talk
+from turnscope.ports.librechat.legacy import PRIMER, count_conversation_tokens, count_instructions, find_begin
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Refuses where the original raises INPUT_LENGTH; `info` is what its error says."""
-    held, starts, there = instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
+    held, starts, there = count_instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     if held and held > ctx.limit:
         why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
         yield Edit("refuse", why, facts={"info": f"{held} / {ctx.limit}"})
         return
-    first = begin(ctx, 0, ctx.limit - (held or 0) - PRIMER)
+    first = find_begin(ctx, 0, ctx.limit - (held or 0) - PRIMER)
     facts = {"limit": ctx.limit, "instructions": held, "kept": there - first, "of": there}
     if first:
         stop = starts[first] if first < there else ctx.request.cut
@@ -26,7 +26,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         why = f"beside the instructions no message fits the limit of {ctx.limit:,} tokens"
         yield Edit("refuse", why, facts={**facts, "info": f"{held + PRIMER} / {ctx.limit}"})
     elif first == there and there:
-        newest = talk(ctx, starts[there - 1])
+        newest = count_conversation_tokens(ctx, starts[there - 1])
         why = f"the newest message has {newest:,} tokens and does not fit the limit of {ctx.limit:,}"
         yield Edit("refuse", why, facts={**facts, "info": f"{newest} / {ctx.limit}"})
 

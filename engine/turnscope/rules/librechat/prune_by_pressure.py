@@ -14,12 +14,12 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.envelope.wishes import find_manual_spans
-from turnscope.ports.librechat.agents import Trigger, recent, triggered
-from turnscope.ports.librechat.fading import shortened_for_good
-from turnscope.ports.librechat.history import Bodies, History, Reading, read
+from turnscope.ports.librechat.agents import Trigger, find_recent, is_triggered
+from turnscope.ports.librechat.fading import iter_shortened
+from turnscope.ports.librechat.history import Bodies, History, Reading, read_session
 from turnscope.ports.librechat.pruning import Outcome, Settings, prepare
-from turnscope.ports.librechat.state import Scale, Seen, Sent, State, anew
-from turnscope.ports.rows import remembered, size, stretches
+from turnscope.ports.librechat.state import Scale, Seen, Sent, State, restart
+from turnscope.ports.rows import count_row_tokens, iter_droppable, memoize_by_ledger
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Action, Ask, Block, Edit, Placeholder, Session, Span
 
@@ -54,95 +54,98 @@ class Prepared(NamedTuple):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A request into which nothing fits is refused, as the original raises an error."""
-    history, begun, used, outcome = prepared(ctx, params)
-    touched = set(_shortened(history, ctx.state) if begun is not ctx.state else ())
-    if params.summary and _summarise(history, outcome, params):
-        start = history.since + recent(history, params.retain_turns, params.retain_tokens or None, outcome.state.held.counts)[0]
+    history, begun, used, outcome = prepare_request(ctx, params)
+    touched = set(_iter_shortened(history, ctx.state) if begun is not ctx.state else ())
+    if params.summary and _should_summarise(history, outcome, params):
+        start = (
+            history.since
+            + find_recent(history, params.retain_turns, params.retain_tokens or None, outcome.state.held.counts)[0]
+        )
         rows = history.reading.rows
         span = Span(rows[0].start, rows[start].start if start < history.there else ctx.request.cut)
         how = SummaryOptions("summarise", params.model, params.summary, include_dropped=True)
-        envelope = yield from condense(envelope, ctx, span, how, _told(outcome, len(history)), dict(outcome.facts))
+        envelope = yield from condense(envelope, ctx, span, how, _explain(outcome, len(history)), dict(outcome.facts))
         piece = find_summary(envelope, span.start)
         if piece and piece.stop <= span.stop and start > history.since:
-            touched |= set(_shortened(history, outcome.state))
-            begun = anew(history, begun, start, ctx.own.count_parts(piece.body or ()))
+            touched |= set(_iter_shortened(history, outcome.state))
+            begun = restart(history, begun, start, ctx.own.count_parts(piece.body or ()))
             history = structs.replace(history, since=start, attached=None)
             outcome = prepare(history, begun, None, ctx.budget.limit, used + begun.summary, params)
-    because = _told(outcome, len(history))
+    because = _explain(outcome, len(history))
     if len(history) and not outcome.kept:
         envelope = yield Edit("refuse", because, facts=outcome.facts)
     touched |= {history.since + i for i in outcome.faded}
-    yield from _changes(envelope, ctx, history, begun.sent, outcome, touched, because)
+    yield from _build_edits(envelope, ctx, history, begun.sent, outcome, touched, because)
     return outcome.state
 
 
-def prepared(ctx: Ctx, params: Params) -> Prepared:
+def prepare_request(ctx: Ctx, params: Params) -> Prepared:
     """What comes out of a request before anything is summarised."""
-    reading, host, memo, whole = _reading(ctx, params)
+    reading, host, memo, whole = _get_reading(ctx, params)
     there = count_before(reading.starts, ctx.request.cut)
     history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo, whole=whole)
     old: State | None = ctx.state
-    seen = _seen(ctx)
-    begun = old or State(scale=Scale(params.ratio if params.ratio > 0 else 1.0), start=_start(ctx, reading, len(history)))
+    seen = _get_seen(ctx)
+    begun = old or State(scale=Scale(params.ratio if params.ratio > 0 else 1.0), start=_find_start(ctx, reading, len(history)))
     if old and ctx.previous and params.by_turn and ctx.previous.request.turn != ctx.request.turn:
-        begun, seen = anew(history, old, old.since, old.summary), None
+        begun, seen = restart(history, old, old.since, old.summary), None
     history = structs.replace(history, since=begun.since, attached=begun.attached)
-    used = _instructions(ctx, params)
+    used = _count_instructions(ctx, params)
     return Prepared(history, begun, used, prepare(history, begun, seen, ctx.budget.limit, used + begun.summary, params))
 
 
-@remembered
-def _known(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[bool, int], Known]:
+@memoize_by_ledger
+def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[bool, int], Known]:
     return {}
 
 
-def _reading(ctx: Ctx, params: Params) -> Known:
+def _get_reading(ctx: Ctx, params: Params) -> Known:
     """The session's messages, what the host counts of them, what was cut of them last and what is held of all."""
-    known, key = _known(ctx), (params.instructions >= 0, params.frame)
+    known, key = _memo(ctx), (params.instructions >= 0, params.frame)
     if key not in known:
-        reading = read(ctx.session, key[0])
-        known[key] = reading, tuple(size(ctx.own, row, params.frame) for row in reading.rows), {}, {}
+        reading = read_session(ctx.session, key[0])
+        known[key] = reading, tuple(count_row_tokens(ctx.own, row, params.frame) for row in reading.rows), {}, {}
     return known[key]
 
 
-def _start(ctx: Ctx, reading: Reading, there: int) -> int:
+def _find_start(ctx: Ctx, reading: Reading, there: int) -> int:
     """Messages that the host has counted before the first request that the rule plans."""
     return count_before(reading.starts, ctx.previous.request.cut) if ctx.previous else there
 
 
-def _shortened(history: History, state: State | None) -> Iterator[int]:
-    return (history.since + i for i in shortened_for_good(history, state.held)) if state else iter(())
+def _iter_shortened(history: History, state: State | None) -> Iterator[int]:
+    return (history.since + i for i in iter_shortened(history, state.held)) if state else iter(())
 
 
-def _summarise(history: History, outcome: Outcome, params: Params) -> bool:
+def _should_summarise(history: History, outcome: Outcome, params: Params) -> bool:
     trigger = Trigger(params.trigger, params.trigger_at) if params.trigger else None
     refined, facts = sum(b - a for a, b in outcome.refine), outcome.facts
     if facts["instructions"] >= facts["budget"]:  # no summary makes room beside them
         return False
-    return triggered(trigger, refined, facts["budget"], facts["tokens"], facts["remaining"])
+    return is_triggered(trigger, refined, facts["budget"], facts["tokens"], facts["remaining"])
 
 
-def _seen(ctx: Ctx) -> Seen | None:
+def _get_seen(ctx: Ctx) -> Seen | None:
     usage = ctx.previous.request.usage if ctx.previous else None
     answer = usage.output_tokens if usage else 0
     prompt = ctx.previous_usage - answer
     return Seen(prompt, answer) if answer > 0 and prompt > 0 else None
 
 
-def _instructions(ctx: Ctx, params: Params) -> int:
+def _count_instructions(ctx: Ctx, params: Params) -> int:
     """Tokens of system prompt and tools, with what the provider saw beyond the log."""
     if params.instructions >= 0:
         return params.instructions
     return sum(ctx.own.sums[bucket][ctx.request.cut] for bucket in (0, 1)) + max(0, ctx.calibration.prefix)
 
 
-def _told(outcome: Outcome, there: int) -> str:
+def _explain(outcome: Outcome, there: int) -> str:
     facts, kept = outcome.facts, len(outcome.kept)
     full = f"the messages have {facts['tokens']:,} tokens of {facts['budget']:,} with {facts['instructions']:,} of instructions"
     return f"{full}: {'all' if kept == there else f'{kept:,} of {there:,}'} are sent"
 
 
-def _changes(
+def _build_edits(
     envelope: Envelope, ctx: Ctx, history: History, old: Sent, outcome: Outcome, touched: set[int], because: str
 ) -> Applied:
     """The edits that make the envelope stand as the outcome says, given that it stands as `old` says."""
@@ -156,23 +159,23 @@ def _changes(
         row = history.reading.rows[i]
         if any(span.start <= row.start < span.stop for span in summed):  # what a person had condensed stays so
             continue
-        if i in new.gone or (i < new.first and (i > history.since or not history.instructed)):
+        if i in new.gone or (i < new.first and (i > history.since or not history.has_instructions)):
             wishes.append((Span(row.start, row.stop), ()))
             continue
-        bodies = _standing(history, outcome, i)
+        bodies = _get_bodies(history, outcome, i)
         wishes += [(Span(at, at + 1), bodies.get(at)) for at in range(row.start, row.stop)]
     ctx.ledger.count_ahead(part for _, body in wishes for part in body or ())
-    for span, body in _joined(wishes):
+    for span, body in _join_neighbours(wishes):
         if body == ():
-            for part in stretches(ctx, envelope, *span):
+            for part in iter_droppable(ctx, envelope, *span):
                 envelope = yield Edit("drop", because, part, facts=outcome.facts)
-        elif any(piece.body != body for piece in _pieces(envelope, span)):
-            action, why = _how(ctx.session.blocks[span.start], body)
+        elif any(piece.body != body for piece in _iter_pieces(envelope, span)):
+            action, why = _describe_change(ctx.session.blocks[span.start], body)
             envelope = yield Edit(action, because + why, span, body, restore=body is None, facts=outcome.facts)
     return envelope
 
 
-def _how(block: Block, body: Placeholder) -> tuple[Action, str]:
+def _describe_change(block: Block, body: Placeholder) -> tuple[Action, str]:
     """What is done to a block for which `body` stands, and what there is to say about it."""
     if not body:
         return "restore", ""
@@ -181,12 +184,12 @@ def _how(block: Block, body: Placeholder) -> tuple[Action, str]:
     return "repair", "; the reasoning before it is left out, so it is put in front of this answer"
 
 
-def _standing(history: History, outcome: Outcome, i: int) -> Bodies:
+def _get_bodies(history: History, outcome: Outcome, i: int) -> Bodies:
     shaped = outcome.shaped.get(i - history.since)
-    return outcome.state.held.bodies(history, i - history.since) if shaped is None else shaped
+    return outcome.state.held.get_bodies(history, i - history.since) if shaped is None else shaped
 
 
-def _joined(wishes: Iterable[tuple[Span, Placeholder]]) -> list[tuple[Span, Placeholder]]:
+def _join_neighbours(wishes: Iterable[tuple[Span, Placeholder]]) -> list[tuple[Span, Placeholder]]:
     """Neighbours that are both left out, or both stand as they were said, as one."""
     joined: list[tuple[Span, Placeholder]] = []
     for span, body in wishes:
@@ -197,7 +200,7 @@ def _joined(wishes: Iterable[tuple[Span, Placeholder]]) -> list[tuple[Span, Plac
     return joined
 
 
-def _pieces(envelope: Envelope, span: Span) -> Iterator[Piece]:
+def _iter_pieces(envelope: Envelope, span: Span) -> Iterator[Piece]:
     at = span.start
     while at < span.stop:
         piece = envelope.at(at)

@@ -10,7 +10,7 @@ from turnscope.envelope.condensing import STAND_IN, SUMMARY, build_text_ask, fin
 from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.librechat.legacy import PRIMER, begin, instructions, summary_of, talk
+from turnscope.ports.librechat.legacy import PRIMER, count_conversation_tokens, count_instructions, find_begin, get_summary
 from turnscope.session.index import count_before
 from turnscope.session.model import Answer, Edit, Part, Span
 
@@ -28,28 +28,28 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Refuses where the original raises INPUT_LENGTH; `info` is what its error says."""
-    held, starts, there = instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
+    held, starts, there = count_instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     if held and held > ctx.limit:
         why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
         yield Edit("refuse", why, facts={"info": f"{held} / {ctx.limit}"})
         return
     if not there:
         return
-    old, room = _old(envelope), ctx.limit - (held or 0) - PRIMER
+    old, room = _find_old_summary(envelope), ctx.limit - (held or 0) - PRIMER
     oldest = count_before(starts, find_next_present(envelope, ctx, starts[0]))
-    first = begin(ctx, oldest, room)
+    first = find_begin(ctx, oldest, room)
     if first == there and held is not None:
         why = f"beside the instructions no message fits the limit of {ctx.limit:,} tokens"
         yield Edit("refuse", why, facts={"info": f"{held + PRIMER} / {ctx.limit}"})
         return
-    left = room - (talk(ctx, starts[first]) if first < there else 0)
+    left = room - (count_conversation_tokens(ctx, starts[first]) if first < there else 0)
     gone = first - oldest + (old is not None and not (first == oldest and sum(ctx.own.count_placeholder((old,))) <= left > 0))
     if not gone:
         return
     because = f"counted from the newest, {there - first:,} messages fit the limit of {ctx.limit:,} tokens"
     facts: dict[str, Any] = {"limit": ctx.limit, "kept": there - first, "refined": gone}
     extra = ctx.session.messages[ctx.session.blocks[starts[oldest]].message].extra if oldest < there else {}
-    stored = "" if old else summary_of(extra)
+    stored = "" if old else get_summary(extra)
     if gone == 1 and held is None and old:
         yield Edit("keep", f"{because}; the summary that no longer fits is sent all the same", facts=facts)
         return
@@ -57,7 +57,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if gone == 1 and held is None and stored:
         text = stored
     else:
-        text = yield from _asked(ctx, params, "\n".join(_lines(ctx, old, starts[oldest], stop)), gone, facts)
+        text = yield from _ask_summary(ctx, params, "\n".join(_render_lines(ctx, old, starts[oldest], stop)), gone, facts)
     for span in find_droppable(ctx, envelope, starts[0], stop):
         envelope = yield Edit("condense" if text else "drop", because, span, facts=facts)
     if text:
@@ -65,13 +65,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("insert", f"{because}: a summary stands for {gone:,}", Span(0, 0), (part,), slot=SLOT, facts=facts)
 
 
-def _old(envelope: Envelope) -> Part | None:
+def _find_old_summary(envelope: Envelope) -> Part | None:
     """The summary that stands in front."""
     piece = next(envelope.pieces, None)
     return piece.body[0] if piece and piece.slot == SLOT and piece.start == piece.stop and piece.body else None
 
 
-def _asked(ctx: Ctx, params: Params, content: str, count: int, facts: dict[str, Any]) -> Any:
+def _ask_summary(ctx: Ctx, params: Params, content: str, count: int, facts: dict[str, Any]) -> Any:
     """Ask for the summary; gives "" where none was made."""
     answer: Answer = yield build_text_ask(params.prompt, content, params.cap, params.model)
     if answer.failed or not answer.text.strip():
@@ -82,7 +82,7 @@ def _asked(ctx: Ctx, params: Params, content: str, count: int, facts: dict[str, 
     return f"{head.format(f'{count:,}')}\n{answer.text.strip()}"
 
 
-def _lines(ctx: Ctx, old: Part | None, start: int, stop: int) -> Iterator[str]:
+def _render_lines(ctx: Ctx, old: Part | None, start: int, stop: int) -> Iterator[str]:
     if old:
         yield "summary: " + old.text.partition("\n")[2]
     for span in ctx.index.find_conversation_spans(start, stop):

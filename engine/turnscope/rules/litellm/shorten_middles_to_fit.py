@@ -15,15 +15,15 @@ from turnscope.ports.litellm.trim import (
     TINY,
     Failed,
     Stretch,
-    Walked,
-    joined,
+    Walk,
+    build_system_text,
+    get_text,
+    get_walk,
+    join_contents,
     shorten,
-    system_text,
-    text_in,
-    walk,
-    walked_rows,
+    walk_rows,
 )
-from turnscope.ports.rows import Rows, intact, rows, stretches, texts, with_text
+from turnscope.ports.rows import Rows, get_rows, is_intact, iter_droppable, list_text_blocks, replace_text
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
@@ -45,7 +45,7 @@ class _Trimmed:
 
     system: str
     joins: bool  # the system's text is not what its first message says
-    walked: Walked
+    walked: Walk
     there: int
     kept: list[Stretch]
 
@@ -54,7 +54,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Untouched where the model's window is unknown, as the original leaves messages of unknown models."""
     if not ctx.budget.known:
         return
-    found, every, limit = rows(ctx), walked_rows(ctx, params.frame, systems=True), ctx.limit
+    found, every, limit = get_rows(ctx), get_walk(ctx, params.frame, systems=True), ctx.limit
     there = tail = count_before(found.starts, ctx.request.cut)
     while tail and found.rows[tail - 1].role == "tool":  # the trailing run of results is sent, and never counted
         tail -= 1
@@ -63,17 +63,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts = {"tokens": tokens, "limit": limit}
     systems = found.systems[: count_before(found.systems, tail)]
     try:
-        given = joined(text_in(ctx.session, found.rows[i], params.lists == "join") for i in systems)
+        given = join_contents(get_text(ctx.session, found.rows[i], params.lists == "join") for i in systems)
         if tokens < limit:
             return
-        system, taken = system_text(ctx, given, params.frame) if given else ("", 0)
+        system, taken = build_system_text(ctx, given, params.frame) if given else ("", 0)
         alone = bool(given) and taken == limit  # the system message alone is sent, without the trailing results
-        walked = walked_rows(ctx, params.frame, systems=not given)
+        walked = get_walk(ctx, params.frame, systems=not given)
         room = limit - taken - PRIMER
         met = bisect_left(walked.numbers, tail)
         skipped = walked.skipped.setdefault(("gpt" in ctx.request.model, params.lists), {})
-        shortened = _shortened(envelope, ctx, params, walked)
-        kept, left = ([], room) if alone else walk(walked.prefix, met, room, shortened, skipped)
+        shortened = _make_shortener(envelope, ctx, params, walked)
+        kept, left = ([], room) if alone else walk_rows(walked.prefix, met, room, shortened, skipped)
     except Failed as error:
         yield Edit("keep", f"trimming fails, so everything is sent: {error}", facts={**facts, "error": str(error)})
         return
@@ -85,16 +85,16 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         system, system != given or len(systems) > 1, walked, bisect_left(walked.numbers, there) if alone else met, kept
     )
     told = False
-    for edit in _changes(envelope, ctx, found, plan, because):
+    for edit in _build_edits(envelope, ctx, found, plan, because):
         told = True
         envelope = yield Edit(edit.action, edit.because, edit.span, edit.body, slot=edit.slot, facts={**facts, **edit.facts})
     if not told:
         yield Edit("keep", f"{because}, yet all of it fits when it is counted from the newest", facts=facts)
 
 
-def _shortened(envelope: Envelope, ctx: Ctx, params: Params, walked: Walked) -> Callable[[int, int], tuple[str, int] | None]:
+def _make_shortener(envelope: Envelope, ctx: Ctx, params: Params, walked: Walk) -> Callable[[int, int], tuple[str, int] | None]:
     """How the walk shortens a row: gives the text and the row's tokens with it."""
-    found, session, own, gpt = rows(ctx).rows, ctx.session, ctx.own, "gpt" in ctx.request.model
+    found, session, own, gpt = get_rows(ctx).rows, ctx.session, ctx.own, "gpt" in ctx.request.model
     least = sum(own.count_placeholder((Part(text=MARK),)))  # what is shortened holds the mark, and weighs no less
 
     def shortened(i: int, room: int) -> tuple[str, int] | None:
@@ -102,13 +102,13 @@ def _shortened(envelope: Envelope, ctx: Ctx, params: Params, walked: Walked) -> 
         blocks = session.blocks[row.start : row.stop]
         if (gpt and room <= TINY) or any(b.kind == "tool_use" and b.raw.get("id") == b.name for b in blocks):
             return None  # a call without an id of its own is a `function_call`: such messages are never shortened
-        text = text_in(session, row, params.lists == "join")
+        text = get_text(session, row, params.lists == "join")
         if text is None:
             raise Failed(f"the content of message {walked.numbers[i]} is not a string")
-        if not intact(envelope, row):
+        if not is_intact(envelope, row):
             return None
         tokens = walked.prefix[i + 1] - walked.prefix[i]
-        fixed = tokens - own.count_content(texts(session, row))
+        fixed = tokens - own.count_content(list_text_blocks(session, row))
         if fixed + least > room:
             return None
 
@@ -121,17 +121,17 @@ def _shortened(envelope: Envelope, ctx: Ctx, params: Params, walked: Walked) -> 
     return shortened
 
 
-def _changes(envelope: Envelope, ctx: Ctx, found: Rows, plan: _Trimmed, because: str) -> Iterator[Edit]:
+def _build_edits(envelope: Envelope, ctx: Ctx, found: Rows, plan: _Trimmed, because: str) -> Iterator[Edit]:
     """The edits that make the envelope what is sent."""
     first = found.systems[0] if plan.system and found.systems else -1
     numbers, newer = plan.walked.numbers, plan.there
     for kept in (*plan.kept, Stretch(0, 0)):
         if kept.stop < newer:
-            yield from _dropped(envelope, ctx, found, (numbers[kept.stop], numbers[newer - 1]), first, because)
+            yield from _drop_rows(envelope, ctx, found, (numbers[kept.stop], numbers[newer - 1]), first, because)
         if kept.text is not None:
             row = found.rows[numbers[kept.start]]
             why = f"{because}: of what no longer fits, the middle of this message is cut out"
-            yield from with_text(ctx.session, row, kept.text, "truncate", why, {"row": numbers[kept.start]})
+            yield from replace_text(ctx.session, row, kept.text, "truncate", why, {"row": numbers[kept.start]})
         newer = kept.start
     if first < 0:
         return
@@ -143,14 +143,14 @@ def _changes(envelope: Envelope, ctx: Ctx, found: Rows, plan: _Trimmed, because:
             yield Edit("drop", "its text stands in the first system message", Span(found.rows[i].start, found.rows[i].stop))
 
 
-def _dropped(envelope: Envelope, ctx: Ctx, found: Rows, numbers: tuple[int, int], first: int, because: str) -> Iterator[Edit]:
+def _drop_rows(envelope: Envelope, ctx: Ctx, found: Rows, numbers: tuple[int, int], first: int, because: str) -> Iterator[Edit]:
     """Leave rows out, from the first to the last of `numbers`, but for the first system message."""
     start, stop = found.rows[numbers[0]].start, found.rows[numbers[1]].stop
     around = [(start, stop)]
     if numbers[0] < first < numbers[1]:
         around = [(start, found.rows[first].start), (found.rows[first].stop, stop)]
     for a, b in around:
-        for span in stretches(ctx, envelope, a, b):
+        for span in iter_droppable(ctx, envelope, a, b):
             yield Edit("drop", f"{because}; counted from the newest, this no longer fits", span)
 
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import leading
-from turnscope.ports.lobechat.messages import filled
-from turnscope.ports.lobechat.prompt import date_line, model_lines, summary_text, variables_of
-from turnscope.ports.lobechat.stored import topic
+from turnscope.ports.chats import find_leading_end
+from turnscope.ports.lobechat.messages import fill_variables
+from turnscope.ports.lobechat.prompt import format_date, format_model, format_summary, parse_variables
+from turnscope.ports.lobechat.stored import get_topic
 from turnscope.session.model import Edit, Part, Span
 
 
@@ -29,15 +29,15 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A system message that is stored in the topic takes all of it in, where it is sent."""
-    found, variables, end = topic(ctx), variables_of(params.variables), leading(ctx)
+    found, variables, end = get_topic(ctx), parse_variables(params.variables), find_leading_end(ctx)
     blocks = [ctx.session.blocks[at] for at in ctx.index.static[: bisect_left(ctx.index.static, end)]]
     front = [b for b in blocks if b.role == "system" and not ctx.session.messages[b.message].fence]
     held = (found.units[n] for n in found.systems[: bisect_left(found.systems, bisect_left(found.starts, ctx.request.cut))])
     stored = next((unit for unit in held if envelope.at(unit.start).body != ()), None)
-    more = {slot: filled(text, variables) for slot, text in _added(ctx, params)}
+    more = {slot: fill_variables(text, variables) for slot, text in _build_texts(ctx, params)}
     if stored:
         text = "\n\n".join((str(stored.message["content"]), *(b.text for b in front if b.text.strip())))
-        text = "\n\n".join((filled(text, variables), *more.values()))
+        text = "\n\n".join((fill_variables(text, variables), *more.values()))
         for block in front:
             yield Edit("drop", "it stands in the stored system message", Span(block.at, block.at + 1))
         if text != stored.message["content"]:
@@ -45,7 +45,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             yield Edit("repair", "the stored system message takes the rest in", Span(stored.start, stored.stop), body)
         return
     for block in front:
-        text, one = filled(block.text, variables), Span(block.at, block.at + 1)
+        text, one = fill_variables(block.text, variables), Span(block.at, block.at + 1)
         if not text.strip():
             yield Edit("drop", "a blank system prompt is not sent", one)
         elif text != block.text:
@@ -56,11 +56,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("insert", f"the system message tells the {slot}", place, (part,), slot=slot)
 
 
-def _added(ctx: Ctx, params: Params) -> Iterator[tuple[str, str]]:
+def _build_texts(ctx: Ctx, params: Params) -> Iterator[tuple[str, str]]:
     texts = {
-        "date": date_line(ctx.request.sent_at, params.timezone) if params.dated else "",
-        "model": model_lines(params.model, ctx.request.model, params.cutoff),
-        "summary": summary_text(str(ctx.session.about.get("history_summary") or "")),
+        "date": format_date(ctx.request.sent_at, params.timezone) if params.dated else "",
+        "model": format_model(params.model, ctx.request.model, params.cutoff),
+        "summary": format_summary(str(ctx.session.about.get("history_summary") or "")),
     }
     return ((slot, text) for slot, text in texts.items() if text)
 

@@ -12,10 +12,10 @@ from turnscope.envelope.condensing import build_text_ask
 from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import Said
-from turnscope.ports.lobechat.shaping import framed
-from turnscope.ports.lobechat.stored import LISTED, Topic, topic
-from turnscope.ports.lobechat.tokens import DRIFT, GROUP, RATIO, estimate, stored_summary, trigger
+from turnscope.ports.chats import ChatMessage
+from turnscope.ports.lobechat.shaping import frame_summary
+from turnscope.ports.lobechat.stored import LISTED, Topic, get_topic
+from turnscope.ports.lobechat.tokens import DRIFT, GROUP, RATIO, compute_trigger, estimate_tokens, get_stored_summary
 from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
 
@@ -42,9 +42,9 @@ class Compressed(Struct, frozen=True):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Summaries that stand are never made anew; one that failed leaves everything, and the next request asks again."""
-    found, state = topic(ctx), ctx.state or Compressed()
+    found, state = get_topic(ctx), ctx.state or Compressed()
     there = bisect_left(found.starts, ctx.request.cut)
-    due = trigger(_size(found, ctx, state, there, params), ctx.budget.window, params.ratio, params.drift)
+    due = compute_trigger(_count_listed(found, ctx, state, there, params), ctx.budget.window, params.ratio, params.drift)
     if not params.on or not due.compress:
         return ctx.state
     listed = len(state.places) + there - state.hidden + bisect_left(found.groups, state.hidden)
@@ -55,19 +55,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return ctx.state
     facts: dict[str, Any] = {"tokens": due.tokens, "threshold": due.threshold, "messages": len(gone)}
     because = f"{due.tokens:,} tokens x {params.drift} exceed {due.threshold:,}"
-    answer: Answer = yield _ask(gone, params)
+    answer: Answer = yield _build_ask(gone, params)
     if answer.failed:
         yield Edit("keep", f"{because}, but no summary was made: {answer.failed}", facts=facts)
         return ctx.state
     answers = [unit.message["id"] for unit in found.units[state.hidden : there] if unit.message["role"] == "assistant"][-1:]
-    envelope = yield from _hidden(envelope, ctx, gone, state.places, f"{because}: a summary stands for it", facts)
+    envelope = yield from _hide(envelope, ctx, gone, state.places, f"{because}: a summary stands for it", facts)
     facts |= {"summary": answer.text, "parent": answers[0] if answers else None, "source": answer.source}
-    part, cut = Part("user", "summary", framed(answer.text), fence=True), ctx.request.cut
+    part, cut = Part("user", "summary", frame_summary(answer.text), fence=True), ctx.request.cut
     yield Edit("insert", because, Span(cut, cut), (part,), slot=f"{LISTED}{len(state.places) + 1}", facts=facts)
-    return Compressed(stop, (*state.places, cut), state.tokens + estimate(answer.text))
+    return Compressed(stop, (*state.places, cut), state.tokens + estimate_tokens(answer.text))
 
 
-def _size(found: Topic, ctx: Ctx, state: Compressed, there: int, params: Params) -> int:
+def _count_listed(found: Topic, ctx: Ctx, state: Compressed, there: int, params: Params) -> int:
     """Tokens of what is listed, and of tool definitions; the prompt counts nothing."""
     old = found.groups[: bisect_left(found.groups, state.hidden)]
     stored = sum(found.sums[number + 1] - found.sums[number] for number in old)
@@ -75,8 +75,8 @@ def _size(found: Topic, ctx: Ctx, state: Compressed, there: int, params: Params)
     return found.sums[there] - found.sums[state.hidden] + stored + state.tokens + tools
 
 
-def _hidden(
-    envelope: Envelope, ctx: Ctx, gone: list[Said], places: tuple[int, ...], because: str, facts: dict[str, Any]
+def _hide(
+    envelope: Envelope, ctx: Ctx, gone: list[ChatMessage], places: tuple[int, ...], because: str, facts: dict[str, Any]
 ) -> Edits:
     """Take messages out. A stretch is cut where a summary is listed, which stays."""
     start, listed = gone[0].start, {*places}
@@ -90,8 +90,8 @@ def _hidden(
     return envelope
 
 
-def _ask(gone: list[Said], params: Params) -> Ask:
-    old = stored_summary([unit.message for unit in gone])
+def _build_ask(gone: list[ChatMessage], params: Params) -> Ask:
+    old = get_stored_summary([unit.message for unit in gone])
     lines = [f"summary: {old}"] if old else []
     lines += [f"{m['role']}: {m['content']}" for m in (unit.message for unit in gone) if m.get("content")]
     return build_text_ask(params.prompt, "\n".join(lines), params.cap, params.model)

@@ -11,8 +11,8 @@ from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.lobechat.stored import Topic, listed, stretch, topic
-from turnscope.ports.lobechat.window import BESIDE, COUNT, groups
+from turnscope.ports.lobechat.stored import Topic, find_stretch, get_topic, iter_listed_summaries
+from turnscope.ports.lobechat.window import COUNT, EXTRA, find_groups
 from turnscope.session.model import Edit, Span
 
 
@@ -36,31 +36,31 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads as much of the topic as the window reaches into."""
     if not params.on:
         return
-    found, count = topic(ctx), max(0, params.count + BESIDE)
+    found, count = get_topic(ctx), max(0, params.count + EXTRA)
     there = bisect_left(found.starts, ctx.request.cut)
     kept: list[_Group] = []
-    for group in _newest(envelope, found, there):
+    for group in _iter_newest(envelope, found, there):
         if len(kept) < count:
             kept.append(group)
             continue
         first = min((group.start for group in kept), default=ctx.request.cut)
         because = f"the {count:,} newest messages and groups are sent, with what belongs to them"
         facts = {"kept": count, "of": there, "tokens shown by the app": found.sums[there]}  # all messages, sent or not
-        for one, slot in _left(envelope, ctx, found, kept, first):
+        for one, slot in _find_dropped(envelope, ctx, found, kept, first):
             if slot or envelope.at(one.start).body != () or envelope.at(one.start).stop < one.stop:
                 envelope = yield Edit("drop", because, one, slot=slot, facts=facts)
         return
 
 
-def _newest(envelope: Envelope, found: Topic, there: int) -> Iterator[_Group]:
+def _iter_newest(envelope: Envelope, found: Topic, there: int) -> Iterator[_Group]:
     """What is listed, from the newest back."""
-    summaries = [*listed(envelope)]
-    number, stop = stretch(found, there - 1), there
+    summaries = [*iter_listed_summaries(envelope)]
+    number, stop = find_stretch(found, there - 1), there
     while number >= 0:
         begin = found.cuts[number]
         standing = [n for n in range(begin, stop) if envelope.at(found.starts[n]).body != ()]
         rows: list[tuple[float, _Group]] = []
-        for group in groups([found.units[n].message for n in standing]):
+        for group in find_groups([found.units[n].message for n in standing]):
             numbers = frozenset(standing[n] for n in group)
             rows.append((found.starts[max(numbers)], _Group(found.starts[min(numbers)], numbers)))
         while summaries and summaries[-1].start >= (found.starts[begin] if number else 0):
@@ -70,7 +70,7 @@ def _newest(envelope: Envelope, found: Topic, there: int) -> Iterator[_Group]:
         number, stop = number - 1, begin
 
 
-def _left(envelope: Envelope, ctx: Ctx, found: Topic, kept: list[_Group], first: int) -> Iterator[tuple[Span, str]]:
+def _find_dropped(envelope: Envelope, ctx: Ctx, found: Topic, kept: list[_Group], first: int) -> Iterator[tuple[Span, str]]:
     """What is not kept: all before the first that is, and what stands between those that are."""
     yield from ((span, "") for span in find_droppable(ctx, envelope, 0, first))
     numbers = {number for group in kept for number in group.numbers}
@@ -79,7 +79,7 @@ def _left(envelope: Envelope, ctx: Ctx, found: Topic, kept: list[_Group], first:
     for number in (*found.systems[: bisect_left(found.systems, begin)], *range(begin, there)):
         if number not in numbers:
             yield Span(found.units[number].start, min(found.units[number].stop, ctx.request.cut)), ""
-    for piece in listed(envelope):
+    for piece in iter_listed_summaries(envelope):
         if piece.start >= first and piece.slot not in slots:
             yield Span(piece.start, piece.start), piece.slot
 

@@ -14,9 +14,18 @@ from turnscope.envelope.condensing import build_text_ask
 from turnscope.envelope.conversation import find_droppable, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import chat, chat_of, leading, parts
-from turnscope.ports.lobechat.messages import BESIDE, COUNT, TOOL, framed, handed_over, limited, ordered, window
-from turnscope.ports.rows import remembered
+from turnscope.ports.chats import build_parts, find_leading_end, get_chat, read_chat
+from turnscope.ports.lobechat.messages import (
+    COUNT,
+    EXTRA,
+    TOOL,
+    count_handed_over,
+    find_window,
+    frame_summary,
+    is_limited,
+    order_messages,
+)
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Answer, Edit, Part, Session, Span
 
@@ -43,11 +52,11 @@ class Topic(Struct, frozen=True):
     read: int = 0
 
 
-@remembered
-def _odd(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
+@memoize_by_ledger
+def _find_misplaced(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     """Numbers of the messages that do not stand where they are sent."""
-    said = [one.message for one in chat_of(session, TOOL).said]
-    order = ordered(said)
+    said = [one.message for one in read_chat(session, TOOL).chat_messages]
+    order = order_messages(said)
     place = {number: i for i, number in enumerate(order)}
     lost = 0
     odd = []
@@ -60,60 +69,60 @@ def _odd(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     return tuple(odd)
 
 
-@remembered
-def _systems(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
+@memoize_by_ledger
+def _find_systems(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     """Numbers of the stored system messages."""
-    return tuple(n for n, one in enumerate(chat_of(session, TOOL).said) if one.message["role"] == "system")
+    return tuple(n for n, one in enumerate(read_chat(session, TOOL).chat_messages) if one.message["role"] == "system")
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A summary is made of everything that is older each time, which takes as long as the chat is."""
-    talk = chat(ctx, TOOL)
+    talk = get_chat(ctx, TOOL)
     there = bisect_left(talk.starts, ctx.request.cut)
-    on = limited(ctx.request.model, params.on, params.uncached, params.search or None)
+    on = is_limited(ctx.request.model, params.on, params.uncached, params.search or None)
     state: Topic | None = ctx.state
     if params.summarise and on:
-        state = yield from _summary(ctx, params, state)
-    first = window(there, on, params.count + BESIDE)
+        state = yield from _make_summary(ctx, params, state)
+    first = find_window(there, on, params.count + EXTRA)
     facts = {"kept": there - first, "of": there, "tokens shown by the app": ctx.tokens(0, ctx.request.cut)}  # sent or not
     kept, because = there - first, f"the {there - first:,} newest of {there:,} messages are sent"
     if first:
         stop = talk.starts[first] if kept else ctx.request.cut
         for span in find_droppable(ctx, envelope, 0, stop):
             envelope = yield Edit("drop", because, span, facts=facts)
-        systems = _systems(ctx)
+        systems = _find_systems(ctx)
         for number in systems[: bisect_left(systems, first)]:
-            one = talk.said[number]
+            one = talk.chat_messages[number]
             if envelope.at(one.start).body != ():
                 envelope = yield Edit("drop", because, Span(one.start, one.stop), facts=facts)
-    yield from _in_order(ctx, first, there)
-    text = state.summary if state else _stored(ctx)
+    yield from _order_results(ctx, first, there)
+    text = state.summary if state else _get_stored_summary(ctx)
     if text:
-        part = Part("system", "summary", framed(text), place="system")
-        place = leading(ctx)
+        part = Part("system", "summary", frame_summary(text), place="system")
+        place = find_leading_end(ctx)
         yield Edit("insert", "the summary stored with the topic", Span(place, place), (part,), slot="summary")
     return state
 
 
-def _stored(ctx: Ctx) -> str:
+def _get_stored_summary(ctx: Ctx) -> str:
     """The summary stored with the topic. It is made anew after an answer: an export's was not sent before its end."""
     about = ctx.session.about
     if "history_summary" in about:  # known to stand at this very request
         return str(about["history_summary"] or "")
-    behind = _behind(ctx)
+    behind = _find_summary_end(ctx)
     return str(about.get("historySummary") or "") if behind is not None and behind <= ctx.request.cut else ""
 
 
 @memoize
-def _behind(session: Session, _index: Index) -> int | None:
+def _find_summary_end(session: Session, _index: Index) -> int | None:
     """Where the message ends behind which an export's summary was made; None where it holds none."""
     name = session.about.get("historySummaryBehind")
     return next((m.stop for m in reversed(session.messages) if m.id == name), None) if name else None
 
 
-def _in_order(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
+def _order_results(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
     """Results whose call is not sent go; others go behind their call."""
-    said, odd = chat(ctx, TOOL).said, _odd(ctx)
+    said, odd = get_chat(ctx, TOOL).chat_messages, _find_misplaced(ctx)
     lead = first
     while lead < there and said[lead].message["role"] == "tool":
         lead += 1
@@ -121,7 +130,7 @@ def _in_order(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
         for one in said[first:lead]:
             yield Edit("drop", "its call is not sent", Span(one.start, one.stop))
         return
-    order = ordered([one.message for one in said[first:there]])
+    order = order_messages([one.message for one in said[first:there]])
     last, because = -1, "a result stands behind its call"
     for number in order:
         one = said[first + number]
@@ -130,24 +139,26 @@ def _in_order(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
             continue
         at = said[first + last].stop
         yield Edit("drop", because, Span(one.start, one.stop))
-        yield Edit("insert", because, Span(at, at), tuple(parts([one.message])), slot=f"result {one.start}")
+        yield Edit("insert", because, Span(at, at), tuple(build_parts([one.message])), slot=f"result {one.start}")
     for number in sorted(set(range(there - first)) - set(order)):
         one = said[first + number]
         yield Edit("drop", "a result without a call, or a later one stands for it", Span(one.start, one.stop))
 
 
-def _summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:
+def _make_summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:
     """What the step after the answer of the turn before made: it is due where more messages stood there than are kept."""
     turns = ctx.index.turns
     turn = bisect_left(turns, ctx.request.cut) - 1
     if turn < 1 or (state and state.turn == turn):
         return state
-    talk = chat(ctx, TOOL)
+    talk = get_chat(ctx, TOOL)
     count = bisect_left(talk.starts, turns[turn - 1]) + 1
-    read = handed_over(count, params.count) if count > params.count else 0
+    read = count_handed_over(count, params.count) if count > params.count else 0
     if read < 2:
         return Topic(state.summary, turn) if state else None
-    lines = (f"{one.message['role']}: {one.message['content']}" for one in talk.said[:read] if one.message.get("content"))
+    lines = (
+        f"{one.message['role']}: {one.message['content']}" for one in talk.chat_messages[:read] if one.message.get("content")
+    )
     answer: Answer = yield build_text_ask(params.prompt, "\n".join(lines), params.cap, params.model)
     if answer.failed or not answer.text.strip():
         return Topic(state.summary if state else "", turn)

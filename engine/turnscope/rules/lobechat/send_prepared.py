@@ -11,11 +11,11 @@ from turnscope.counting.ledger import Ledger
 from turnscope.envelope.conversation import find_first_present
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import parts
-from turnscope.ports.lobechat.prompt import variables_of
-from turnscope.ports.lobechat.shaping import FINISH, Made, Shape, prepared
-from turnscope.ports.lobechat.stored import Topic, same, stretch, topic
-from turnscope.ports.rows import remembered
+from turnscope.ports.chats import build_parts
+from turnscope.ports.lobechat.prompt import parse_variables
+from turnscope.ports.lobechat.shaping import FINISH, Made, Shape, prepare_messages
+from turnscope.ports.lobechat.stored import Topic, are_same, find_stretch, get_topic
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Edit, Part, Session, Span
 
@@ -33,26 +33,26 @@ class Params:
     last_step: Annotated[bool, "the step limit is reached: a word of the system closes the request"] = False
 
 
-@remembered
-def _known(_session: Session, _index: Index, _own: Ledger) -> dict[Shape, tuple[int, ...]]:
+@memoize_by_ledger
+def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[Shape, tuple[int, ...]]:
     """Numbers of the stretches that are not sent as they stand, once all of them is there, by what shapes them."""
     return {}
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Looks at every stretch of the topic that is not sent as it stands, and at those that the request begins and ends in."""
-    found, variables = topic(ctx), tuple(variables_of(params.variables).items())
+    found, variables = get_topic(ctx), tuple(parse_variables(params.variables).items())
     shape = Shape(params.template, variables, params.calling, params.vision, params.files, params.disabled)
-    known = _known(ctx)
+    known = _memo(ctx)
     if shape not in known:
-        known[shape] = tuple(_odd(found, shape))
+        known[shape] = tuple(_find_changed(found, shape))
     there = bisect_left(found.starts, ctx.request.cut)
     first = find_first_present(envelope, found.starts)
-    last, begin = stretch(found, there - 1), stretch(found, first)
+    last, begin = find_stretch(found, there - 1), find_stretch(found, first)
     odd = known[shape][bisect_left(known[shape], begin) : bisect_left(known[shape], last)]
     for number in sorted({*odd, begin, last}) if first < there else ():
-        numbers = [n for n in _within(found, number, there) if found.units[n].stop <= ctx.request.cut]
-        for edit in _edits(found, [n for n in numbers if envelope.at(found.starts[n]).body is None], shape):
+        numbers = [n for n in _get_numbers(found, number, there) if found.units[n].stop <= ctx.request.cut]
+        for edit in _build_edits(found, [n for n in numbers if envelope.at(found.starts[n]).body is None], shape):
             envelope = yield edit
     if params.last_step:
         place = Span(ctx.request.cut, ctx.request.cut)
@@ -60,25 +60,25 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("insert", "the step limit is reached", place, (part,), slot="last step")
 
 
-def _odd(found: Topic, shape: Shape) -> Iterator[int]:
+def _find_changed(found: Topic, shape: Shape) -> Iterator[int]:
     for number in range(len(found.cuts)):
-        if any(_edits(found, [*_within(found, number, len(found.units))], shape)):
+        if any(_build_edits(found, [*_get_numbers(found, number, len(found.units))], shape)):
             yield number
 
 
-def _within(found: Topic, number: int, there: int) -> range:
+def _get_numbers(found: Topic, number: int, there: int) -> range:
     """The messages of a stretch, as far as they are there."""
     stop = found.cuts[number + 1] if number + 1 < len(found.cuts) else there
     return range(found.cuts[number], min(stop, there))
 
 
-def _edits(found: Topic, numbers: list[int], shape: Shape) -> Iterator[Edit]:
+def _build_edits(found: Topic, numbers: list[int], shape: Shape) -> Iterator[Edit]:
     """What becomes of messages that hang together: each that changes stands in its own place, results behind their call."""
     units = [found.units[n] for n in numbers]
     rows: dict[int, list[Any]] = {}
     behind: list[tuple[int, Made]] = []
     at = -1
-    for made in prepared([unit.message for unit in units], shape):
+    for made in prepare_messages([unit.message for unit in units], shape):
         grouped = at >= 0 and len(found.plain[numbers[at]]) > 1
         if made.of in (at, at + 1) or (made.of > at and made.message["role"] != "tool") or (grouped and made.of < 0):
             at = max(at, made.of)
@@ -91,12 +91,12 @@ def _edits(found: Topic, numbers: list[int], shape: Shape) -> Iterator[Edit]:
         sent = rows.get(number, [])
         if not sent:
             yield Edit("drop", "it is not sent, or stands behind its call", Span(unit.start, unit.stop))
-        elif not same(sent, found.plain[numbers[number]]):
+        elif not are_same(sent, found.plain[numbers[number]]):
             because = "it is sent in the app's form: template, variables, pictures, names"
-            yield Edit("repair", because, Span(unit.start, unit.stop), tuple(parts(sent)))
+            yield Edit("repair", because, Span(unit.start, unit.stop), tuple(build_parts(sent)))
     for count, (at, made) in enumerate(behind):
         place, because = units[at].stop, "a result stands behind its call" if made.of >= 0 else "the call has no result"
-        yield Edit("insert", because, Span(place, place), tuple(parts([made.message])), slot=f"result {count}")
+        yield Edit("insert", because, Span(place, place), tuple(build_parts([made.message])), slot=f"result {count}")
 
 
 RULE = Rule(

@@ -10,9 +10,9 @@ from typing import Annotated
 from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import chat, leading, parts
-from turnscope.ports.lobechat.messages import TOOL, filled, shaped
-from turnscope.ports.lobechat.prompt import variables_of
+from turnscope.ports.chats import build_parts, find_leading_end, get_chat
+from turnscope.ports.lobechat.messages import TOOL, fill_variables, shape_message
+from turnscope.ports.lobechat.prompt import parse_variables
 from turnscope.session.model import Edit, Part, Span
 
 ROLES = ("user", "assistant", "tool", "system")  # others came later
@@ -30,28 +30,28 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone."""
-    talk, session = chat(ctx, TOOL), ctx.session
-    variables = variables_of(params.variables)
+    talk, session = get_chat(ctx, TOOL), ctx.session
+    variables = parse_variables(params.variables)
     for block in session.blocks[get_previous_cut(ctx) : ctx.request.cut] if params.variables else ():
-        if block.role == "system" and (text := filled(block.text, variables)) != block.text:
+        if block.role == "system" and (text := fill_variables(block.text, variables)) != block.text:
             part = Part("system", "system", text, place="system")
             envelope = yield Edit("repair", "variables are filled in", Span(block.at, block.at + 1), (part,))
     if params.variables:
-        front = takewhile(lambda p: p.start <= leading(ctx), envelope.pieces)
+        front = takewhile(lambda p: p.start <= find_leading_end(ctx), envelope.pieces)
         held = next((p for p in front if p.slot == "summary" and p.body), None)
-        text = filled(held.body[0].text, variables) if held and held.body else ""
+        text = fill_variables(held.body[0].text, variables) if held and held.body else ""
         if held and held.body and text != held.body[0].text:
             part = Part("system", "summary", text, place="system")
             envelope = yield Edit("insert", "variables are filled in", Span(held.start, held.stop), (part,), slot="summary")
-    for one in talk.said[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
+    for one in talk.chat_messages[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
         message, body = one.message, envelope.at(one.start).body
         thoughts = [b for b in session.blocks[one.start : one.stop] if b.kind == "thinking"]
         if message["role"] not in ROLES or body is not None or (thoughts and "reasoning" not in message):
             continue
-        made = shaped(message, params.template, variables, params.calling, params.vision)
+        made = shape_message(message, params.template, variables, params.calling, params.vision)
         if made != {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id") if key in message}:
             because = "it is sent in the template, with variables, pictures and names filled in"
-            envelope = yield Edit("repair", because, Span(one.start, one.stop), tuple(parts([made])))
+            envelope = yield Edit("repair", because, Span(one.start, one.stop), tuple(build_parts([made])))
 
 
 RULE = Rule(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.messages_api.edits import THINKING, clear_thinking, kept_from
+from turnscope.ports.messages_api.edits import THINKING, clear_thinking, find_kept_start
 from turnscope.session.model import JSON
 
 
@@ -25,18 +25,18 @@ class Params:
 
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
-    if params.keep_all or sends(params, ctx.request.settings) is None:
+    if params.keep_all or request_edit(params, ctx.request.settings) is None:
         return 0
     done: int = (
         ctx.state if ctx.continues_previous and ctx.state else 0
     )  # what stands before was cleared for an earlier request
-    stop = max(done, kept_from(seen, ctx, params.keep))
+    stop = max(done, find_kept_start(seen, ctx, params.keep))
     because = f"the server is asked to keep the thinking of the newest {params.keep} turns that hold any"
     yield from clear_thinking(seen, ctx, done, stop, because, {"keep": params.keep})
     return stop
 
 
-def sends(params: Params, settings: Mapping[str, JSON]) -> JSON:
+def request_edit(params: Params, settings: Mapping[str, JSON]) -> JSON:
     thinking = settings.get("thinking")
     on = isinstance(thinking, Mapping) and thinking.get("type") in ("enabled", "adaptive")
     keep = "all" if params.keep_all else {"type": "thinking_turns", "value": params.keep}
@@ -51,5 +51,5 @@ RULE = Rule(
     "fresh",
     "Anthropic Messages API, context management edit clear_thinking_20251015",
     state=int,
-    sends=sends,
+    sends=request_edit,
 )

@@ -9,7 +9,7 @@ from typing import Annotated
 from turnscope.envelope.clearing import clear_results
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.messages_api.edits import CLEARED, TOOL_USES, clearable, size, uses
+from turnscope.ports.messages_api.edits import CLEARED, TOOL_USES, count_tokens, iter_clearable, list_tool_uses
 from turnscope.session.model import JSON, Edit, Part
 
 
@@ -30,12 +30,12 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     done: int = (
         ctx.state if ctx.continues_previous and ctx.state else 0
     )  # what stands before was cleared for an earlier request
-    found, tokens = uses(seen, ctx), size(seen, ctx)
+    found, tokens = list_tool_uses(seen, ctx), count_tokens(seen, ctx)
     met = len(found) > params.trigger_uses if params.trigger_uses else tokens > params.trigger
     stop = ctx.request.cut if params.keep <= 0 else found[-params.keep] if params.keep <= len(found) else 0
     if not (met or done) or stop <= done:
         return done
-    chosen = [*clearable(seen, ctx, done, stop, params.exclude_tools)]
+    chosen = [*iter_clearable(seen, ctx, done, stop, params.exclude_tools)]
     left = sum(ctx.ledger.count_placeholder((Part("user", "tool_result", CLEARED),)))
     gain = round(ctx.calibration.scale * sum(ctx.ledger.count_tokens(at, at + 1) - left for at in chosen))
     facts = {"tokens": tokens, "tool_uses": len(found), "clears": gain, "clear_at_least": params.clear_at_least}
@@ -50,7 +50,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     return stop
 
 
-def sends(params: Params, _settings: Mapping[str, JSON]) -> JSON:
+def request_edit(params: Params, _settings: Mapping[str, JSON]) -> JSON:
     by = ("tool_uses", params.trigger_uses) if params.trigger_uses else ("input_tokens", params.trigger)
     made: dict[str, JSON] = {"type": TOOL_USES, "trigger": {"type": by[0], "value": by[1]}}
     made["keep"] = {"type": "tool_uses", "value": params.keep}
@@ -71,5 +71,5 @@ RULE = Rule(
     "fresh",
     "Anthropic Messages API, context management edit clear_tool_uses_20250919",
     state=int,
-    sends=sends,
+    sends=request_edit,
 )

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.messages_api.edits import COMPACT, asked, begin, size, summed
+from turnscope.ports.messages_api.edits import COMPACT, build_summary_ask, build_summary_edits, count_tokens, find_begin
 from turnscope.session.model import JSON
 
 LEAST = 50_000  # input tokens; the API takes no smaller trigger
@@ -43,23 +43,23 @@ class Params:
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     made: Compacted | None = ctx.state
-    if made and made.stop <= begin(seen, ctx):  # a summary that the server really made stands there
+    if made and made.stop <= find_begin(seen, ctx):  # a summary that the server really made stands there
         made = None
     if made and not ctx.continues_previous:
         because = "the server goes on from its summary, and reads nothing that stands before it"
-        for edit in summed(ctx, begin(seen, ctx), made.stop, made.summary, because, {}):
+        for edit in build_summary_edits(ctx, find_begin(seen, ctx), made.stop, made.summary, because, {}):
             seen = yield edit
-    tokens, cut = size(seen, ctx), ctx.request.cut
+    tokens, cut = count_tokens(seen, ctx), ctx.request.cut
     if tokens < params.trigger:
         return made
-    answer = yield asked("expect", seen, ctx, cut, params.instructions, EXPECTED, {})
+    answer = yield build_summary_ask("expect", seen, ctx, cut, params.instructions, EXPECTED, {})
     because = f"the prompt has {tokens:,} tokens: from {params.trigger:,} on the server answers from a summary that it makes"
     facts = {"tokens": tokens, "trigger": params.trigger, "read": tokens, "stand_in": True}
-    yield from summed(ctx, begin(seen, ctx), cut, answer.text, because, facts)
+    yield from build_summary_edits(ctx, find_begin(seen, ctx), cut, answer.text, because, facts)
     return Compacted(cut, answer.text)
 
 
-def sends(params: Params, _settings: Mapping[str, JSON]) -> JSON:
+def request_edit(params: Params, _settings: Mapping[str, JSON]) -> JSON:
     made: dict[str, JSON] = {"type": COMPACT, "trigger": {"type": "input_tokens", "value": params.trigger}}
     more = {"pause_after_compaction": params.pause_after_compaction, "instructions": params.instructions}
     return made | {key: value for key, value in more.items() if value}
@@ -73,5 +73,5 @@ RULE = Rule(
     "fresh",
     "Anthropic Messages API, context management edit compact_20260112",
     state=Compacted,
-    sends=sends,
+    sends=request_edit,
 )

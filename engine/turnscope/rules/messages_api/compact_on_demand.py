@@ -9,7 +9,7 @@ from typing import Annotated
 from turnscope.envelope.condensing import compute_fill
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.messages_api.edits import asked, summed
+from turnscope.ports.messages_api.edits import build_summary_ask, build_summary_edits
 from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Edit, Span
 
@@ -32,7 +32,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
     older = envelope.replace(Edit("drop", "", Span(start, envelope.stop)), -1, ctx.ledger)[0]
     body = ctx.body(older) if ctx.body else {}
-    answer = yield asked("compact", older, ctx, start, params.instructions, params.max_tokens, body)
+    answer = yield build_summary_ask("compact", older, ctx, start, params.instructions, params.max_tokens, body)
     if answer.failed or not answer.text.strip():
         why = answer.failed or "the summary was empty"
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
@@ -40,7 +40,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     block = json.loads(answer.items[0]) if answer.items else {"type": "compaction", "content": answer.text}
     facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
     stood = f"{because}: {'the server' if answer.items else 'a stand-in for the server'}'s summary replaces all earlier turns"
-    yield from summed(ctx, 0, start, answer.text, stood, facts, block)
+    yield from build_summary_edits(ctx, 0, start, answer.text, stood, facts, block)
 
 
 RULE = Rule(

@@ -10,8 +10,8 @@ from turnscope.envelope.clearing import clear_results
 from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.ports.opencode.history import units
-from turnscope.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, PRUNE_MINIMUM, PRUNE_PROTECT, estimate
+from turnscope.ports.opencode.history import count_units
+from turnscope.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, PRUNE_MINIMUM, PRUNE_PROTECT, estimate_tokens
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Session
 
@@ -27,7 +27,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if ctx.previous is None or ctx.previous.request.turn == ctx.request.turn:
         return done
     now = count_before(turns, ctx.request.cut) - 1
-    found = _outputs(ctx)
+    found = _find_outputs(ctx)
     first, last = bisect_left(found.at, done), bisect_left(found.at, turns[now - 2] if now >= 2 else 0)
     whole = found.sums[last]
     # the output that crosses the mark goes as well
@@ -41,9 +41,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 
 
 @memoize
-def _outputs(session: Session, index: Index) -> _Outputs:
+def _find_outputs(session: Session, index: Index) -> _Outputs:
     at = tuple(at for at in index.results if session.blocks[at].name not in PROTECTED_TOOLS)
-    return _Outputs(at, tuple(accumulate((estimate(units(session.blocks[a].text)) for a in at), initial=0)))
+    return _Outputs(at, tuple(accumulate((estimate_tokens(count_units(session.blocks[a].text)) for a in at), initial=0)))
 
 
 RULE = Rule(

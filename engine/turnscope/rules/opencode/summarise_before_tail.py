@@ -11,8 +11,8 @@ from turnscope.envelope.condensing import SummaryOptions, condense, find_condens
 from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.opencode.history import size_of, units_of
-from turnscope.ports.opencode.limits import fitting, keep_most
+from turnscope.ports.opencode.history import count_message_units, estimate_from_characters
+from turnscope.ports.opencode.limits import compute_keep, count_fitting
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Bucket, Edit, Session, Span
 
@@ -43,7 +43,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts = {"reported": ctx.previous_usage, "limit": ctx.budget.limit}
     if fresh >= ctx.request.cut:
         return
-    stop = _tail(ctx, params, fresh)
+    stop = _find_tail(ctx, params, fresh)
     if ctx.tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return
@@ -51,35 +51,35 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
 
 
-def _tail(ctx: Ctx, params: Params, fresh: int) -> int:
+def _find_tail(ctx: Ctx, params: Params, fresh: int) -> int:
     """Where what stays begins; the end of the request where nothing does."""
-    cut, sizes, turns = ctx.request.cut, _sizes(ctx), ctx.index.turns
-    most = keep_most(ctx.budget.limit, None if params.preserve_recent_tokens < 0 else params.preserve_recent_tokens)
+    cut, sizes, turns = ctx.request.cut, _measure(ctx), ctx.index.turns
+    most = compute_keep(ctx.budget.limit, None if params.preserve_recent_tokens < 0 else params.preserve_recent_tokens)
     starts = list(turns[bisect_left(turns, fresh) : count_before(turns, cut)])
     recent = starts if params.tail_turns < 0 else starts[max(0, len(starts) - params.tail_turns) :]
     spans = list(zip(recent, [*recent[1:], cut], strict=True)) if recent else []
-    kept, left = fitting([_size(ctx, *span) for span in spans], most)
+    kept, left = count_fitting([_estimate_stretch(ctx, *span) for span in spans], most)
     start = spans[len(spans) - kept][0] if kept else cut
     if kept < len(spans):
         a, b = spans[len(spans) - kept - 1]
         inside = sizes.begins[bisect_left(sizes.begins, a + 1) : bisect_left(sizes.begins, b)]
-        place = bisect_left(inside, -left, key=lambda at: -_size(ctx, at, b))
+        place = bisect_left(inside, -left, key=lambda at: -_estimate_stretch(ctx, at, b))
         start = inside[place] if place < len(inside) else start
     return start if fresh < start else cut
 
 
-def _size(ctx: Ctx, start: int, stop: int) -> int:
-    starts, sums = ctx.index.messages, _sizes(ctx).sums
+def _estimate_stretch(ctx: Ctx, start: int, stop: int) -> int:
+    starts, sums = ctx.index.messages, _measure(ctx).sums
     a, b = bisect_left(starts, start), bisect_left(starts, stop)
-    return size_of(sums[b] - sums[a], b - a)
+    return estimate_from_characters(sums[b] - sums[a], b - a)
 
 
 @memoize
-def _sizes(session: Session, index: Index) -> _Sizes:
+def _measure(session: Session, index: Index) -> _Sizes:
     lengths, begins = [], []
     for at in index.messages:
         message = session.messages[session.blocks[at].message]
-        lengths.append(units_of(message.role, session.blocks[message.start : message.stop]))
+        lengths.append(count_message_units(message.role, session.blocks[message.start : message.stop]))
         if session.blocks[at].bucket is not Bucket.TOOL_RESULTS:
             begins.append(at)
     return _Sizes(tuple(accumulate(lengths, initial=0)), tuple(begins))

@@ -11,7 +11,7 @@ from turnscope.envelope.conversation import find_droppable, memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.openhands import sdk
-from turnscope.ports.openhands.events import Piece, pieces_of
+from turnscope.ports.openhands.events import Piece, read_pieces
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session, Span
 
@@ -31,7 +31,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: the number of the first event behind what was forgotten; 0 = nothing was."""
-    pieces, starts = _pieces(ctx)
+    pieces, starts = _read_pieces(ctx)
     there, head, gone = count_before(starts, ctx.request.cut), params.keep_first, ctx.state or 0
     first = max(head, gone)
     size = min(head, there) + (gone > 0 and params.summarise) + max(0, there - first)
@@ -41,7 +41,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return gone
     why = f"{size:,} events, more than {params.max_size:,}" if size > params.max_size else f"{total:,} tokens of {ctx.limit:,}"
     facts = {"events": size, "max_size": params.max_size, "tokens": total}
-    begin, stop = _span(ctx, params, pieces[:there], first, gone, over)
+    begin, stop = _find_span(ctx, params, pieces[:there], first, gone, over)
     if stop <= max(first, begin):
         yield Edit("keep", f"{why}, but nothing in the middle can be forgotten", facts=facts)
         return gone
@@ -60,7 +60,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     )
 
 
-def _span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, gone: int, over: bool) -> tuple[int, int]:
+def _find_span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, gone: int, over: bool) -> tuple[int, int]:
     """Numbers of the events between which is forgotten; what was forgotten before is in it."""
     there = len(pieces)
     if not params.aligned:
@@ -70,7 +70,7 @@ def _span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, gone: i
     calls = {p.call for n in shown if n >= 0 and (p := pieces[n]).type == "action"}
     answered = {p.call for n in shown if n >= 0 and (p := pieces[n]).type == "observation"}
     shown = [n for n in shown if n < 0 or pieces[n].type not in ("action", "observation") or pieces[n].call in calls & answered]
-    events = [_event(pieces[n]) if n >= 0 else {"id": "summary", "type": "summary"} for n in shown]
+    events = [_build_event(pieces[n]) if n >= 0 else {"id": "summary", "type": "summary"} for n in shown]
     if not over and len(shown) <= params.max_size:  # what nobody answered is no event
         return 0, 0
     settings = sdk.Settings(params.max_size, None, params.keep_first, params.minimum_progress)
@@ -83,20 +83,20 @@ def _span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, gone: i
 
     try:
         limit = ctx.limit if over else None
-        start, stop = sdk.span_to_forget(sdk.View(tuple(events)), settings, limit, count, max(sums[-1], ctx.limit + 1))
+        start, stop = sdk.find_span_to_forget(sdk.View(tuple(events)), settings, limit, count, max(sums[-1], ctx.limit + 1))
     except (sdk.NoCondensation, KeyError):  # a log may hold a result in front of its call: nothing is torn then
         return 0, 0
     begin = next((n for n in shown[start:stop] if n >= 0), there)
     return (params.keep_first if gone and -1 in shown[start:stop] else begin), shown[stop] if stop < len(shown) else there
 
 
-def _event(piece: Piece) -> sdk.Event:
+def _build_event(piece: Piece) -> sdk.Event:
     return {"id": piece.start, "type": piece.type, "call": piece.call, "batch": piece.batch, "thinking": piece.thinking}
 
 
 @memoize
-def _pieces(session: Session, _index: Index) -> tuple[tuple[Piece, ...], tuple[int, ...]]:
-    found = pieces_of(session)
+def _read_pieces(session: Session, _index: Index) -> tuple[tuple[Piece, ...], tuple[int, ...]]:
+    found = read_pieces(session)
     return found, tuple(piece.start for piece in found)
 
 

@@ -10,7 +10,7 @@ from turnscope.envelope.clearing import clear_results
 from turnscope.envelope.conversation import memoize
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.openhands.events import pieces_of
+from turnscope.ports.openhands.events import read_pieces
 from turnscope.ports.openhands.legacy import MASK
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Session
@@ -25,7 +25,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: the address up to which results were masked."""
-    starts, results, done = _starts(ctx), ctx.index.results, ctx.state or 0
+    starts, results, done = _find_starts(ctx), ctx.index.results, ctx.state or 0
     there = count_before(starts, ctx.request.cut)
     old = there - max(0, params.window)
     stop = max(done, 0 if old <= 0 else starts[old] if old < there else ctx.request.cut)
@@ -35,8 +35,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 @memoize
-def _starts(session: Session, _index: Index) -> tuple[int, ...]:
-    return tuple(piece.start for piece in pieces_of(session))
+def _find_starts(session: Session, _index: Index) -> tuple[int, ...]:
+    return tuple(piece.start for piece in read_pieces(session))
 
 
 RULE = Rule(

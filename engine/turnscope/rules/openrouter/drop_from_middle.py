@@ -39,9 +39,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not there or (size <= limit and not many):
         return
     room = limit - count_static_tokens(envelope, ctx)
-    count = bisect_right(range(1, there + 1), room // 2, key=lambda n: _tokens(ctx, starts[0], _end(ctx, n)))
+    count = bisect_right(range(1, there + 1), room // 2, key=lambda n: _count_tokens(ctx, starts[0], _find_end(ctx, n)))
     first = find_head_end(ctx, min(count, half) if many else count)
-    last = find_fitting_start(envelope, ctx, room - _tokens(ctx, starts[0], first))
+    last = find_fitting_start(envelope, ctx, room - _count_tokens(ctx, starts[0], first))
     start = max(first, find_start(ctx, max(last, starts[there - half]) if many else last))
     what = f"{there:,} messages are more than {params.messages:,}" if many else f"{size:,} tokens exceed the limit of {limit:,}"
     kept = count_before(starts, first), there - count_before(starts, start)
@@ -50,29 +50,29 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     for span in find_droppable(ctx, envelope, first, start):
         envelope = yield Edit("drop", because, span, facts=facts)
     over = ctx.size(envelope) - limit
-    if over > 0 and (edit := _shortened(envelope, ctx, over)):
+    if over > 0 and (edit := _shorten_newest(envelope, ctx, over)):
         yield edit
 
 
-def _end(ctx: Ctx, count: int) -> int:
+def _find_end(ctx: Ctx, count: int) -> int:
     """Where the first `count` messages end."""
     starts = ctx.index.messages
     return starts[count] if count < len(starts) and starts[count] < ctx.request.cut else ctx.request.cut
 
 
-def _tokens(ctx: Ctx, start: int, stop: int) -> int:
+def _count_tokens(ctx: Ctx, start: int, stop: int) -> int:
     return sum(ctx.own.count_by_bucket(start, stop)[2:]) if start < stop else 0
 
 
-def _shortened(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:
+def _shorten_newest(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:
     """The longest text of the newest message without its middle, where even that message does not fit."""
     held = [
         block
         for block in ctx.session.blocks[find_newest_message(ctx) : ctx.request.cut]
         if find_replaceable(envelope, block.at)
     ]
-    block = max(held, key=lambda b: len(_text(b)), default=None)
-    text = _text(block) if block else ""
+    block = max(held, key=lambda b: len(_get_text(b)), default=None)
+    text = _get_text(block) if block else ""
     if block is None or not text:
         return None
     tokens = max(1, ctx.tokens(block.at, block.at + 1))
@@ -83,7 +83,7 @@ def _shortened(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:
     return Edit("truncate", because, Span(block.at, block.at + 1), (part,), facts={"over": over, "characters": len(text)})
 
 
-def _text(block: Block) -> str:
+def _get_text(block: Block) -> str:
     return block.text if block.kind == "text" else get_result_text(block) or ""
 
 

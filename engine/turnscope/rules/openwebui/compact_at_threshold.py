@@ -13,21 +13,21 @@ from turnscope.envelope.condensing import build_text_ask
 from turnscope.envelope.conversation import find_droppable, get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import chat, chat_of, leading, parts
+from turnscope.ports.chats import build_parts, find_leading_end, get_chat, read_chat
 from turnscope.ports.openwebui.compaction import (
     HEADING,
     History,
-    boundary,
-    checkpoint,
-    estimated,
-    exceeds,
-    fallback,
-    history,
-    limit,
-    size,
+    build_fallback,
+    count_history,
+    estimate_tokens,
+    find_boundary,
+    find_checkpoint,
+    get_threshold,
+    is_exceeded,
+    read_history,
 )
-from turnscope.ports.openwebui.messages import TOOL, as_chat, merged_system, with_system
-from turnscope.ports.rows import remembered
+from turnscope.ports.openwebui.messages import TOOL, add_to_system, convert_message, merge_system
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Answer, Ask, Edit, Part, Session, Span
 
@@ -52,69 +52,69 @@ class Compacted(Struct, frozen=True):
     summary: str
 
 
-@remembered
-def _history(session: Session, _index: Index, _own: Ledger) -> History:
-    return history(one.message for one in chat_of(session, TOOL).said)
+@memoize_by_ledger
+def _read_history(session: Session, _index: Index, _own: Ledger) -> History:
+    return read_history(one.message for one in read_chat(session, TOOL).chat_messages)
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """A summary that failed leaves the history whole, and the next request asks again."""
-    talk, state = chat(ctx, TOOL), ctx.state
+    talk, state = get_chat(ctx, TOOL), ctx.state
     there = bisect_right(talk.stops, ctx.request.cut)
     new = bisect_right(talk.stops, get_previous_cut(ctx))
-    found = checkpoint([one.message for one in talk.said[new:there]])
+    found = find_checkpoint([one.message for one in talk.chat_messages[new:there]])
     if found.summary is not None and (state is None or talk.starts[new + found.start] > state.start):
         state = Compacted(talk.starts[new + found.start], found.summary)
         because = "a summary is stored here: it stands for all that came before"
-        envelope = yield from _cut(envelope, ctx, state, because, {})
+        envelope = yield from _cut_history(envelope, ctx, state, because, {})
         if found.item:  # it was made between the calls of an answer, whose later items stay
-            one = talk.said[new + found.of]
-            left = as_chat({**one.message, "output": one.message["output"][found.item :]})
-            envelope = yield Edit("condense", because, Span(one.start, one.stop), tuple(parts(left)))
+            one = talk.chat_messages[new + found.of]
+            left = convert_message({**one.message, "output": one.message["output"][found.item :]})
+            envelope = yield Edit("condense", because, Span(one.start, one.stop), tuple(build_parts(left)))
     first = bisect_left(talk.starts, state.start) if state else 0
-    numbers, threshold = _history(ctx), limit(params.threshold, params.cap or params.threshold, params.own or None)
-    total = _size(ctx, numbers, first, there, state.summary if state else None)
-    gone = boundary(numbers, first, there, params.retention) if exceeds(total, threshold) else 0
+    numbers, threshold = _read_history(ctx), get_threshold(params.threshold, params.cap or params.threshold, params.own or None)
+    total = _count_tokens(ctx, numbers, first, there, state.summary if state else None)
+    gone = find_boundary(numbers, first, there, params.retention) if is_exceeded(total, threshold) else 0
     if not gone:
         return state
-    old, stop = [one.message for one in talk.said[first : first + gone]], talk.starts[first + gone]
+    old, stop = [one.message for one in talk.chat_messages[first : first + gone]], talk.starts[first + gone]
     facts: dict[str, Any] = {"tokens": total, "threshold": threshold, "messages": gone, "kept": there - first - gone}
     because = f"{total:,} tokens exceed {threshold:,}: the {gone:,} oldest of {there - first:,} messages become a summary"
-    answer: Answer = yield _ask(old, state.summary if state else None, params)
+    answer: Answer = yield _build_ask(old, state.summary if state else None, params)
     if answer.failed:
         yield Edit("keep", f"{because}, but none was made: {answer.failed}; everything is sent", facts=facts)
         return state
-    text = answer.text.strip() or fallback(state.summary if state else None, old)
+    text = answer.text.strip() or build_fallback(state.summary if state else None, old)
     state = Compacted(stop, text)
-    yield from _cut(envelope, ctx, state, because, {**facts, "source": answer.source})
+    yield from _cut_history(envelope, ctx, state, because, {**facts, "source": answer.source})
     return state
 
 
-def _size(ctx: Ctx, numbers: History, first: int, there: int, summary: str | None) -> int:
+def _count_tokens(ctx: Ctx, numbers: History, first: int, there: int, summary: str | None) -> int:
     """Tokens as the app sees them: usage stored with an answer, else billed for the previous request, else estimates."""
     held = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
     blocks = (ctx.session.blocks[at] for at in held)
-    system = merged_system([{"role": "system", "content": b.text} for b in blocks if b.role == "system"])
-    beside = estimated(system[0]["content"] if system else "") + estimated(summary or "")
-    total = size(numbers, first, there, beside)
+    system = merge_system([{"role": "system", "content": b.text} for b in blocks if b.role == "system"])
+    beside = estimate_tokens(system[0]["content"] if system else "") + estimate_tokens(summary or "")
+    total = count_history(numbers, first, there, beside)
     before = ctx.previous.request if ctx.previous else None
     if before is None or before.usage is None or not ctx.previous_usage or numbers.usages:
         return total
-    talk = chat(ctx, TOOL)
+    talk = get_chat(ctx, TOOL)
     return ctx.previous_usage + numbers.sums[there] - numbers.sums[bisect_left(talk.starts, before.stop)]
 
 
-def _ask(messages: list[dict[str, Any]], previous: str | None, params: Params) -> Ask:
+def _build_ask(messages: list[dict[str, Any]], previous: str | None, params: Params) -> Ask:
     lines = [f"summary: {previous}"] if previous else []
     lines += [f"{m.get('role')}: {m['content']}" for m in messages if m.get("content")]
     return build_text_ask(params.prompt, "\n".join(lines), params.summary, params.model)
 
 
-def _cut(envelope: Envelope, ctx: Ctx, state: Compacted, because: str, facts: dict[str, Any]) -> Edits:
+def _cut_history(envelope: Envelope, ctx: Ctx, state: Compacted, because: str, facts: dict[str, Any]) -> Edits:
     for span in find_droppable(ctx, envelope, 0, state.start):
         envelope = yield Edit("condense", because, span, facts=facts)
-    place = leading(ctx)
-    made = with_system((), f"{HEADING}\n{state.summary}")[0]["content"]
+    place = find_leading_end(ctx)
+    made = add_to_system((), f"{HEADING}\n{state.summary}")[0]["content"]
     part = Part("system", "summary", made, place="system")
     envelope = yield Edit(
         "insert", because, Span(place, place), (part,), slot="summary", facts={**facts, "summary": state.summary}

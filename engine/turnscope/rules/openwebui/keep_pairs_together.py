@@ -9,24 +9,26 @@ from turnscope.counting.ledger import Ledger
 from turnscope.envelope.conversation import find_replaceable
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.ports.chats import chat, chat_of
-from turnscope.ports.openwebui.messages import TOOL, sanitized
-from turnscope.ports.rows import remembered
+from turnscope.ports.chats import get_chat, read_chat
+from turnscope.ports.openwebui.messages import TOOL, drop_unpaired
+from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Edit, Session, Span
 
 
-@remembered
-def _unpaired(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
+@memoize_by_ledger
+def _find_unpaired(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     """Addresses of the blocks that the check takes out of the whole session."""
-    said = chat_of(session, TOOL).said
+    said = read_chat(session, TOOL).chat_messages
     gone: list[int] = []
-    _taken(session, said, gone)
+    _find_removed(session, said, gone)
     return tuple(sorted(gone))
 
 
-def _taken(session: Session, said: Any, gone: list[int]) -> None:
-    kept = {message["_number"]: message for message in sanitized([{**one.message, "_number": n} for n, one in enumerate(said)])}
+def _find_removed(session: Session, said: Any, gone: list[int]) -> None:
+    kept = {
+        message["_number"]: message for message in drop_unpaired([{**one.message, "_number": n} for n, one in enumerate(said)])
+    }
     for number, one in enumerate(said):
         left = kept.get(number)
         if left is None:
@@ -39,14 +41,14 @@ def _taken(session: Session, said: Any, gone: list[int]) -> None:
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     """Looks at every unpaired block of the request; calls at its end have no results yet."""
-    found, talk = _unpaired(ctx), chat(ctx, TOOL)
+    found, talk = _find_unpaired(ctx), get_chat(ctx, TOOL)
     cut = ctx.request.cut
     late = [*found[: bisect_left(found, cut)]]
     last = bisect_left(talk.starts, cut) - 1
-    while last > 0 and talk.said[last].message["role"] == "tool":
+    while last > 0 and talk.chat_messages[last].message["role"] == "tool":
         last -= 1
-    if last >= 0 and talk.said[last].message.get("tool_calls"):
-        _taken(ctx.session, talk.said[last : bisect_left(talk.starts, cut)], late)
+    if last >= 0 and talk.chat_messages[last].message.get("tool_calls"):
+        _find_removed(ctx.session, talk.chat_messages[last : bisect_left(talk.starts, cut)], late)
     for at in sorted(set(late)):
         if envelope.at(at).body != () and find_replaceable(envelope, at):
             envelope = yield Edit("repair", "a call and its result stand side by side or not at all", Span(at, at + 1))

@@ -9,8 +9,8 @@ from typing import Annotated
 from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.chats import Said, chat, parts
-from turnscope.ports.openwebui.messages import FIELDS, TOOL, loaded, processed, without_blanks
+from turnscope.ports.chats import ChatMessage, build_parts, get_chat
+from turnscope.ports.openwebui.messages import FIELDS, TOOL, convert_messages, drop_blanks, load_messages
 from turnscope.session.model import Edit, Span
 
 THINKING = ("thinking", "redacted_thinking")
@@ -25,15 +25,15 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone; an answer that is under way stands as it was said."""
-    talk = chat(ctx, TOOL)
-    for one in talk.said[bisect_right(talk.stops, get_previous_cut(ctx)) : bisect_right(talk.stops, ctx.request.cut)]:
+    talk = get_chat(ctx, TOOL)
+    for one in talk.chat_messages[bisect_right(talk.stops, get_previous_cut(ctx)) : bisect_right(talk.stops, ctx.request.cut)]:
         if envelope.at(one.start).body is not None:
             continue
-        yield from _one(envelope, ctx, one, params)
+        yield from _convert_one(envelope, ctx, one, params)
     return None
 
 
-def _one(envelope: Envelope, ctx: Ctx, one: Said, params: Params) -> Edits:
+def _convert_one(envelope: Envelope, ctx: Ctx, one: ChatMessage, params: Params) -> Edits:
     message, span = one.message, Span(one.start, one.stop)
     if FIELDS.isdisjoint(message):
         blocks = ctx.session.blocks[one.start : one.stop]
@@ -49,15 +49,15 @@ def _one(envelope: Envelope, ctx: Ctx, one: Said, params: Params) -> Edits:
             for block in blank:
                 yield Edit("drop", "a blank text part is not sent", Span(block.at, block.at + 1))
         return
-    sent = loaded([message])
-    made = without_blanks(processed(sent, params.reasoning or None))
+    sent = load_messages([message])
+    made = drop_blanks(convert_messages(sent, params.reasoning or None))
     if not sent or not made:
         yield Edit("drop", "an answer without content is not sent", span)
-    elif made != [{"role": message["role"], "content": message.get("content")}] or not _as_said(ctx, one):
-        yield Edit("repair", "it is sent as the items that are stored with it", span, tuple(parts(made)))
+    elif made != [{"role": message["role"], "content": message.get("content")}] or not _is_as_stored(ctx, one):
+        yield Edit("repair", "it is sent as the items that are stored with it", span, tuple(build_parts(made)))
 
 
-def _as_said(ctx: Ctx, one: Said) -> bool:
+def _is_as_stored(ctx: Ctx, one: ChatMessage) -> bool:
     """Whether the log holds a stored text as it is, and not what an importer read in it."""
     content, held = one.message.get("content"), ctx.session.blocks[one.start : one.stop]
     return not isinstance(content, str) or (len(held) == 1 and held[0].text == content)

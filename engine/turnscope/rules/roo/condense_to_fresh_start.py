@@ -13,7 +13,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.file_reads import FileRead, find_file_reads, get_file_text
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.roo import folding, management
-from turnscope.ports.roo.history import SLOT, Size, Summary, measured, message, since_summary, stored
+from turnscope.ports.roo.history import SLOT, Size, Summary, build_entry, list_since_summary, measure_size, store_summary
 from turnscope.session.content import extract_text
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Answer, Ask, Edit, Part, Session, Span
@@ -39,81 +39,81 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     newest: Summary | None = ctx.state
-    size = measured(ctx, newest, params.factor, params.count_after_condense)
-    if size is None or not params.auto or not _due(size, ctx, params):
+    size = measure_size(ctx, newest, params.factor, params.count_after_condense)
+    if size is None or not params.auto or not _is_due(size, ctx, params):
         return newest
-    limit = management.allowed(ctx.budget.window, ctx.budget.max_output)
+    limit = management.compute_allowed(ctx.budget.window, ctx.budget.max_output)
     facts: dict[str, Any] = {"size": size.whole, "allowed": limit, "window": ctx.budget.window}
     because = f"{size.whole:,} tokens of {ctx.budget.window:,}, where {limit:,.0f} are allowed"
-    messages = since_summary(envelope, ctx, newest)
-    error = management.refusal(messages)
+    messages = list_since_summary(envelope, ctx, newest)
+    error = management.explain_refusal(messages)
     answer = Answer()
     if not error:
-        answer = yield _ask(management.since_last_summary(messages), params)
+        answer = yield _build_ask(management.select_since_summary(messages), params)
         error = "condense_api_failed" if answer.failed else "" if answer.text.strip(management.SPACE) else "condense_failed"
     if error:
         why = answer.failed or error.replace("_", " ")
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "error": error})
         return newest
-    content = _content(ctx, answer, params)
+    content = _build_content(ctx, answer, params)
     parts = tuple(Part("user", "text" if n else "summary", block["text"], block) for n, block in enumerate(content))
-    made = stored(envelope, ctx, parts, newest, params.factor)
+    made = store_summary(envelope, ctx, parts, newest, params.factor)
     facts |= {"summary": made.number, "new_size": made.size}
     facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
-    yield from _replace(envelope, ctx, parts, f"{because}: one summary now stands for all messages", facts)
+    yield from _replace_conversation(envelope, ctx, parts, f"{because}: one summary now stands for all messages", facts)
     return made
 
 
-def _due(size: Size, ctx: Ctx, params: Params) -> bool:
+def _is_due(size: Size, ctx: Ctx, params: Params) -> bool:
     window, output = ctx.budget.window, ctx.budget.max_output
     return management.will_manage(size.total, size.last, window, output, True, params.threshold, params.profile)
 
 
-def _ask(messages: list[Any], params: Params) -> Ask:
+def _build_ask(messages: list[Any], params: Params) -> Ask:
     """The question: everything since the last summary, what is hidden as well, with results put in for calls that have none."""
-    open_calls = management.synthetic(messages)
+    open_calls = management.build_missing_results(messages)
     text = load_prompt(params.prompt)
-    content = management.transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
+    content = management.render_transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
     key = blake2b(f"{text}\0{params.model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16)
     return Ask("summary", key.hexdigest(), text, content, model=params.model)
 
 
-def _content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
+def _build_content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
     heading = management.STAND_IN if answer.source == "offline" else management.HEADING
     environment = params.environment
     if environment == NEWEST:
-        environment = next(_environments(ctx), "")
-    outlines = folding.sections(_files(ctx), params.fold) if params.fold else ()
-    return management.summary_content(
-        heading, answer.text.strip(management.SPACE), message(ctx, ctx.index.messages[0]), environment, outlines
+        environment = next(_iter_environments(ctx), "")
+    outlines = folding.build_outlines(_iter_files(ctx), params.fold) if params.fold else ()
+    return management.build_summary_content(
+        heading, answer.text.strip(management.SPACE), build_entry(ctx, ctx.index.messages[0]), environment, outlines
     )
 
 
 @memoize
-def _read(session: Session, _index: Index) -> tuple[FileRead, ...]:
+def _find_reads(session: Session, _index: Index) -> tuple[FileRead, ...]:
     """Every reading of a file, in order."""
     said = (block for block in session.blocks if block.role == "user")
     return tuple(reading for block in said for reading in find_file_reads(block, session))
 
 
-def _files(ctx: Ctx) -> Iterator[tuple[str, str]]:
+def _iter_files(ctx: Ctx) -> Iterator[tuple[str, str]]:
     """Files that were read, the one that was read last first, each with the text of its newest whole reading, or its newest."""
-    known = [reading for reading in _read(ctx) if reading.at < ctx.request.cut]
+    known = [reading for reading in _find_reads(ctx) if reading.at < ctx.request.cut]
     for path in dict.fromkeys(reading.path for reading in reversed(known)):
         of = [reading for reading in known if reading.path == path]
         newest = next((reading for reading in reversed(of) if not reading.part), of[-1])
         yield path, get_file_text(ctx.session.blocks[newest.at], path)
 
 
-def _environments(ctx: Ctx) -> Iterator[str]:
+def _iter_environments(ctx: Ctx) -> Iterator[str]:
     newest = ctx.index.messages[count_before(ctx.index.messages, ctx.request.cut) - 1]
-    content = message(ctx, newest)["content"]
+    content = build_entry(ctx, newest)["content"]
     for block in reversed(content if isinstance(content, list) else []):
         if isinstance(block, Mapping) and block.get("type") == "text" and extract_text(block).startswith(_ENVIRONMENT):
             yield extract_text(block)
 
 
-def _replace(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], because: str, facts: dict[str, Any]) -> Edits:
+def _replace_conversation(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], because: str, facts: dict[str, Any]) -> Edits:
     for number, span in enumerate(ctx.index.find_conversation_spans(ctx.index.messages[0], ctx.request.cut)):
         body = () if number else parts
         markers = [p.slot for p in envelope.pieces if number and p.start == p.stop == span.start and p.slot.startswith(SLOT)]

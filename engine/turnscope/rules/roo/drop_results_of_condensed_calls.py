@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.roo import management
-from turnscope.ports.roo.history import message, started_afresh
+from turnscope.ports.roo.history import build_entry, get_fresh_start
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
@@ -21,9 +21,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         if newest is None or envelope.at(at).body is not None or blocks[at].role != "user":
             continue
         call, start = blocks[at].pair, ctx.session.messages[blocks[at].message].start
-        known = [message(ctx, ctx.session.messages[blocks[call].message].start)] if call >= newest else []
-        holder = message(ctx, start)
-        sent = management.effective([SUMMARY, *known, holder])
+        known = [build_entry(ctx, ctx.session.messages[blocks[call].message].start)] if call >= newest else []
+        holder = build_entry(ctx, start)
+        sent = management.select_effective([SUMMARY, *known, holder])
         left = sent[-1]["content"] if sent[-1].get("at") == holder["at"] else []
         if not any(raw is blocks[at].raw for raw in left):
             before = 0 <= call < newest
@@ -33,7 +33,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
                 else "this result answers no call behind the summary"
             )
             envelope = yield Edit("repair", why, Span(at, at + 1), (), facts={"call": call} if before else {})
-    return ctx.request.cut if started_afresh(envelope, ctx) else newest
+    return ctx.request.cut if get_fresh_start(envelope, ctx) else newest
 
 
 RULE = Rule(

@@ -16,13 +16,13 @@ from turnscope.ports.roo.history import (
     SLOT,
     Entry,
     Store,
-    condensed_now,
-    measured,
-    started_afresh,
-    static_tokens,
-    stored,
-    tokens,
-    visible,
+    count_message,
+    count_static_tokens,
+    find_own_summary,
+    get_fresh_start,
+    list_visible,
+    measure_size,
+    store_summary,
 )
 from turnscope.session.model import Bucket, Edit, Part, Span
 
@@ -38,25 +38,25 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     store: Store = ctx.state or Store()
-    if parts := started_afresh(envelope, ctx):
-        made = stored(envelope, ctx, parts, store.summary, params.factor)
+    if parts := get_fresh_start(envelope, ctx):
+        made = store_summary(envelope, ctx, parts, store.summary, params.factor)
         return structs.replace(store, summaries=(*store.summaries, structs.replace(made, texts=())))  # counted, never read
-    size = measured(ctx, store.summary, params.factor, params.count_after_condense)
+    size = measure_size(ctx, store.summary, params.factor, params.count_after_condense)
     window, output = ctx.budget.window, ctx.budget.max_output
     over = size is not None and management.will_manage(size.total, size.last, window, output, auto=False)
-    if size is None or not over or condensed_now(envelope, ctx):
+    if size is None or not over or find_own_summary(envelope, ctx):
         return store
-    limit = management.allowed(window, output)
-    cut = management.truncate(visible(ctx, store), params.share, "new")
+    limit = management.compute_allowed(window, output)
+    cut = management.truncate(list_visible(ctx, store), params.share, "new")
     kept = [m for m in cut.messages if not m.get("truncationParent") and not m.get("isTruncationMarker")]
-    left = math.ceil(static_tokens(envelope, ctx, Bucket.SYSTEM) * params.factor)
-    left += sum(m["tokens"] if "tokens" in m else tokens(ctx, m["at"][0], params.factor) for m in kept)
+    left = math.ceil(count_static_tokens(envelope, ctx, Bucket.SYSTEM) * params.factor)
+    left += sum(m["tokens"] if "tokens" in m else count_message(ctx, m["at"][0], params.factor) for m in kept)
     because = f"{size.whole:,} tokens, where {limit:,.0f} are allowed"
     facts = {"size": size.whole, "allowed": limit, "window": window, "removed": cut.removed, "new_size": left}
     if cut.marker is None:
         yield Edit("keep", f"{because}, but too few messages are left to hide any", facts=facts)
         return store
-    shown = management.effective(cut.messages)
+    shown = management.select_effective(cut.messages)
     place = cut.messages.index(cut.marker) + 1
     first = cut.messages[place]["at"] if place < len(cut.messages) else (ctx.request.cut, 0)
     number = store.markers + 1
@@ -66,14 +66,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("keep", f"{because}, but the {cut.removed} messages to hide stand before the summary", facts=facts)
         return hiding
     because += f": {cut.removed} of {len(kept) + cut.removed} messages are hidden"
-    for span in _spans(envelope, ctx, store, cut.messages, first[0]):
+    for span in _find_spans(envelope, ctx, store, cut.messages, first[0]):
         yield Edit("drop", because, span, facts=facts)
     body = (Part("user", "text", cut.marker["content"], fence=True),)
     yield Edit("insert", because, Span(first[0], first[0]), body, slot=f"{SLOT} {number}", facts=facts)
     return hiding
 
 
-def _spans(envelope: Envelope, ctx: Ctx, store: Store, messages: list[Any], stop: int) -> Iterator[Span]:
+def _find_spans(envelope: Envelope, ctx: Ctx, store: Store, messages: list[Any], stop: int) -> Iterator[Span]:
     """What still stands of the messages that were hidden now; a summary that was, with all that it stands for."""
     hidden: list[Entry] = [m for m in messages if m.get("truncationParent") == "new"]
     start = min(m["at"][0] for m in hidden)

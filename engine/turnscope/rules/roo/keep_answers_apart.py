@@ -5,7 +5,7 @@ from __future__ import annotations
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
 from turnscope.ports.roo import management
-from turnscope.ports.roo.history import message
+from turnscope.ports.roo.history import build_entry
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Part, Span
 
@@ -19,7 +19,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         joined = blocks[start].role == blocks[before].role and not messages[blocks[start].message].fence
         if not joined or envelope.at(before).body is not None or envelope.at(start).body is not None:
             continue
-        if len(management.merge([message(ctx, before), message(ctx, start)])) > 1:
+        if len(management.merge_neighbours([build_entry(ctx, before), build_entry(ctx, start)])) > 1:
             parts = tuple(
                 Part(block.role, block.kind, ref=block.at, place="before" if n else "own", fence=not n)
                 for n, block in enumerate(blocks[start:stop])

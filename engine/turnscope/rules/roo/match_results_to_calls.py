@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule
-from turnscope.ports.roo.history import message
-from turnscope.ports.roo.results import as_text, validate
+from turnscope.ports.roo.history import build_entry
+from turnscope.ports.roo.results import convert_to_text, fit_results
 from turnscope.session.index import count_before
 from turnscope.session.model import Block, Edit, Part, Span
 
@@ -23,48 +23,48 @@ class Group(NamedTuple):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    for group in _groups(envelope, ctx):
+    for group in _find_groups(envelope, ctx):
         results = [block for block in group.blocks if block.kind == "tool_result"]
         if group.answer is None:
             for block in results:
-                raw = as_text(block.raw)
+                raw = convert_to_text(block.raw)
                 part = Part("user", "text", raw["text"], raw)
                 why = "no answer stands before this result, so it is sent as text"
                 envelope = yield Edit("repair", why, Span(block.at, block.at + 1), (part,))
             continue
         content = [{"type": "text", "text": b.raw} if isinstance(b.raw, str) else b.raw for b in group.blocks]
-        fitted = validate({"role": "user", "content": content}, [message(ctx, group.answer)])
+        fitted = fit_results({"role": "user", "content": content}, [build_entry(ctx, group.answer)])
         if fitted is not None:
-            envelope = yield from _fit(envelope, group.blocks, content, fitted)
+            envelope = yield from _fit_results(envelope, group.blocks, content, fitted)
 
 
-def _groups(envelope: Envelope, ctx: Ctx) -> Iterator[Group]:
+def _find_groups(envelope: Envelope, ctx: Ctx) -> Iterator[Group]:
     """User's messages that the previous plan did not hold."""
     starts, messages, blocks = ctx.index.messages, ctx.session.messages, ctx.session.blocks
     since = ctx.previous.request.cut if ctx.previous else 0
     place = count_before(starts, since)
     before: int | None = starts[place - 1] if place else None  # the answer before, where it stands
-    if before is not None and (blocks[before].role != "assistant" or not _stands(envelope, before)):
+    if before is not None and (blocks[before].role != "assistant" or not _is_present(envelope, before)):
         before = None
     held: list[Block] = []
     for start in starts[place : count_before(starts, ctx.request.cut)]:
         if blocks[start].role == "user":
             there = blocks[start : messages[blocks[start].message].stop]
-            held += [b for b in there if b.raw is not None and _stands(envelope, b.at)]
+            held += [b for b in there if b.raw is not None and _is_present(envelope, b.at)]
             continue
         if held:
             yield Group(held, before)
-        before, held = start if _stands(envelope, start) else None, []
+        before, held = start if _is_present(envelope, start) else None, []
     if held:
         yield Group(held, before)
 
 
-def _stands(envelope: Envelope, at: int) -> bool:
+def _is_present(envelope: Envelope, at: int) -> bool:
     body = envelope.at(at).body
     return body is None or bool(body and body[0].kind != "summary")
 
 
-def _fit(envelope: Envelope, blocks: list[Block], content: list[Any], fitted: list[Any]) -> Any:
+def _fit_results(envelope: Envelope, blocks: list[Block], content: list[Any], fitted: list[Any]) -> Any:
     kept = {place: raw for place, raw in fitted if place >= 0}
     for place, block in enumerate(blocks):
         if place not in kept:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from turnscope.envelope.conversation import build_result, find_replaceable, get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
-from turnscope.ports.swe_agent.texts import closed, window
+from turnscope.ports.swe_agent.texts import close_windows, find_window
 from turnscope.session.model import Block, Bucket, Edit, Part, Span
 
 
@@ -33,7 +33,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     known: Windows = ctx.state or Windows()
     newest, kinds = dict(known.newest), ("text", "tool_result") if params.results else ("text",)
     for block in ctx.session.blocks[get_previous_cut(ctx) : ctx.request.cut]:
-        file = window(block.text) if block.role == "user" and block.kind in kinds else None
+        file = find_window(block.text) if block.role == "user" and block.kind in kinds else None
         if file is None or ctx.session.messages[block.message].extra.get("is_demo") or not find_replaceable(envelope, block.at):
             continue
         older = newest.get(file) if file else block.at
@@ -42,12 +42,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if older is None or not find_replaceable(envelope, older):
             continue
         because = f"a newer window of {file} was shown" if file else "its numbered lines name no file"
-        stand_in = _stand_in(ctx.session.blocks[older], closed(ctx.session.blocks[older].text) if file else "")
+        stand_in = _build_body(ctx.session.blocks[older], close_windows(ctx.session.blocks[older].text) if file else "")
         envelope = yield Edit("clear", because, Span(older, older + 1), stand_in, facts={"file": file})
     return known if newest == known.newest else Windows(newest)
 
 
-def _stand_in(block: Block, text: str) -> tuple[Part, ...]:
+def _build_body(block: Block, text: str) -> tuple[Part, ...]:
     """The block with another text. A result without any stays, empty: its call would be left without an answer."""
     if block.bucket is Bucket.TOOL_RESULTS:
         return (build_result(block, text),)

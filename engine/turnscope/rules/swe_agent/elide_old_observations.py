@@ -9,8 +9,8 @@ from turnscope.envelope.conversation import get_previous_cut
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.errors import PolicyError
-from turnscope.ports.rows import Row, content, remembered, rows_of, with_text
-from turnscope.ports.swe_agent.texts import KEEP, REMOVE, elided, stand_in
+from turnscope.ports.rows import Row, build_content, memoize_by_ledger, read_rows, replace_text
+from turnscope.ports.swe_agent.texts import KEEP, REMOVE, build_placeholder, find_elided_stop
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Edit, Session
 
@@ -40,18 +40,18 @@ class _Seen(NamedTuple):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """State: how many observations were looked at as old."""
-    seen, done = _seen(ctx), ctx.state or 1
+    seen, done = _find_observations(ctx), ctx.state or 1
     if any(
         not tags.isdisjoint(params.remove_tags) for at, tags in seen.others if get_previous_cut(ctx) <= at < ctx.request.cut
     ):
         why = "a tag that removes stands on a message that is no observation: the original stops here"
         yield Edit("keep", why, facts={"error": "assertion"})
     there = count_before(seen.starts, ctx.request.cut)
-    old = max(done, elided(there, params.n, max(1, params.polling)))
+    old = max(done, find_elided_stop(there, params.n, max(1, params.polling)))
     new = {*range(done, old)}
     first = count_before(seen.starts, get_previous_cut(ctx))
     for number in seen.tagged:
-        tags = _tags(ctx.session, seen.rows[number])
+        tags = _get_tags(ctx.session, seen.rows[number])
         if number in new and not tags.isdisjoint(params.keep_tags):
             new.discard(number)
         if first <= number < there and not tags.isdisjoint(params.remove_tags):
@@ -61,39 +61,39 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         row = seen.rows[number]
         if row.start < ctx.request.cut and envelope.at(row.start).body is not None:
             continue  # something else stands there already
-        text = stand_in(*_held(ctx.session, row))
-        for edit in with_text(ctx.session, row, text, "clear", because, {"observation": number}):
+        text = build_placeholder(*_read_observation(ctx.session, row))
+        for edit in replace_text(ctx.session, row, text, "clear", because, {"observation": number}):
             if edit.span and edit.span.start < ctx.request.cut:
                 yield edit
     return old
 
 
-def _held(session: Session, row: Row) -> tuple[list[str], int]:
+def _read_observation(session: Session, row: Row) -> tuple[list[str], int]:
     """The texts of an observation, and how many images it holds."""
-    held = content(session, row)
+    held = build_content(session, row)
     parts = [held] if isinstance(held, str) else held or []
     said = [part if isinstance(part, str) else str(part.get("text") or "") for part in parts]
     return said, sum(not isinstance(part, str) and part.get("type") in ("image", "image_url") for part in parts)
 
 
-@remembered
-def _seen(session: Session, _index: Index, _own: object) -> _Seen:
+@memoize_by_ledger
+def _find_observations(session: Session, _index: Index, _own: object) -> _Seen:
     """Results of tools and what says of itself that it is an observation, behind the first message of the user: the task."""
     found: list[Row] = []
     others: list[tuple[int, frozenset[str]]] = []
-    for row in rows_of(session).rows:
+    for row in read_rows(session).rows:
         message = session.messages[session.blocks[row.start].message]
         kind = message.extra.get("message_type")
         task = row.role == "user" and not found
         if (kind == OBSERVED if kind else row.role == "tool" or task) and not message.extra.get("is_demo"):
             found.append(row)
-        elif tags := _tags(session, row):
+        elif tags := _get_tags(session, row):
             others.append((row.start, tags))
-    tagged = (i for i, row in enumerate(found) if _tags(session, row))
+    tagged = (i for i, row in enumerate(found) if _get_tags(session, row))
     return _Seen(tuple(found), tuple(row.start for row in found), tuple(tagged), tuple(others))
 
 
-def _tags(session: Session, row: Row) -> frozenset[str]:
+def _get_tags(session: Session, row: Row) -> frozenset[str]:
     return frozenset(session.messages[session.blocks[row.start].message].extra.get("tags") or ())
 
 

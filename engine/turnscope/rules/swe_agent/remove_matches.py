@@ -11,7 +11,7 @@ from turnscope.envelope.conversation import build_result, find_replaceable, get_
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.errors import PolicyError
-from turnscope.ports.swe_agent.texts import without
+from turnscope.ports.swe_agent.texts import remove_matches
 from turnscope.session.model import Block, Bucket, Edit, Part, Span
 
 
@@ -38,21 +38,21 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     old = max(done, there - max(0, params.keep_last))
     for message in messages[done:old]:
         for block in ctx.session.blocks[message.start : message.stop]:
-            found = _text(block, params)
-            if found and find_replaceable(envelope, block.at) and (left := without(found, params.remove)) != found:
+            found = _get_text(block, params)
+            if found and find_replaceable(envelope, block.at) and (left := remove_matches(found, params.remove)) != found:
                 because = "what a pattern matches is taken out"
-                envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (_part(block, left),))
+                envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (_build_part(block, left),))
     return old
 
 
-def _text(block: Block, params: Params) -> str | None:
+def _get_text(block: Block, params: Params) -> str | None:
     if block.bucket is Bucket.TOOL_RESULTS:
         return get_result_text(block)
     searched = block.kind == "text" or (params.system and block.bucket is Bucket.SYSTEM)
     return block.text if searched else None
 
 
-def _part(block: Block, text: str) -> Part:
+def _build_part(block: Block, text: str) -> Part:
     if block.bucket is Bucket.TOOL_RESULTS:
         return build_result(block, text)
     return Part(block.role, block.kind, text, place="system" if block.bucket is Bucket.SYSTEM else "own")

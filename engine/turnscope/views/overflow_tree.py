@@ -12,19 +12,19 @@ from typing import Literal
 
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
-from turnscope.planning.policy import LOOKING, MENDING, WISHES
+from turnscope.planning.policy import CHECKS, REPAIRS, WISHES
 from turnscope.planning.trace import Trace
 
 Step = Literal["projected", "compaction", "fallback", "refuse"]
-SMALLER = ("condense", "drop", "clear", "strip", "truncate")  # actions that make room
+CUT_ACTIONS = ("condense", "drop", "clear", "strip", "truncate")  # actions that make room
 FALLBACK = "fall_back_to_larger_window"
-TREE: dict[Step, tuple[str, str]] = {  # a question, and what becomes of a request whose answer is yes
+QUESTIONS: dict[Step, tuple[str, str]] = {  # a question, and what becomes of a request whose answer is yes
     "projected": ("Does it fit as it comes?", "sent as it is"),
     "compaction": ("Can it be made smaller?", "sent, cut to fit"),
     "fallback": ("Does a larger window take it?", "sent to a larger model"),
     "refuse": ("Is it refused?", "not sent: ContextWindowExceededError"),
 }
-Found = Sequence[tuple[int, Decision]]  # decisions of a step, each with its number in the request
+NumberedDecisions = Sequence[tuple[int, Decision]]  # decisions of a step, each with its number in the request
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,68 +32,79 @@ class Node:
     """One question of the ladder, and its leaf: what becomes of a request whose answer is yes.
 
     `tokens` came to the question and `after` left it, in the provider's tokens as they were planned; `limit` is the one that
-    held there. `came`: the request came to the question; `yes`: and left the ladder here. `decision`: the number of the last
-    decision behind it in the request, from 0, by `rule`; -1 where no rule decided. `because`: why. `more`: how many further
-    decisions the step took.
+    held there. `reached`: the request came to the question; `applies`: and left the ladder here. `decision`: the number of the
+    last decision behind it in the request, from 0, by `rule`; -1 where no rule decided. `because`: why. `more_decisions`: how
+    many further decisions the step took.
     """
 
     step: Step
     question: str
     leaf: str
-    came: bool
-    yes: bool
+    reached: bool
+    applies: bool
     tokens: int
     after: int
     limit: int
     rule: str = ""
     decision: int = -1
     because: str = ""
-    more: int = 0
+    more_decisions: int = 0
 
 
-def ladder(trace: Trace, request: int) -> tuple[Node, ...]:
-    """The ladder of a request, from the first question to the last; where it left, `yes` holds, and nowhere if it overflowed.
+def build_tree(trace: Trace, request: int) -> tuple[Node, ...]:
+    """The ladder of a request, from the first question to the last; where it left, `applies` holds, and nowhere if it
+    overflowed.
 
     Empty where the request was within its limit all the time. IndexError where the trace has no such request.
     """
     plan = trace.plans[request]
-    return tuple(_climbed(plan, {part.rule.name for part in trace.policy.rules})) if over(plan) else ()
+    return tuple(_build_nodes(plan, {part.rule.name for part in trace.policy.rules})) if is_over_limit(plan) else ()
 
 
-def over(plan: Plan) -> bool:
+def is_over_limit(plan: Plan) -> bool:
     """Whether a request was over its limit as it came, or is as it goes."""
-    return _size(plan, plan.before.tokens) > _limit(plan) or plan.projected > plan.budget.limit
+    return _predict_size(plan, plan.before.tokens) > _find_limit(plan) or plan.projected > plan.budget.limit
 
 
-def over_limit(trace: Trace) -> tuple[int, ...]:
+def find_over_limit(trace: Trace) -> tuple[int, ...]:
     """The requests of a trace that have a ladder."""
-    return tuple(n for n, plan in enumerate(trace.plans) if over(plan))
+    return tuple(n for n, plan in enumerate(trace.plans) if is_over_limit(plan))
 
 
-def _climbed(plan: Plan, rules: set[str]) -> Iterator[Node]:
-    limit, size, end = _limit(plan), _size(plan, plan.before.tokens), plan.projected
-    cuts, looks = _of(plan, *SMALLER), [found for found in _of(plan, "keep") if found[1].rule != FALLBACK]
-    moved, stayed = _of(plan, "fallback"), [found for found in _of(plan, "keep") if found[1].rule == FALLBACK]
-    refused = _of(plan, "refuse")
-    smaller = _size(plan, cuts[-1][1].after) if cuts else size
+def _build_nodes(plan: Plan, rules: set[str]) -> Iterator[Node]:
+    limit, size, end = _find_limit(plan), _predict_size(plan, plan.before.tokens), plan.projected
+    cuts, looks = (
+        _find_decisions(plan, *CUT_ACTIONS),
+        [found for found in _find_decisions(plan, "keep") if found[1].rule != FALLBACK],
+    )
+    moved, stayed = (
+        _find_decisions(plan, "fallback"),
+        [found for found in _find_decisions(plan, "keep") if found[1].rule == FALLBACK],
+    )
+    refused = _find_decisions(plan, "refuse")
+    smaller = _predict_size(plan, cuts[-1][1].after) if cuts else size
     elsewhere, fits = bool(moved) and not refused, size <= limit
     within = not fits and not moved and not refused and end <= plan.budget.limit
     told = f"{size:,} tokens are projected, the limit is {limit:,}"
-    yield _node("projected", (True, fits), (size, size), limit, [], told)
+    yield _build_node("projected", (True, fits), (size, size), limit, [], told)
     nothing = "no rule of this policy found anything to cut" if rules - _IDLE else "no rule of this policy cuts anything"
-    yield _node("compaction", (not fits, within), (size, smaller), limit, cuts or looks, nothing)
+    yield _build_node("compaction", (not fits, within), (size, smaller), limit, cuts or looks, nothing)
     larger = "no larger model was asked for" if FALLBACK in rules else "this policy names no model with a larger window"
     on = not fits and not within
-    yield _node("fallback", (on, elsewhere), (smaller, end), plan.budget.limit if moved else limit, moved or stayed, larger)
+    yield _build_node(
+        "fallback", (on, elsewhere), (smaller, end), plan.budget.limit if moved else limit, moved or stayed, larger
+    )
     sent = "this policy refuses nothing: it is sent over its limit"
-    yield _node("refuse", (on and not elsewhere, bool(refused)), (end, end), plan.budget.limit, refused, sent)
+    yield _build_node("refuse", (on and not elsewhere, bool(refused)), (end, end), plan.budget.limit, refused, sent)
 
 
-def _node(step: Step, path: tuple[bool, bool], sizes: tuple[int, int], limit: int, found: Found, otherwise: str) -> Node:
+def _build_node(
+    step: Step, path: tuple[bool, bool], sizes: tuple[int, int], limit: int, found: NumberedDecisions, otherwise: str
+) -> Node:
     """`path`: whether the request came to the question, and whether it left the ladder there. `otherwise`: why, without a
     decision.
     """
-    question, leaf = TREE[step]
+    question, leaf = QUESTIONS[step]
     if not path[0]:
         return Node(step, question, leaf, False, False, *sizes, limit)
     if not found:
@@ -102,22 +113,22 @@ def _node(step: Step, path: tuple[bool, bool], sizes: tuple[int, int], limit: in
     return Node(step, question, leaf, *path, *sizes, limit, last.rule, number, last.edit.because, len(found) - 1)
 
 
-def _size(plan: Plan, tokens: int) -> int:
+def _predict_size(plan: Plan, tokens: int) -> int:
     """Provider tokens of so many counted ones, without what the provider itself leaves out of this request."""
     return plan.calibration.predict(tokens - plan.after.tokens + plan.seen.tokens)
 
 
-def _of(plan: Plan, *actions: str) -> list[tuple[int, Decision]]:
+def _find_decisions(plan: Plan, *actions: str) -> list[tuple[int, Decision]]:
     """Decisions that did one of these, each with its number; of those that change something, what made the request smaller."""
     found = ((n, d) for n, d in enumerate(plan.decisions) if d.action in actions)
-    return [(n, d) for n, d in found if d.action not in SMALLER or (d.splice and d.after < d.before)]
+    return [(n, d) for n, d in found if d.action not in CUT_ACTIONS or (d.splice and d.after < d.before)]
 
 
-def _limit(plan: Plan) -> int:
+def _find_limit(plan: Plan) -> int:
     """The limit that the request came to: that of the model it was meant for."""
-    limits = (decision.edit.facts.get("limit") for _, decision in _of(plan, "fallback"))
+    limits = (decision.edit.facts.get("limit") for _, decision in _find_decisions(plan, "fallback"))
     held = next((limit for limit in limits if isinstance(limit, int)), None)
     return plan.budget.limit if held is None else min(plan.budget.limit, plan.calibration.predict(held))
 
 
-_IDLE = {*LOOKING, *MENDING, WISHES, FALLBACK}  # rules that make no room
+_IDLE = {*CHECKS, *REPAIRS, WISHES, FALLBACK}  # rules that make no room

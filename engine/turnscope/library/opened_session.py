@@ -14,64 +14,64 @@ from typing import overload
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconciliation import Fit
 from turnscope.envelope.plan import Plan
-from turnscope.library.opening import AS_RECORDED, ledger_of, named, own_prices
+from turnscope.library.opening import AS_RECORDED, count_session, load_policy, load_prices
 from turnscope.planning import assemble
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Session
 from turnscope.views.findings import Finding
-from turnscope.views.one_request import annotated
 from turnscope.views.overview import Overview
+from turnscope.views.request_summary import annotate
 
-Annotated = tuple[Overview, tuple[Finding, ...]]
+Annotations = tuple[Overview, tuple[Finding, ...]]
 """The overview with cache breaks among its markers, and what stands out in the session."""
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedSession:
     """A session that was opened. `overview` is at hand at once; the session's text and its trace are made when asked for."""
 
     key: str
     overview: Overview
-    sessions: Callable[[], Session]
-    counts: Callable[[], dict[str, int]]
+    load_session: Callable[[], Session]
+    load_counts: Callable[[], dict[str, int]]
     _session: Session | None = None
     _trace: Trace | None = None
-    _annotated: Annotated | None = None
+    _annotated: Annotations | None = None
     exact: float = 0.0  # share of the tokens that were counted with the model's own tokenizer
     counted: bool = False  # all that can be counted so was
 
     @property
     def session(self) -> Session:
         if self._session is None:
-            self._session = self.sessions()
+            self._session = self.load_session()
         return self._session
 
     @property
     def trace(self) -> Trace:
         """What was really sent, request by request."""
         if self._trace is None:
-            self._trace = recorded(self.session, self.ledger(), self.overview.fits)
+            self._trace = replay_record(self.session, self.build_ledger(), self.overview.fits)
         return self._trace
 
     @property
-    def annotated(self) -> Annotated:
+    def annotations(self) -> Annotations:
         """What a page says of the session as a whole."""
         if self._annotated is None:
-            self._annotated = annotated(self.trace, self.overview)
+            self._annotated = annotate(self.trace, self.overview)
         return self._annotated
 
-    def ledger(self) -> Ledger:
-        return replace(ledger_of(self.session, self.counts()), exact=self.exact)
+    def build_ledger(self) -> Ledger:
+        return replace(count_session(self.session, self.load_counts()), exact=self.exact)
 
 
-def recorded(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Trace:
+def replay_record(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Trace:
     """The trace of what was really sent; each plan is made when somebody looks at it or at a later one."""
-    policy, prices = named(AS_RECORDED), own_prices().add_proofs(session)
-    plans = Plans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
+    policy, prices = load_policy(AS_RECORDED), load_prices().add_proofs(session)
+    plans = LazyPlans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
     return Trace(session, policy, ledger, plans, fits, prices)
 
 
-class Plans(Sequence[Plan]):
+class LazyPlans(Sequence[Plan]):
     """The first `count` values of an iterator, taken as far as somebody asks. Any thread may ask."""
 
     def __init__(self, rest: Iterator[Plan], count: int) -> None:

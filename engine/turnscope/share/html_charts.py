@@ -32,29 +32,29 @@ margin-right:5px}svg{display:block;width:100%}.heat{display:grid;gap:1px;font-si
 """
 
 
-def plain(html: str) -> str:
+def strip_tags(html: str) -> str:
     """The text of what was drawn."""
     return unescape(re.sub(r"<[^>]*>", "\n", html))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def draw_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table. Cells are HTML already; numbers stand to the right."""
-    body = "".join(f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(_draw_cell(value) for value in row)}</tr>" for row in rows)
     return f"<div class=scroll><table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{body}</table></div>"
 
 
-def _cell(value: str) -> str:
+def _draw_cell(value: str) -> str:
     return f"<td{' class=n' if re.fullmatch(r'[$]?[0-9][0-9.,%]*', value) else ''}>{value}</td>"
 
 
-def legend(labels: Mapping[str, str], cells: Ints) -> str:
+def draw_legend(labels: Mapping[str, str], cells: Ints) -> str:
     """What the colours are, of those that occur."""
     found = [name for number, name in enumerate(CELLS) if len(cells) and cells[:, number].any()]
-    parts = (f'<span><i style="background:{_colour(name)}"></i>{escape(labels[name])}</span>' for name in found)
+    parts = (f'<span><i style="background:{_get_colour(name)}"></i>{escape(labels[name])}</span>' for name in found)
     return f"<p class=legend>{''.join(parts)}</p>"
 
 
-def filled(cells: Ints, windows: Ints, marks: Sequence[tuple[int, str, str]]) -> str:
+def draw_fill(cells: Ints, windows: Ints, marks: Sequence[tuple[int, str, str]]) -> str:
     """Tokens of every request by bucket, stacked; the window as a line, and what happened as marks with a hint."""
     many = len(cells)
     if not many:
@@ -68,8 +68,8 @@ def filled(cells: Ints, windows: Ints, marks: Sequence[tuple[int, str, str]]) ->
     for number, name in enumerate(CELLS):
         lower = sums[:, number - 1] if number else np.zeros(len(at), dtype=int)
         if (sums[:, number] > lower).any():
-            up, down = (_steps(xs, HEIGHT - line * HEIGHT / top) for line in (sums[:, number], lower))
-            parts.append(f'<polygon fill="{_colour(name)}" points="{up} {" ".join(reversed(down.split()))}"/>')
+            up, down = (_build_steps(xs, HEIGHT - line * HEIGHT / top) for line in (sums[:, number], lower))
+            parts.append(f'<polygon fill="{_get_colour(name)}" points="{up} {" ".join(reversed(down.split()))}"/>')
     if window and window <= top:
         y = HEIGHT - window * HEIGHT / top
         parts.append(f'<line x1="0" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="var(--bad)" stroke-dasharray="6 4"/>')
@@ -82,12 +82,12 @@ def filled(cells: Ints, windows: Ints, marks: Sequence[tuple[int, str, str]]) ->
     return f"{drawn}<p class=legend><span>0 to {top:,} tokens; requests 0 to {many - 1:,}</span></p>"
 
 
-def _steps(xs: np.ndarray, ys: np.ndarray) -> str:
+def _build_steps(xs: np.ndarray, ys: np.ndarray) -> str:
     pairs = ((x, y) for n, y in enumerate(ys) for x in (xs[n], xs[n + 1]))
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs)
 
 
-def heatmap(view: Overview) -> str:
+def draw_heatmap(view: Overview) -> str:
     """Tokens or, where prices are known, USD of every request and bucket, as coloured cells with their numbers."""
     priced = bool(view.usd.any())
     values = view.usd if priced else view.cells.astype(np.float64)
@@ -102,7 +102,7 @@ def heatmap(view: Overview) -> str:
         for number in shown:
             share, value = float(strong[n, number]), float(values[n, number])
             text = (f"{value:.4f}" if priced else f"{value:,.0f}") if value else ""
-            colour = f"color-mix(in srgb,{_colour(CELLS[number])} {100 * share:.0f}%,var(--panel))"
+            colour = f"color-mix(in srgb,{_get_colour(CELLS[number])} {100 * share:.0f}%,var(--panel))"
             row.append(f'<div style="background:{colour}">{text}</div>')
         rows.append("".join(row))
     unit = "USD" if priced else "tokens"
@@ -110,5 +110,5 @@ def heatmap(view: Overview) -> str:
     return f'<div class="scroll tall"><div class=heat style="{grid}"><div class=h>{unit}</div>{head}{"".join(rows)}</div></div>'
 
 
-def _colour(name: str) -> str:
+def _get_colour(name: str) -> str:
     return f"var(--{name.replace('_', '-')})"

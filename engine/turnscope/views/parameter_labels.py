@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 _SHARE = "share, 0 to 1"
 
-WORDS: Mapping[str, str] = {
+LABELS: Mapping[str, str] = {
     "budget.formula": "How the limit is found",
     "budget.tokens": "Fixed limit (tokens)",
     "budget.window": "Window instead of the model's (tokens)",
@@ -262,7 +262,7 @@ WORDS: Mapping[str, str] = {
     "trim_to_limit.output": "Reserve for the answer (tokens)",
     "trim_to_limit.compact": "Summarise what is dropped",
 }
-EVERYWHERE: Mapping[str, str] = {
+SHARED_LABELS: Mapping[str, str] = {
     "cap": "Length of the summary (tokens)",
     "pin_first": "Always keep the first message",
     "prompt": "Prompt for the summary",
@@ -289,7 +289,7 @@ EVERYWHERE: Mapping[str, str] = {
 }
 
 
-def words(rule: str, name: str) -> str:
+def describe_parameter(rule: str, name: str) -> str:
     """What parameter `name` of a rule (or of the `budget`) is called, with its unit."""
-    found = WORDS.get(f"{rule}.{name}") or EVERYWHERE.get(name)
+    found = LABELS.get(f"{rule}.{name}") or SHARED_LABELS.get(name)
     return found or name.replace("_", " ").capitalize()

@@ -12,28 +12,28 @@ from turnscope.reading.parts import mapping
 from turnscope.session.model import JSON
 
 
-def messages(body: Mapping[str, JSON]) -> list[JSON]:
+def to_messages(body: Mapping[str, JSON]) -> list[JSON]:
     """`gen_ai.input.messages` of a body."""
     found: list[JSON] = []
     for message in body.get("messages") or ():
-        written = parts(message["content"])
+        written = to_parts(message["content"])
         results = bool(written) and all(part["type"] == "tool_call_response" for part in written)
         found.append({"role": "tool" if results else message["role"], "parts": written})
     return found
 
 
-def answer(blocks: Sequence[JSON], reason: str) -> list[JSON]:
+def to_answer(blocks: Sequence[JSON], reason: str) -> list[JSON]:
     """`gen_ai.output.messages` of an answer; none where nothing came."""
-    return [{"role": "assistant", "parts": parts(list(blocks)), "finish_reason": reason}] if blocks else []
+    return [{"role": "assistant", "parts": to_parts(list(blocks)), "finish_reason": reason}] if blocks else []
 
 
-def parts(content: Any) -> list[dict[str, JSON]]:
+def to_parts(content: Any) -> list[dict[str, JSON]]:
     """Parts of a message's content, a text or blocks."""
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
-    return [_part(block) if isinstance(block, Mapping) else {"type": "text", "content": block} for block in blocks]
+    return [_to_part(block) if isinstance(block, Mapping) else {"type": "text", "content": block} for block in blocks]
 
 
-def tools(body: Mapping[str, JSON]) -> list[JSON]:
+def to_tools(body: Mapping[str, JSON]) -> list[JSON]:
     """`gen_ai.tool.definitions` of a body; a provider's own tools stay as they are."""
     found: list[JSON] = []
     for tool in body.get("tools") or ():
@@ -42,7 +42,7 @@ def tools(body: Mapping[str, JSON]) -> list[JSON]:
     return found
 
 
-def _part(block: Mapping[str, Any]) -> dict[str, JSON]:
+def _to_part(block: Mapping[str, Any]) -> dict[str, JSON]:
     rest = {key: value for key, value in block.items() if key not in _TAKEN.get(block.get("type", ""), ())}
     match block.get("type"):
         case "text":

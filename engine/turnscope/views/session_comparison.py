@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from turnscope.planning.trace import Trace
-from turnscope.views.comparison import Row, Shared, row
-from turnscope.views.tables import csv_text
+from turnscope.views.comparison import Row, SharedFacts, build_row
+from turnscope.views.tables import format_csv
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +33,30 @@ class Side:
         return f"{self.title} · {self.models[0] if self.models else 'model not named'}"
 
 
-def side(trace: Trace, shared: Shared) -> Side:
-    """A session in numbers. `trace`: as it was sent; `shared`: see `comparison.Shared`."""
+def build_side(trace: Trace, shared: SharedFacts) -> Side:
+    """A session in numbers. `trace`: as it was sent; `shared`: see `comparison.SharedFacts`."""
     session = trace.session
     title = session.title or session.id
     models = tuple(model for model, _ in Counter(request.model for request in session.requests if request.model).most_common())
-    made = row(trace, shared)
+    made = build_row(trace, shared)
     found = Side(
         title,
         models,
         made,
         len({request.turn for request in session.requests}),
-        sum(shared.answers),
+        sum(shared.answer_tokens),
         sum(block.kind == "tool_use" for block in session.blocks),
-        _minutes(trace),
+        _measure_minutes(trace),
     )
     return replace(found, row=replace(made, policy=session.id, title=found.name))
 
 
-def _minutes(trace: Trace) -> float | None:
+def _measure_minutes(trace: Trace) -> float | None:
     times = [time for r in trace.session.requests for time in (r.sent_at, r.answered_at) if time is not None]
     return (max(times) - min(times)) / 60 if times else None
 
 
-def lines(sides: Sequence[Side]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def list_measures(sides: Sequence[Side]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What is told of each, a measure at a time, as texts; a dash where the log does not say."""
     rows = [each.row for each in sides]
     yield "Models", tuple(", ".join(each.models) or "–" for each in sides)
@@ -68,21 +68,21 @@ def lines(sides: Sequence[Side]) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "Peak of the window", tuple(f"{made.peak[0]:.0%}" if made.sizes else "–" for made in rows)
     yield "Answer tokens", tuple(f"{each.answers:,}" for each in sides)
     yield "Calls of tools", tuple(f"{each.calls:,}" for each in sides)
-    yield "USD, as billed", tuple(_usd(made.billed) for made in rows)
-    yield "USD, cache simulated", tuple(_usd(made.usd) for made in rows)
-    yield "Prompt from cache, simulated", tuple(f"{made.cost.share:.0%}" for made in rows)
-    yield "Requests that fell by a tenth", tuple(f"{sum(b < 0.9 * a for a, b in _pairs(made)):,}" for made in rows)
+    yield "USD, as billed", tuple(_format_usd(made.billed) for made in rows)
+    yield "USD, cache simulated", tuple(_format_usd(made.usd) for made in rows)
+    yield "Prompt from cache, simulated", tuple(f"{made.cost.cache_share:.0%}" for made in rows)
+    yield "Requests that fell by a tenth", tuple(f"{sum(b < 0.9 * a for a, b in _iter_pairs(made)):,}" for made in rows)
     yield "Lost references", tuple(f"{len(made.losses.hits):,} of {sum(made.losses.uses):,}" for made in rows)
 
 
-def _pairs(made: Row) -> Iterator[tuple[int, int]]:
+def _iter_pairs(made: Row) -> Iterator[tuple[int, int]]:
     return zip(made.sizes, made.sizes[1:], strict=False)
 
 
-def _usd(amount: object) -> str:
+def _format_usd(amount: object) -> str:
     return "no known price" if amount is None else f"{amount:,.2f}"
 
 
-def sides_csv(sides: Sequence[Side]) -> str:
+def sides_to_csv(sides: Sequence[Side]) -> str:
     """The same as CSV, a column per session."""
-    return csv_text(("", *(each.name for each in sides)), ((what, *values) for what, values in lines(sides)))
+    return format_csv(("", *(each.name for each in sides)), ((what, *values) for what, values in list_measures(sides)))

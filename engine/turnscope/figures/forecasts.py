@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from turnscope.figures.charts import FONT, Theme, label_of
-from turnscope.figures.comparing import DASHES, LINES
+from turnscope.figures.charts import FONT, Theme, escape_label
+from turnscope.figures.policy_charts import DASHES, LINES
 from turnscope.library.calculating import Outlook
 from turnscope.palette import PALETTES
 from turnscope.views.advice import Advice, Point
 
 
-def front(found: Advice, shown: int | None = None, theme: Theme = "dark", height: int = 360) -> go.Figure:
+def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", height: int = 360) -> go.Figure:
     """Every setting that was tried, USD across and lost references up; the front as a line. A point's `customdata` begins with
     its number. `shown`: the one that is looked at; None = the advised one."""
     palette = PALETTES[theme]
@@ -24,9 +24,9 @@ def front(found: Advice, shown: int | None = None, theme: Theme = "dark", height
     unsent = [(number, point) for number, point in rest if point.searched.unsent > fewest]
     rest = [(number, point) for number, point in rest if point.searched.unsent == fewest]
     figure = go.Figure()
-    _dots(figure, found, rest, "tried", {"color": palette["faint"], "size": 7, "opacity": 0.45})
+    _add_points(figure, found, rest, "tried", {"color": palette["faint"], "size": 7, "opacity": 0.45})
     if unsent:
-        _dots(
+        _add_points(
             figure,
             found,
             unsent,
@@ -34,51 +34,56 @@ def front(found: Advice, shown: int | None = None, theme: Theme = "dark", height
             {"color": palette["bad"], "size": 7, "symbol": "x-thin-open"},
         )
     figure.add_scatter(
-        x=[float(point.searched.usd) for _, point in found.on_front], y=[point.searched.lost for _, point in found.on_front],
+        x=[float(point.searched.usd) for _, point in found.front_points],
+        y=[point.searched.lost for _, point in found.front_points],
         mode="lines", line={"color": palette["accent"], "width": 1.5, "shape": "hv"}, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
-    _dots(figure, found, found.on_front, "no other is cheaper and loses less", {"color": palette["accent"], "size": 11})
+    _add_points(
+        figure, found, found.front_points, "no other is cheaper and loses less", {"color": palette["accent"], "size": 11}
+    )
     if found.points:
         own = {"color": palette["warn"], "size": 13, "symbol": "diamond"}
-        _dots(figure, found, [(0, found.points[0])], "as its file says", own)
+        _add_points(figure, found, [(0, found.points[0])], "as its file says", own)
     if found.chosen:
         advised = {"color": palette["good"], "size": 18, "symbol": "star"}
-        _dots(figure, found, [(found.chosen, found.points[found.chosen])], "advised", advised)
+        _add_points(figure, found, [(found.chosen, found.points[found.chosen])], "advised", advised)
     if shown is not None and found.points:
         ring = {"color": "rgba(0,0,0,0)", "size": 22, "symbol": "circle", "line": {"color": palette["text"], "width": 2}}
         at = found.points[shown].searched
         figure.add_scatter(
             x=[float(at.usd)], y=[at.lost], mode="markers", marker=ring, cliponaxis=False, hoverinfo="skip", showlegend=False
         )
-    _dress(figure, theme, height)
+    _style_figure(figure, theme, height)
     figure.update_layout(clickmode="event+select")
     figure.update_xaxes(title="USD over all searched sessions", tickprefix="$", gridcolor=palette["free"])
     return figure.update_yaxes(title="lost references", rangemode="tozero", tickformat=",d")
 
 
-def _dots(figure: go.Figure, found: Advice, points: Sequence[tuple[int, Point]], name: str, marker: dict[str, object]) -> None:
+def _add_points(
+    figure: go.Figure, found: Advice, points: Sequence[tuple[int, Point]], name: str, marker: dict[str, object]
+) -> None:
     """Some of the points. One that is clicked does not make the others pale."""
     seen = {"marker": {"opacity": marker.get("opacity", 1)}}
     figure.add_scatter(
         x=[float(point.searched.usd) for _, point in points], y=[point.searched.lost for _, point in points], mode="markers",
         name=name, marker=marker, cliponaxis=False, selected=seen, unselected=seen,
-        customdata=[(number, _wrapped(label_of(found.told(point.changes)))) for number, point in points],
+        customdata=[(number, _wrap(escape_label(found.describe_changes(point.changes)))) for number, point in points],
         hovertemplate="$%{x:,.2f}, %{y:,} lost references<br>%{customdata[1]}<extra></extra>",
     )  # fmt: skip
 
 
-def _wrapped(text: str) -> str:
+def _wrap(text: str) -> str:
     return text.replace("; ", "<br>")
 
 
-def turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int = 340) -> go.Figure:
+def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int = 340) -> go.Figure:
     """Share of the window at the fullest request of each turn, a line per policy; where the first is cut a mark; the window as
     a dashed line. A line ends where a request does not fit any more."""
     palette = PALETTES[theme]
     figure = go.Figure()
     for number, each in enumerate(outlooks):
         colour, dash = palette[LINES[number % len(LINES)]], DASHES[number // len(LINES) % len(DASHES)]
-        name = label_of(each.row.title)
+        name = escape_label(each.row.title)
         shown = each.fill[: each.ends] if each.ends else each.fill
         figure.add_scatter(
             x=[*range(1, len(shown) + 1)], y=shown, mode="lines", name=name, legendgroup=name,
@@ -93,12 +98,12 @@ def turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int = 340)
                     hovertemplate=f"{name} {told} at turn {turn}<extra></extra>",
                 )  # fmt: skip
     figure.add_hline(y=1, line={"color": palette["bad"], "width": 1, "dash": "dash"})
-    _dress(figure, theme, height)
+    _style_figure(figure, theme, height)
     figure.update_xaxes(title="turn", showgrid=False)
     return figure.update_yaxes(title="share of the window", rangemode="tozero", tickformat=".0%")
 
 
-def _dress(figure: go.Figure, theme: Theme, height: int) -> None:
+def _style_figure(figure: go.Figure, theme: Theme, height: int) -> None:
     palette = PALETTES[theme]
     figure.update_layout(
         height=height, margin={"l": 64, "r": 10, "t": 8, "b": 40}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",

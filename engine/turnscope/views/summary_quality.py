@@ -12,27 +12,27 @@ from functools import lru_cache
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.retention import score_summary
-from turnscope.planning.foreign_summaries import summary_at
+from turnscope.planning.foreign_summaries import get_summary_block
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON, Block, Session
 
-REMEMBERED = 512  # scores that are not made again
-CLIP = 2_000  # characters of a tool's result that are read, as for those who make summaries
+CACHE_SIZE = 512  # scores that are not made again
+MAX_RESULT = 2_000  # characters of a tool's result that are read, as for those who make summaries
 
 
-def facts(trace: Trace, decision: Decision) -> Mapping[str, JSON]:
+def score_facts(trace: Trace, decision: Decision) -> Mapping[str, JSON]:
     """The facts of a decision; of a condensation with what its summary kept."""
     edit, plan = decision.edit, trace.plans[decision.request]
-    told = asked(plan, decision)
+    told = score_rule_summary(plan, decision)
     if edit.action != "condense" or told is not edit.facts or edit.span is None or edit.facts.get("edited"):
         return told
     group = [d for d in (*plan.decisions, *plan.server) if d.edit.action == "condense" and d.rule == decision.rule]
-    summary = next((text for one in group if (text := _summary(trace.session, plan, one))), "")
-    source = "\n".join(line for one in group for line in _lines(trace.session, plan, one))
+    summary = next((text for one in group if (text := _find_summary(trace.session, plan, one))), "")
+    source = "\n".join(line for one in group for line in _iter_source_lines(trace.session, plan, one))
     return {**edit.facts, **score_summary(source, summary)} if summary and source else edit.facts
 
 
-def asked(plan: Plan, decision: Decision) -> Mapping[str, JSON]:
+def score_rule_summary(plan: Plan, decision: Decision) -> Mapping[str, JSON]:
     """The same where a rule asked for the summary, which costs little; else the facts as they are."""
     edit = decision.edit
     if edit.action != "condense" or not edit.body or edit.restore:
@@ -42,18 +42,18 @@ def asked(plan: Plan, decision: Decision) -> Mapping[str, JSON]:
     if not stands and len(asks) != 1:
         return edit.facts
     ask, answer = (stands or asks)[-1]
-    return {**edit.facts, **_known(ask.content, answer.text)}
+    return {**edit.facts, **_score(ask.content, answer.text)}
 
 
-@lru_cache(maxsize=REMEMBERED)
-def _known(source: str, summary: str) -> Mapping[str, JSON]:
+@lru_cache(maxsize=CACHE_SIZE)
+def _score(source: str, summary: str) -> Mapping[str, JSON]:
     return score_summary(source, summary)
 
 
-def _summary(session: Session, plan: Plan, decision: Decision) -> str:
+def _find_summary(session: Session, plan: Plan, decision: Decision) -> str:
     """What stands for what a decision took out: its own words, a message of the log, or the server's block behind it."""
     edit = decision.edit
-    if (at := summary_at(edit)) >= 0:
+    if (at := get_summary_block(edit)) >= 0:
         message = session.messages[session.blocks[at].message]
         return "\n".join(block.text for block in session.blocks[message.start : message.stop])
     if edit.body:
@@ -62,7 +62,7 @@ def _summary(session: Session, plan: Plan, decision: Decision) -> str:
     return next((block.text for block in behind if block.kind == "compaction"), "")
 
 
-def _lines(session: Session, plan: Plan, decision: Decision) -> Iterator[str]:
+def _iter_source_lines(session: Session, plan: Plan, decision: Decision) -> Iterator[str]:
     """What stood there before, as `role: text` lines."""
     span = decision.edit.span
     for piece in plan.before.iter_pieces(span) if span and span.stop <= plan.before.stop else ():
@@ -70,12 +70,12 @@ def _lines(session: Session, plan: Plan, decision: Decision) -> Iterator[str]:
             yield from (f"{part.role}: {part.text}" for part in piece.body if part.text.strip())
         elif span:
             blocks = session.blocks[max(piece.start, span.start) : min(piece.stop, span.stop)]
-            yield from (f"{_speaker(block)}: {block.text[:CLIP]}" for block in blocks if _told(block))
+            yield from (f"{_get_speaker(block)}: {block.text[:MAX_RESULT]}" for block in blocks if _is_source(block))
 
 
-def _told(block: Block) -> bool:
+def _is_source(block: Block) -> bool:
     return block.role in ("user", "assistant") and "thinking" not in block.kind and bool(block.text.strip())
 
 
-def _speaker(block: Block) -> str:
+def _get_speaker(block: Block) -> str:
     return "tool" if block.kind == "tool_result" else block.role

@@ -13,14 +13,14 @@ from typing import Literal
 import regex
 
 from turnscope.errors import QueryError
-from turnscope.planning.trace import Standing, Trace
+from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import Block, Span
-from turnscope.views.labels import label
-from turnscope.views.transcript import role_of, states
+from turnscope.views.labels import label_block
+from turnscope.views.transcript import get_role, list_states
 
-PAGE = 50  # hits of one page
-AROUND = 60  # characters of context on each side
-SECONDS = 2.0  # for a regular expression over a whole session; some take longer than anybody lives
+PAGE_SIZE = 50  # hits of one page
+CONTEXT = 60  # characters of context on each side
+TIMEOUT = 2.0  # for a regular expression over a whole session; some take longer than anybody lives
 
 Find = Callable[[str], tuple[int, int] | None]
 
@@ -54,10 +54,10 @@ class Hit:
     match: str
     after: str
     spans: tuple[Span, ...]
-    out: Standing | None
+    out: BlockStatus | None
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """How it left last, "" while it is still there."""
         if self.out is None:
             return ""
@@ -65,61 +65,64 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """All that a search found. `places`: every block that fits; `hits`: those from the `start`-th on, a page of them."""
+class SearchResult:
+    """All that a search found. `matches`: every block that fits; `hits`: those from the `start`-th on, a page of them."""
 
     query: Query
-    places: tuple[int, ...]
+    matches: tuple[int, ...]
     start: int
     hits: tuple[Hit, ...]
 
     @property
-    def blocks(self) -> int:
-        return len(self.places)
+    def match_count(self) -> int:
+        return len(self.matches)
 
 
-def search(trace: Trace, query: Query | str, start: int = 0, most: int = PAGE) -> Found:
+def search(trace: Trace, query: Query | str, start: int = 0, most: int = PAGE_SIZE) -> SearchResult:
     """Every block that fits, and the requests that carried those of one page. Nothing is found by an empty text.
 
     QueryError: the pattern is wrong, or takes too long.
     """
     query = Query(query) if isinstance(query, str) else query
     if not query.text.strip():
-        return Found(query, (), 0, ())
-    places = matching(trace, query)
+        return SearchResult(query, (), 0, ())
+    places = find_matches(trace, query)
     start = max(0, min(start, len(places) - 1)) // most * most
     page = places[start : start + most]
-    find = _finder(query)
-    hits = (_hit(trace, trace.session.blocks[at], find, spans) for at, spans in zip(page, trace.carried(page), strict=True))
-    return Found(query, places, start, tuple(hits))
+    find = _build_finder(query)
+    hits = (
+        _build_hit(trace, trace.session.blocks[at], find, spans)
+        for at, spans in zip(page, trace.iter_shown_spans(page), strict=True)
+    )
+    return SearchResult(query, places, start, tuple(hits))
 
 
-def matching(trace: Trace, query: Query) -> tuple[int, ...]:
+def find_matches(trace: Trace, query: Query) -> tuple[int, ...]:
     """Addresses of the blocks that fit a query, in order; an empty text fits all. QueryError as for `search`."""
     blocks = trace.session.blocks
     if query.which and 0 <= query.request < len(trace.plans):
         wanted = query.which == "in"
-        stands = states(trace, query.request)
+        stands = list_states(trace, query.request)
         blocks = tuple(block for block in blocks if (stands[block.at] == "here") == wanted)
     if query.role:
-        blocks = tuple(block for block in blocks if role_of(block) == query.role)
+        blocks = tuple(block for block in blocks if get_role(block) == query.role)
     if query.tool:
         blocks = tuple(block for block in blocks if block.name == query.tool)
     if query.text.strip():
-        find = _finder(query)
+        find = _build_finder(query)
         blocks = tuple(block for block in blocks if find(block.text))
     return tuple(block.at for block in blocks)
 
 
-def tools(trace: Trace) -> list[str]:
+def list_tools(trace: Trace) -> list[str]:
     """Names of the tools that were called in a session, sorted."""
     return sorted({block.name for block in trace.session.blocks if block.name and block.kind in ("tool_use", "tool_result")})
 
 
-def _finder(query: Query) -> Find:
+def _build_finder(query: Query) -> Find:
     """Where a text holds what is looked for: start and end, None where it does not."""
     if query.regex:
-        return _by_pattern(query.text)
+        return _build_pattern_finder(query.text)
     needle = query.text.casefold().strip()
 
     def find(text: str) -> tuple[int, int] | None:
@@ -129,7 +132,7 @@ def _finder(query: Query) -> Find:
     return find
 
 
-def _by_pattern(text: str) -> Find:
+def _build_pattern_finder(text: str) -> Find:
     try:
         pattern = regex.compile(text, regex.IGNORECASE | regex.MULTILINE)
     except regex.error as error:
@@ -137,14 +140,14 @@ def _by_pattern(text: str) -> Find:
         raise QueryError(
             f"This is no regular expression: {error.msg}{where}.", hint="Mend it, or switch “Regex” off to look for the text."
         ) from error
-    until = time.monotonic() + SECONDS
+    until = time.monotonic() + TIMEOUT
 
     def find(text: str) -> tuple[int, int] | None:
         try:
             found = pattern.search(text, timeout=max(1e-3, until - time.monotonic()))
         except TimeoutError as error:
             raise QueryError(
-                f"This pattern takes more than {SECONDS:.0f} seconds here.",
+                f"This pattern takes more than {TIMEOUT:.0f} seconds here.",
                 hint="Nested repeats such as (a+)+ are slow: make it simpler, or look for a plain text.",
             ) from error
         return found.span() if found else None
@@ -152,10 +155,10 @@ def _by_pattern(text: str) -> Find:
     return find
 
 
-def _hit(trace: Trace, block: Block, find: Find, spans: tuple[Span, ...]) -> Hit:
-    gone = spans[-1].stop if spans else trace.entered(block.at)
+def _build_hit(trace: Trace, block: Block, find: Find, spans: tuple[Span, ...]) -> Hit:
+    gone = spans[-1].stop if spans else trace.find_first_request(block.at)
     out = trace.why(block.at, gone) if gone < len(trace.plans) else None
     start, stop = find(block.text) or (0, 0)
-    head, tail = block.text[max(0, start - AROUND) : start], block.text[stop : stop + AROUND]
-    match = block.text[start : min(stop, start + 4 * AROUND)]
-    return Hit(block.at, label(trace.session, block), block.bucket, head, match, tail, spans, out)
+    head, tail = block.text[max(0, start - CONTEXT) : start], block.text[stop : stop + CONTEXT]
+    match = block.text[start : min(stop, start + 4 * CONTEXT)]
+    return Hit(block.at, label_block(trace.session, block), block.bucket, head, match, tail, spans, out)

@@ -20,7 +20,7 @@ from turnscope.views.bill import Charge, charge
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class CostShare:
     """What some of a session's requests cost, in USD; None where none of them has a price, or the log says nothing.
 
     `counted` answers are counted because their record cannot be true; that adds `counted_usd` to what was recorded.
@@ -36,73 +36,75 @@ class Share:
     logged_usd: Decimal | None = None
 
     @property
-    def recorded(self) -> Decimal | None:
+    def recorded_usd(self) -> Decimal | None:
         """USD of the recorded usage alone, at list price."""
         return None if self.usd is None else self.usd - self.counted_usd
 
 
 @dataclass(frozen=True, slots=True)
-class WholeBill:
+class TotalCost:
     """The parts of a session's bill: the path that is looked at, the branches that left it, and all subagents."""
 
-    path: Share = Share()
-    branches: Share = Share()
-    subagents: Share = Share()
+    path: CostShare = CostShare()
+    branches: CostShare = CostShare()
+    subagents: CostShare = CostShare()
     run_usd: Decimal | None = None  # what the log says of the whole run, where it says nothing of single requests
 
     @property
-    def whole(self) -> Share:
+    def whole(self) -> CostShare:
         """All parts together."""
         shares = (self.path, self.branches, self.subagents)
-        return Share(
+        return CostShare(
             sum(share.sessions for share in shares),
             sum(share.requests for share in shares),
             sum(share.unpriced for share in shares),
-            _sum(share.usd for share in shares),
+            _sum_known(share.usd for share in shares),
             sum(share.counted for share in shares),
             sum((share.counted_usd for share in shares), Decimal(0)),
             sum(share.logged for share in shares),
-            _sum(share.logged_usd for share in shares),
+            _sum_known(share.logged_usd for share in shares),
         )
 
     @property
-    def parts(self) -> tuple[tuple[str, Share], ...]:
+    def parts(self) -> tuple[tuple[str, CostShare], ...]:
         """The parts that have requests, by name; the path always."""
         named = (("path", self.path), ("branches", self.branches), ("subagents", self.subagents))
         return tuple((name, share) for name, share in named if share.requests or name == "path")
 
 
-def whole_bill(trace: Trace, charges: Sequence[Charge]) -> WholeBill:
+def compute_total_cost(trace: Trace, charges: Sequence[Charge]) -> TotalCost:
     """The bill of the session behind a trace. `charges`: those of its path, in order.
 
     A request that another part was billed for, by its id, is not counted again: resumed sessions and side questions repeat
     what was said elsewhere.
     """
-    left, below = beside_the_path(trace)
-    bill = WholeBill(
-        _share(1, zip(trace.session.requests, charges, strict=True)),
-        _share(len(trace.session.forks), left),
-        _share(sum(1 for _ in _agents(trace.session)), below),
+    left, below = charge_off_path(trace)
+    bill = TotalCost(
+        _sum_charges(1, zip(trace.session.requests, charges, strict=True)),
+        _sum_charges(len(trace.session.forks), left),
+        _sum_charges(sum(1 for _ in _iter_subagents(trace.session)), below),
     )
     run = trace.session.about.get("run_usd")
     known = isinstance(run, (int, float)) and not bill.whole.logged
     return replace(bill, run_usd=Decimal(str(run))) if known else bill
 
 
-def beside_the_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tuple[Request, Charge]]]:
+def charge_off_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tuple[Request, Charge]]]:
     """The requests of branches that were left, and those of subagents, each with what it was charged for."""
     session, prices = trace.session, trace.prices
     seen = {request.id for request in session.requests if request.id}
-    left = [pair for fork in session.forks for pair in _own(fork.own, fork.start, trace.ledger.count_content, prices, seen)]
+    left = [
+        pair for fork in session.forks for pair in _charge_own(fork.own, fork.start, trace.ledger.count_content, prices, seen)
+    ]
     below: list[tuple[Request, Charge]] = []
-    for agent in _agents(session):
-        count = _counting(agent, trace)
-        for own, start in _parts(agent):
-            below += _own(own, start, count, prices, seen)
+    for agent in _iter_subagents(session):
+        count = _build_counter(agent, trace)
+        for own, start in _iter_parts(agent):
+            below += _charge_own(own, start, count, prices, seen)
     return left, below
 
 
-def _own(
+def _charge_own(
     session: Session, start: int, count: Callable[[list[Block]], int], prices: Prices, seen: set[str]
 ) -> Iterator[tuple[Request, Charge]]:
     """The requests of a session, or of what a branch adds from block `start` on, that nobody was billed for before."""
@@ -115,22 +117,22 @@ def _own(
         yield request, charge(request, prices, answer, count)
 
 
-def _agents(session: Session) -> Iterator[Session]:
+def _iter_subagents(session: Session) -> Iterator[Session]:
     """Every subagent, those of branches and of other subagents too."""
-    for one, _ in _parts(session):
+    for one, _ in _iter_parts(session):
         for agent in one.subagents:
             yield agent
-            yield from _agents(agent)
+            yield from _iter_subagents(agent)
 
 
-def _parts(session: Session) -> Iterator[tuple[Session, int]]:
+def _iter_parts(session: Session) -> Iterator[tuple[Session, int]]:
     """A session and what its branches add, each with the address of its first block."""
     yield session, 0
     for fork in session.forks:
         yield fork.own, fork.start
 
 
-def _counting(agent: Session, trace: Trace) -> Callable[[list[Block]], int]:
+def _build_counter(agent: Session, trace: Trace) -> Callable[[list[Block]], int]:
     """Counts texts of a subagent as its own page does: with the counter of its main model."""
     models = Tally(request.model for request in agent.requests if request.model)
     family = trace.prices.find_facts(models.most_common(1)[0][0]).family if models else ""
@@ -139,23 +141,23 @@ def _counting(agent: Session, trace: Trace) -> Callable[[list[Block]], int]:
     return trace.ledger.count_content if same else Ledger(counter, (), [], {}).count_content
 
 
-def _share(sessions: int, charged: Iterable[tuple[Request, Charge]]) -> Share:
+def _sum_charges(sessions: int, charged: Iterable[tuple[Request, Charge]]) -> CostShare:
     pairs = list(charged)
     usd = [made.cost.total for _, made in pairs if made.cost]
     logged = [Decimal(str(request.logged_usd)) for request, _ in pairs if request.logged_usd is not None]
-    return Share(
+    return CostShare(
         sessions,
         len(pairs),
         sum(made.cost is None and bool(request.usage and request.usage.prompt_tokens) for request, made in pairs),
-        _sum(usd),
+        _sum_known(usd),
         sum(made.counted for _, made in pairs),
         sum((made.counted_usd for _, made in pairs), Decimal(0)),
         len(logged),
-        _sum(logged),
+        _sum_known(logged),
     )
 
 
-def _sum(values: Iterable[Decimal | None]) -> Decimal | None:
+def _sum_known(values: Iterable[Decimal | None]) -> Decimal | None:
     """The sum of what is known; None where nothing is."""
     known = [value for value in values if value is not None]
     return sum(known, Decimal(0)) if known else None

@@ -11,27 +11,28 @@ from decimal import Decimal
 from itertools import pairwise
 
 from turnscope.planning.trace import Trace
-from turnscope.views.ranges import resent
+from turnscope.views.ranges import compute_repeated_share
 from turnscope.views.stepper import Steps
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ReplayRange:
     """Requests `[start, stop)`. Tokens are the provider's.
 
-    `tokens`: sent in all; `resent`: the share of them that is no growth over the request before; `rules`: rule and action with
-    how often it was decided and changed something, the most frequent first; `grew`: the request with the biggest change against
-    the one before, None where none changed, and `change` by how much; `peak`: the largest request's tokens.
+    `tokens`: sent in all; `repeated_share`: the share of them that is no growth over the request before; `rules`: rule and
+    action with how often it was decided and changed something, the most frequent first; `change_request`: the request with the
+    biggest change against the one before, None where none changed, and `change` by how much; `peak`: the largest request's
+    tokens.
     """
 
     start: int
     stop: int
     tokens: int
-    resent: float
+    repeated_share: float
     usd: Decimal | None
     unpriced: int
     rules: tuple[tuple[str, str, int], ...]
-    grew: int | None
+    change_request: int | None
     change: int
     peak: int
 
@@ -40,7 +41,7 @@ class Stretch:
         return sum(times for _, _, times in self.rules)
 
 
-def stretch(trace: Trace, steps: Steps, start: int, stop: int) -> Stretch:
+def summarize_replay_range(trace: Trace, steps: Steps, start: int, stop: int) -> ReplayRange:
     """Requests `start` up to and without `stop`, both brought inside the trace."""
     count = len(trace.plans)
     start = max(0, min(start, count))
@@ -53,11 +54,11 @@ def stretch(trace: Trace, steps: Steps, start: int, stop: int) -> Stretch:
     most = max(range(len(changes)), key=lambda n: abs(changes[n]), default=None)
     grew = most if most is not None and changes[most] else None
     known = [usd for usd in steps.costs.usd[start:stop] if usd is not None]
-    return Stretch(
+    return ReplayRange(
         start,
         stop,
         tokens,
-        resent(sizes, before),
+        compute_repeated_share(sizes, before),
         sum(known, Decimal(0)) if known else None,
         stop - start - len(known),
         tuple((rule, action, times) for (rule, action), times in made.most_common()),

@@ -12,30 +12,30 @@ from turnscope.session.model import Edit, Session
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ManualSummary:
     """A summary that stands in the next request. `by` names it; `key` names its text; `rating`: up, down or ""."""
 
     by: int
     key: str
     text: str
     tokens: int  # in the ledger's units
-    stands_for: int  # blocks
+    replaced_blocks: int  # blocks
     rating: str
 
 
-def summaries(pieces: Iterable[Piece], session: Session) -> tuple[Summary, ...]:
+def list_summaries(pieces: Iterable[Piece], session: Session) -> tuple[ManualSummary, ...]:
     """The summaries among an envelope's pieces, without the line that says what they are."""
-    return tuple(_summary(piece, session) for piece in pieces)
+    return tuple(_build_summary(piece, session) for piece in pieces)
 
 
-def _summary(piece: Piece, session: Session) -> Summary:
+def _build_summary(piece: Piece, session: Session) -> ManualSummary:
     text = wishes.get_editable_text(piece)
-    return Summary(
+    return ManualSummary(
         piece.by, wishes.hash_text(text), text, sum(piece.counts), piece.stop - piece.start, wishes.get_rating(session, text)
     )
 
 
-def rating(edit: Edit, session: Session) -> str:
+def get_rating(edit: Edit, session: Session) -> str:
     """What somebody thought of the summary that an edit put there: up, down, or "" for nothing."""
     said = next((part.text for part in edit.body or () if part.kind == "summary"), "")
     return wishes.get_rating(session, strip_summary_frame(said)) if said else ""

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from turnscope.figures.charts import FONT, Theme, label_of
+from turnscope.figures.charts import FONT, Theme, escape_label
 from turnscope.palette import PALETTES
-from turnscope.views.comparison import Row, falls
+from turnscope.views.comparison import Row, find_drops
 
 LINES = ("messages", "tool_results", "tools", "thinking", "system", "warn", "accent", "faint")  # colours in turn
 DASHES = ("solid", "dash", "dot", "dashdot")  # and so, where those are used up
@@ -17,19 +17,19 @@ LIMITS = 4  # lines of limits; policies seldom have more
 COLUMNS = 480  # points of a line; of several requests the fullest is shown
 
 
-def fills(rows: Sequence[Row], theme: Theme = "dark", height: int = 350) -> go.Figure:
+def draw_fill(rows: Sequence[Row], theme: Theme = "dark", height: int = 350) -> go.Figure:
     """Prompt tokens over requests, a line per policy; where it fell by more than a tenth a mark; their limits dashed."""
     palette = PALETTES[theme]
     figure = go.Figure()
     for number, row in enumerate(rows):
         colour, dash = palette[LINES[number % len(LINES)]], DASHES[number // len(LINES) % len(DASHES)]
-        name = label_of(row.title)
-        at = _fullest(row.sizes)
+        name = escape_label(row.title)
+        at = _choose_requests(row.sizes)
         figure.add_scatter(
             x=at, y=[row.sizes[n] for n in at], mode="lines", name=name, line={"color": colour, "width": 2, "dash": dash},
             hovertemplate=f"request %{{x}}<br>{name}: %{{y:,}} tokens<extra></extra>",
         )  # fmt: skip
-        if fell := falls(row):
+        if fell := find_drops(row):
             figure.add_scatter(
                 x=[n for n, _ in fell], y=[row.sizes[n] for n, _ in fell], mode="markers", showlegend=False,
                 marker={"color": colour, "size": 7, "symbol": "triangle-down"}, customdata=[gone for _, gone in fell],
@@ -53,7 +53,7 @@ def fills(rows: Sequence[Row], theme: Theme = "dark", height: int = 350) -> go.F
     )
 
 
-def missing(row: Row, theme: Theme = "dark", height: int = 150) -> go.Figure:
+def draw_losses(row: Row, theme: Theme = "dark", height: int = 150) -> go.Figure:
     """How much of what its answer takes up again each request of a policy lacked: a bar per request."""
     palette, lost, uses = PALETTES[theme], row.losses.per_request, row.losses.uses
     at = [n for n, many in enumerate(lost) if many]
@@ -74,7 +74,7 @@ def missing(row: Row, theme: Theme = "dark", height: int = 150) -> go.Figure:
     )
 
 
-def _fullest(sizes: Sequence[int]) -> list[int]:
+def _choose_requests(sizes: Sequence[int]) -> list[int]:
     """The requests that are drawn: all, or the fullest of each of `COLUMNS` stretches."""
     step = max(1, -(-len(sizes) // COLUMNS))
     return [max(range(start, min(start + step, len(sizes))), key=sizes.__getitem__) for start in range(0, len(sizes), step)]

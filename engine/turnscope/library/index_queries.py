@@ -33,18 +33,18 @@ __all__ = [
     "Metrics",
     "Problem",
     "Spent",
-    "by",
+    "compute_metrics",
     "cuts",
     "drop",
+    "group_by_week",
+    "group_spending",
     "lines",
-    "metrics",
     "problems",
     "ratings",
     "search",
     "spent",
-    "total",
+    "sum_spending",
     "version",
-    "weeks",
 ]
 
 
@@ -67,7 +67,7 @@ class Metrics:
     usd: float | None
 
 
-def metrics(listed: Iterable[Line], ratings: tuple[int, int] = (0, 0)) -> Metrics:
+def compute_metrics(listed: Iterable[Line], ratings: tuple[int, int] = (0, 0)) -> Metrics:
     """Of so many sessions; `ratings`: good ones, and all, that are known beside them."""
     every = list(listed)
     requests, filled = sum(line.requests for line in every), sum(line.filled for line in every)
@@ -76,21 +76,21 @@ def metrics(listed: Iterable[Line], ratings: tuple[int, int] = (0, 0)) -> Metric
     return Metrics(
         len(every),
         requests,
-        _share(sum(line.fill * line.filled for line in every), filled),
-        _share(sum(line.band for line in every), filled),
-        _share(sum(line.messages for line in every), requests),
+        _divide(sum(line.fill * line.filled for line in every), filled),
+        _divide(sum(line.band for line in every), filled),
+        _divide(sum(line.messages for line in every), requests),
         sum(line.cuts for line in every),
-        _share(good, rated),
+        _divide(good, rated),
         rated,
-        _share(sum(priced), len(priced)),
+        _divide(sum(priced), len(priced)),
     )
 
 
-def _share(part: float, whole: int) -> float | None:
+def _divide(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def by(rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[tuple[str, int, float | None]]:
+def group_spending(rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[tuple[str, int, float | None]]:
     """Requests and USD by day, model or project, the dearest first; None where nothing of it has a price."""
     requests, pico = dict[str, int](), dict[str, int]()
     for row in rows:
@@ -102,13 +102,13 @@ def by(rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[tuple[str, in
     return sorted(found, key=lambda each: (-(each[2] or 0), -each[1]))
 
 
-def total(rows: Iterable[Spent]) -> float | None:
+def sum_spending(rows: Iterable[Spent]) -> float | None:
     """USD of all of them; None where nothing has a price."""
     known = [row.pico for row in rows if row.pico is not None]
     return sum(known) / PICO if known else None
 
 
-def weeks(days: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+def group_by_week(days: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     """Numbers of days as numbers of weeks, by their Mondays, from the first to the last without a gap."""
     found: dict[date, int] = {}
     for day, number in days:

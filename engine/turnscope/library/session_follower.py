@@ -9,14 +9,14 @@ from pathlib import Path
 from threading import Lock
 
 from turnscope.counting.ledger import Ledger
-from turnscope.library.opening import ledger_of, replay
-from turnscope.library.store import Opened
+from turnscope.library.opening import count_session, replay
+from turnscope.library.store import OpenedSession
 from turnscope.reading.followers import follow
 from turnscope.session.model import Session
-from turnscope.views.overview import overview
+from turnscope.views.overview import build_overview
 
 
-class Following:
+class SessionFollower:
     """One conversation of a source. UnreadableFile and its like where that cannot be read (any more)."""
 
     def __init__(self, path: Path, entry: str = "") -> None:
@@ -27,25 +27,25 @@ class Following:
         self._read = 0
         self._lock = Lock()
 
-    def session(self) -> Session:
+    def read_session(self) -> Session:
         """The session as it is now; the same value where nothing was added. Any thread may ask."""
         with self._lock:
             found = self._follower.thread().session
             if self._session is None or found != self._session:
-                self._ledger = self._counted(found)
+                self._ledger = self._count(found)
                 self._session = found
                 self._read += 1
             return self._session
 
-    def opened(self) -> Opened:
+    def open(self) -> OpenedSession:
         """The same with its ledger, trace and overview."""
-        session = self.session()
+        session = self.read_session()
         ledger = self._ledger
         assert ledger is not None
         trace = replay(session, ledger=ledger)
         key = f"{self.path}:{self._read}"
-        return Opened(key, overview(trace), lambda: session, lambda: ledger.memo, session, trace)
+        return OpenedSession(key, build_overview(trace), lambda: session, lambda: ledger.memo, session, trace)
 
-    def _counted(self, session: Session) -> Ledger:
+    def _count(self, session: Session) -> Ledger:
         """Token counts: texts that were counted before are looked up."""
-        return ledger_of(session, self._ledger.memo if self._ledger else None)
+        return count_session(session, self._ledger.memo if self._ledger else None)

@@ -11,14 +11,14 @@ from turnscope.envelope.difference import compare_pieces, find_first_change, get
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Placeholder
 from turnscope.views import slots
-from turnscope.views.labels import label
-from turnscope.views.position import Where, share, shares, where
+from turnscope.views.labels import label_block
+from turnscope.views.position import Region, classify_position, compute_share, compute_shares
 
-How = Literal["only in A", "only in B", "other form"]
-Both = Literal["in both", "only in A", "only in B"]
+DifferenceKind = Literal["only in A", "only in B", "other form"]
+Presence = Literal["in both", "only in A", "only in B"]
 
 
-class Differs(NamedTuple):
+class BlockDifference(NamedTuple):
     """A block that two policies treat otherwise in a request, or a slot, which stands before block `at`. `how`: only the first
     has it as it is, only the second, or both have it in another form; `where` it stands in the prompt of the one that has it:
     the middle half is the middle."""
@@ -26,23 +26,23 @@ class Differs(NamedTuple):
     at: int
     label: str
     tokens: int
-    how: How
-    where: Where
+    how: DifferenceKind
+    where: Region
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """A block that stands as it is in a request of one of two policies or both, or a slot, which stands before block `at`; and
     where in the prompt of each; "" = it does not."""
 
     at: int
     label: str
     tokens: int
-    how: Both
-    a: Where | Literal[""]
-    b: Where | Literal[""]
+    how: Presence
+    a: Region | Literal[""]
+    b: Region | Literal[""]
 
 
-def parted(one: Trace, other: Trace) -> int | None:
+def find_divergence(one: Trace, other: Trace) -> int | None:
     """The first request that two replays of a session send otherwise; None where there is none."""
     for a, b in zip(one.plans, other.plans, strict=False):
         if find_first_change(a.seen, b.seen) is not None or find_first_change(b.seen, a.seen) is not None:
@@ -50,56 +50,56 @@ def parted(one: Trace, other: Trace) -> int | None:
     return None
 
 
-def difference(one: Trace, other: Trace, request: int) -> tuple[Differs, ...]:
+def list_differences(one: Trace, other: Trace, request: int) -> tuple[BlockDifference, ...]:
     """The blocks that two replays of a session treat otherwise in a request. IndexError where there is no such request."""
     a, b = one.plans[request].seen, other.plans[request].seen
-    found: list[Differs] = []
+    found: list[BlockDifference] = []
     for start, stop, _ in compare_pieces([*a.pieces], [*b.pieces], get_visible, None):
         for at in range(start, stop):
             here, there = a.at(at).body is None, b.at(at).body is None
-            how: How = "other form" if here == there else "only in A" if here else "only in B"
-            stands = where(share(one if here or not there else other, request, at))
+            how: DifferenceKind = "other form" if here == there else "only in A" if here else "only in B"
+            stands = classify_position(compute_share(one if here or not there else other, request, at))
             block = one.session.blocks[at]
-            found.append(Differs(at, label(one.session, block), one.ledger.count_tokens(at, at + 1), how, stands))
-    was, now = _inserts(one, request), _inserts(other, request)
+            found.append(BlockDifference(at, label_block(one.session, block), one.ledger.count_tokens(at, at + 1), how, stands))
+    was, now = _find_inserts(one, request), _find_inserts(other, request)
     for slot in dict.fromkeys((*was, *now)):
         if (held := [known[slot] for known in (was, now) if slot in known]) and (len(held) == 1 or held[0] != held[1]):
             how = "other form" if len(held) == 2 else "only in A" if slot in was else "only in B"
-            found.append(Differs(held[0].at, slots.label(slot), held[0].tokens, how, held[0].where))
+            found.append(BlockDifference(held[0].at, slots.label_slot(slot), held[0].tokens, how, held[0].where))
     return tuple(sorted(found, key=lambda each: each.at))
 
 
-def placed(one: Trace, other: Trace, request: int) -> tuple[Placed, ...]:
+def list_placements(one: Trace, other: Trace, request: int) -> tuple[Placement, ...]:
     """The blocks that one of two replays of a session keeps in a request, in order, and where they stand in either.
 
     IndexError where there is no such request.
     """
-    session, a, b = one.session, shares(one, request), shares(other, request)
-    found: list[Placed] = []
+    session, a, b = one.session, compute_shares(one, request), compute_shares(other, request)
+    found: list[Placement] = []
     for at in sorted(a.keys() | b.keys()):
-        how: Both = "in both" if at in a and at in b else "only in A" if at in a else "only in B"
-        there = (where(a[at]) if at in a else "", where(b[at]) if at in b else "")
-        found.append(Placed(at, label(session, session.blocks[at]), one.ledger.count_tokens(at, at + 1), how, *there))
-    was, now = _inserts(one, request), _inserts(other, request)
+        how: Presence = "in both" if at in a and at in b else "only in A" if at in a else "only in B"
+        there = (classify_position(a[at]) if at in a else "", classify_position(b[at]) if at in b else "")
+        found.append(Placement(at, label_block(session, session.blocks[at]), one.ledger.count_tokens(at, at + 1), how, *there))
+    was, now = _find_inserts(one, request), _find_inserts(other, request)
     for slot in dict.fromkeys((*was, *now)):
         how = "in both" if slot in was and slot in now else "only in A" if slot in was else "only in B"
         held = was.get(slot) or now[slot]
-        put: tuple[Where | Literal[""], Where | Literal[""]] = (
+        put: tuple[Region | Literal[""], Region | Literal[""]] = (
             was[slot].where if slot in was else "",
             now[slot].where if slot in now else "",
         )
-        found.append(Placed(held.at, slots.label(slot), held.tokens, how, *put))
+        found.append(Placement(held.at, slots.label_slot(slot), held.tokens, how, *put))
     return tuple(sorted(found, key=lambda each: each.at))
 
 
 class _Insert(NamedTuple):
     at: int
     tokens: int
-    where: Where
+    where: Region
     bodies: tuple[Placeholder, ...]
 
 
-def _inserts(trace: Trace, request: int) -> dict[str, _Insert]:
+def _find_inserts(trace: Trace, request: int) -> dict[str, _Insert]:
     """What stands in each slot of a request beside its blocks."""
     plan = trace.plans[request]
     found: dict[str, _Insert] = {}
@@ -112,7 +112,7 @@ def _inserts(trace: Trace, request: int) -> dict[str, _Insert]:
         found[piece.slot] = _Insert(
             known.at if known else piece.start,
             (known.tokens if known else 0) + sum(piece.counts),
-            known.where if known else "head" if front else where(share(trace, request, at)),
+            known.where if known else "head" if front else classify_position(compute_share(trace, request, at)),
             (*(known.bodies if known else ()), piece.body),
         )
     return found

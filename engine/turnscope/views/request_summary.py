@@ -16,15 +16,23 @@ from turnscope.planning.trace import Trace
 from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import BUCKETS
 from turnscope.views import slots
-from turnscope.views.cache_breaks import breaks
+from turnscope.views.cache_breaks import find_breaks
 from turnscope.views.columns import WARN_AT
 from turnscope.views.detail import Item
-from turnscope.views.events import SHRINKS, told
-from turnscope.views.findings import Finding, findings, headline, markers
+from turnscope.views.events import CUT_KINDS, describe_event
+from turnscope.views.findings import Finding, format_headline, mark_breaks, rank_findings
 from turnscope.views.overview import CELLS, Overview
 
-ORDER = (*HIDDEN_CELLS, "system", "tools", "messages", "tool_results", "thinking", "unattributed")  # left to right in the bar
-OVER = 0.005  # of the prompt, counted beyond what was billed; less is not worth a sentence
+SEGMENT_ORDER = (
+    *HIDDEN_CELLS,
+    "system",
+    "tools",
+    "messages",
+    "tool_results",
+    "thinking",
+    "unattributed",
+)  # left to right in the bar
+MIN_OVERCOUNT = 0.005  # of the prompt, counted beyond what was billed; less is not worth a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +52,10 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class RequestSummary:
     """One request in numbers. Tokens; USD, of which `total` is the segments' and the answer's. `window` and `reserve` are 0
-    where unknown; `ghost` is the request before, drawn, where something was cut in between, else empty; `notes`: what is not as
-    it seems about these numbers, in sentences; `events`: kind and what happened."""
+    where unknown; `previous_segments` is the request before, drawn, where something was cut in between, else empty; `notes`:
+    what is not as it seems about these numbers, in sentences; `events`: kind and what happened."""
 
     n: int
     turn: int
@@ -57,19 +65,19 @@ class Summary:
     window: int
     reserve: int
     segments: tuple[Segment, ...]
-    ghost: tuple[Segment, ...]
+    previous_segments: tuple[Segment, ...]
     total: Decimal | None
     answer: int
     answer_usd: float
     counted: bool  # the answer was counted, because its record cannot be true or there is none
-    logged: float | None  # USD that the log itself says
+    logged_usd: float | None  # USD that the log itself says
     read: int
     written: int
     uncached: int
     events: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     sentence: str
-    put_in: tuple[tuple[str, int], ...] = ()  # what the tool put in beside the prompt: word and tokens, largest first
+    injected: tuple[tuple[str, int], ...] = ()  # what the tool put in beside the prompt: word and tokens, largest first
     inserts: tuple[tuple[str, str, int], ...] = ()  # what the policy put in: slot, bucket and tokens, largest first
     seconds: float = 0.0  # from when it was sent to the end of its answer; 0 where the log does not tell
 
@@ -91,23 +99,23 @@ class Summary:
         return round(self.window * WARN_AT)
 
 
-def summary(view: Overview, trace: Trace, n: int) -> Summary:
+def summarize_request(view: Overview, trace: Trace, n: int) -> RequestSummary:
     """Request `n` in numbers."""
     request = trace.plans[n].request
     events = [marker for marker in view.markers if marker.request == n]
-    cut = any(marker.kind in SHRINKS for marker in events)
+    cut = any(marker.kind in CUT_KINDS for marker in events)
     reserve = request.settings.get("max_tokens") or request.settings.get("max_completion_tokens")
     billed = view.billed[n].sum(axis=0)
-    return Summary(
+    return RequestSummary(
         n,
         int(view.turns[n]),
         view.models[n],
-        view.prompt(n),
+        view.get_prompt(n),
         bool(view.recorded[n] >= 0),
         int(view.windows[n]),
         reserve if isinstance(reserve, int) else 0,
-        _segments(view, n),
-        _segments(view, n - 1) if cut and n else (),
+        _build_segments(view, n),
+        _build_segments(view, n - 1) if cut and n else (),
         view.totals[n],
         int(view.answers[n]),
         float(view.answer_usd[n]),
@@ -116,16 +124,16 @@ def summary(view: Overview, trace: Trace, n: int) -> Summary:
         int(billed[0]),
         int(billed[1]),
         int(billed[2]),
-        tuple((marker.kind, told(marker.kind, marker.what)) for marker in events),
-        notes(trace, n),
-        headline(view, n),
-        _put_in(view, trace, n),
-        slots.told(trace.plans[n].seen, float(view.scales[n])),
+        tuple((marker.kind, describe_event(marker.kind, marker.what)) for marker in events),
+        list_notes(trace, n),
+        format_headline(view, n),
+        _count_injected(view, trace, n),
+        slots.describe_slots(trace.plans[n].seen, float(view.scales[n])),
         max(0.0, (request.answered_at or 0) - request.sent_at) if request.sent_at is not None else 0.0,
     )
 
 
-def notes(trace: Trace, n: int) -> tuple[str, ...]:
+def list_notes(trace: Trace, n: int) -> tuple[str, ...]:
     """What is not as it seems about the numbers of request `n` as it is sent here: what they may be off by, and why."""
     terms, counted = trace.fit(n), trace.plans[n].seen.tokens
     told = []
@@ -137,16 +145,16 @@ def notes(trace: Trace, n: int) -> tuple[str, ...]:
     over, usage = terms.overcounted / max(1, terms.predict(counted)), trace.plans[n].request.usage
     if usage and usage.iterations:
         told.append("the provider worked in several passes; the recorded prompt is that of the last one")
-    elif over >= OVER:
+    elif over >= MIN_OVERCOUNT:
         told.append(f"counted {over:.1%} more than was billed; the parts are drawn that much smaller")
     if terms.error:
-        told.append(f"estimated ±{terms.error:.1%}{_uncut(terms)}")
+        told.append(f"estimated ±{terms.error:.1%}{_describe_uncut(terms)}")
     elif terms.error is None:
         told.append("estimated; the log records no tokens to compare it with")
     return tuple(told)
 
 
-def _uncut(terms: Terms) -> str:
+def _describe_uncut(terms: Terms) -> str:
     """What an estimate holds that the tool itself had cut by then."""
     if not terms.max_overestimate:
         return ""
@@ -155,7 +163,7 @@ def _uncut(terms: Terms) -> str:
     )
 
 
-def _put_in(view: Overview, trace: Trace, n: int) -> tuple[tuple[str, int], ...]:
+def _count_injected(view: Overview, trace: Trace, n: int) -> tuple[tuple[str, int], ...]:
     counted: dict[str, int] = {}
     for piece in trace.plans[n].seen.pieces:
         if piece.body is None:
@@ -168,10 +176,10 @@ def _put_in(view: Overview, trace: Trace, n: int) -> tuple[tuple[str, int], ...]
     )
 
 
-def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
-    prompt = max(1, view.prompt(n))
+def _build_segments(view: Overview, n: int) -> tuple[Segment, ...]:
+    prompt = max(1, view.get_prompt(n))
     found: list[Segment] = []
-    for name in ORDER:
+    for name in SEGMENT_ORDER:
         i = CELLS.index(name)
         tokens = int(view.cells[n, i])
         change = tokens - int(view.cells[n - 1, i]) if n else tokens
@@ -180,28 +188,28 @@ def _segments(view: Overview, n: int) -> tuple[Segment, ...]:
     return tuple(found)
 
 
-def opening(view: Overview) -> int:
+def find_opening_request(view: Overview) -> int:
     """The request to show first: the fullest before the largest cut, else the fullest of all."""
-    largest = largest_cut(view)
+    largest = find_largest_cut(view)
     prompts = view.prompts[: largest.request] if largest else view.prompts
-    since = max((cut.request for cut in cuts(view) if largest and cut.request < largest.request), default=0)
+    since = max((cut.request for cut in find_cuts(view) if largest and cut.request < largest.request), default=0)
     return since + int(prompts[since:].argmax()) if len(prompts) else 0
 
 
-def largest_cut(view: Overview) -> Cut | None:
+def find_largest_cut(view: Overview) -> Cut | None:
     """Where most was taken out of the window; clearings count only where nothing else was. None where nothing ever was."""
-    found = [cut for cut in cuts(view) if cut.request]
+    found = [cut for cut in find_cuts(view) if cut.request]
     return max([cut for cut in found if cut.kind != "clear"] or found, key=lambda cut: cut.before - cut.after, default=None)
 
 
-def annotated(trace: Trace, view: Overview) -> tuple[Overview, tuple[Finding, ...]]:
+def annotate(trace: Trace, view: Overview) -> tuple[Overview, tuple[Finding, ...]]:
     """The overview with cache breaks among its markers, and what stands out in the session."""
-    broken = breaks(trace)
-    marks = sorted((*view.markers, *markers(broken)), key=lambda marker: marker.request)
-    return replace(view, markers=tuple(marks)), findings(trace, view, broken)
+    broken = find_breaks(trace)
+    marks = sorted((*view.markers, *mark_breaks(broken)), key=lambda marker: marker.request)
+    return replace(view, markers=tuple(marks)), rank_findings(trace, view, broken)
 
 
-def kinds(trace: Trace, requests: Sequence[int], most: int = 3) -> list[tuple[str, str, str, str, str]]:
+def describe_buckets(trace: Trace, requests: Sequence[int], most: int = 3) -> list[tuple[str, str, str, str, str]]:
     """What each bucket of some requests is made of, largest first, as one short text per bucket ("Read 41,200 · Bash 9,800").
 
     Looks at every piece of these requests, so ask for those on the screen only.
@@ -223,11 +231,13 @@ def kinds(trace: Trace, requests: Sequence[int], most: int = 3) -> list[tuple[st
                 counted += sums[piece.stop] - sums[piece.start]
             else:
                 stood += piece.counts
-        found.append(_named(names, counted, stood, trace.fit(n).scale, most))
+        found.append(_format_buckets(names, counted, stood, trace.fit(n).scale, most))
     return found
 
 
-def _named(names: list[tuple[int, str]], counted: Ints, stood: Ints, scale: float, most: int) -> tuple[str, str, str, str, str]:
+def _format_buckets(
+    names: list[tuple[int, str]], counted: Ints, stood: Ints, scale: float, most: int
+) -> tuple[str, str, str, str, str]:
     sizes: list[list[tuple[int, str]]] = [[] for _ in BUCKETS]
     for (bucket, name), tokens in zip(names, counted.tolist(), strict=True):
         sizes[bucket].append((tokens, INJECTED_KINDS.get(name, name.replace("_", " "))))
@@ -253,17 +263,17 @@ class Group:
     text: str  # of the largest one
 
 
-def groups(items: Iterable[Item], whole: int, most: int = 12) -> tuple[Group, ...]:
+def group_items(items: Iterable[Item], whole: int, most: int = 12) -> tuple[Group, ...]:
     """The largest groups, the largest first. `whole`: tokens that shares refer to."""
     held: dict[tuple[str, str], list[Item]] = {}
     for item in items:
         label = f"{item.label} (call)" if item.kind == "tool_use" else item.label
         held.setdefault((label, item.bucket), []).append(item)
     ranked = sorted(held.items(), key=lambda pair: -sum(item.tokens for item in pair[1]))
-    return tuple(_group(label, bucket, members, whole) for (label, bucket), members in ranked[:most])
+    return tuple(_build_group(label, bucket, members, whole) for (label, bucket), members in ranked[:most])
 
 
-def _group(label: str, bucket: str, members: list[Item], whole: int) -> Group:
+def _build_group(label: str, bucket: str, members: list[Item], whole: int) -> Group:
     tokens = sum(item.tokens for item in members)
     largest = max(members, key=lambda item: item.tokens)
     return Group(label, bucket, len(members), tokens, tokens / max(1, whole), largest.state, largest.text)
@@ -280,12 +290,12 @@ class Cut:
     after: int
 
 
-def cuts(view: Overview) -> tuple[Cut, ...]:
+def find_cuts(view: Overview) -> tuple[Cut, ...]:
     """Every cut and clearing of a session, in order; several at one request count once."""
     found: dict[int, Cut] = {}
     prompts = view.prompts
     for marker in view.markers:
-        if marker.kind in SHRINKS and marker.request not in found:
+        if marker.kind in CUT_KINDS and marker.request not in found:
             before, after = int(prompts[max(0, marker.request - 1)]), int(prompts[marker.request])
             found[marker.request] = Cut(marker.request, marker.kind, marker.what, before, after)
     return tuple(found.values())

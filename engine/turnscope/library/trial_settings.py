@@ -14,18 +14,18 @@ from typing import Any
 from turnscope.session.model import JSON
 from turnscope.views.advice import Axis, Figures
 
-GRID = 4  # values of each parameter below which a grid is too coarse
+MIN_GRID = 4  # values of each parameter below which a grid is too coarse
 
-Tried = Callable[[Mapping[str, JSON]], Figures | None]  # what a setting came to; None where it cannot be done
+Evaluate = Callable[[Mapping[str, JSON]], Figures | None]  # what a setting came to; None where it cannot be done
 
 
-def grid(axes: Sequence[Axis], trials: int, seed: int) -> list[dict[str, JSON]] | None:
+def build_grid(axes: Sequence[Axis], trials: int, seed: int) -> list[dict[str, JSON]] | None:
     """All settings of a space that is small enough for so many trials, the file's own first; None where it is not."""
     if not axes:
         return []
     each = max(int((trials + 1e-9) ** (1 / len(axes))), 1)
-    values = [_values(axis, each) for axis in axes]
-    if each < GRID and any(len(have) < _most(axis) for have, axis in zip(values, axes, strict=True)):
+    values = [_list_values(axis, each) for axis in axes]
+    if each < MIN_GRID and any(len(have) < _count_values(axis) for have, axis in zip(values, axes, strict=True)):
         return None
     rest = [dict(zip((axis.key for axis in axes), row, strict=True)) for row in product(*values)]
     Random(seed).shuffle(rest)  # noqa: S311
@@ -33,26 +33,26 @@ def grid(axes: Sequence[Axis], trials: int, seed: int) -> list[dict[str, JSON]] 
     return [own, *(setting for setting in rest if setting != own)]
 
 
-def _most(axis: Axis) -> int:
-    return len(axis.values) or (int(axis.high) - int(axis.low) + 1 if axis.whole else 1_000)
+def _count_values(axis: Axis) -> int:
+    return len(axis.values) or (int(axis.high) - int(axis.low) + 1 if axis.is_whole else 1_000)
 
 
-def _values(axis: Axis, many: int) -> list[JSON]:
+def _list_values(axis: Axis, many: int) -> list[JSON]:
     """At most so many values of a parameter, the file's own among them: counts by their ratio, shares by difference."""
     if axis.values:
         return [*axis.values][:many]
     if many == 1:
         return [axis.own]
     steps = [step / (many - 1) for step in range(many)]
-    if not axis.whole:
+    if not axis.is_whole:
         found = {round(axis.low + (axis.high - axis.low) * step, 2) for step in steps}
     else:
-        found = {_neat(axis.low * (axis.high / axis.low) ** step) for step in steps}
+        found = {_round_neatly(axis.low * (axis.high / axis.low) ** step) for step in steps}
     near = min(found, key=lambda value: abs(value - axis.own))
     return sorted(found - {near} | {axis.own})
 
 
-def sampled(axes: Sequence[Axis], seed: int, tried: Tried) -> Iterator[dict[str, JSON]]:
+def sample_settings(axes: Sequence[Axis], seed: int, tried: Evaluate) -> Iterator[dict[str, JSON]]:
     """Settings as optuna asks for them, the file's own first. What one came to is asked of `tried` when the next is due."""
     import optuna
 
@@ -64,7 +64,7 @@ def sampled(axes: Sequence[Axis], seed: int, tried: Tried) -> Iterator[dict[str,
     study.enqueue_trial({axis.key: axis.own for axis in axes})
     while True:
         trial = study.ask()
-        setting = {axis.key: _suggested(trial, axis) for axis in axes}
+        setting = {axis.key: _suggest(trial, axis) for axis in axes}
         yield setting
         found = tried(setting)
         if found is None:
@@ -74,16 +74,16 @@ def sampled(axes: Sequence[Axis], seed: int, tried: Tried) -> Iterator[dict[str,
             study.tell(trial, (float(found.usd), float(found.lost)))
 
 
-def _suggested(trial: Any, axis: Axis) -> JSON:
+def _suggest(trial: Any, axis: Axis) -> JSON:
     if axis.values:
         return trial.suggest_categorical(axis.key, [*axis.values])
-    if axis.whole:
+    if axis.is_whole:
         count = trial.suggest_int(axis.key, int(axis.low), int(axis.high), log=True)
-        return count if count == axis.own else _neat(count)
+        return count if count == axis.own else _round_neatly(count)
     value = trial.suggest_float(axis.key, axis.low, axis.high)
     return value if value == axis.own else round(value, 2)
 
 
-def _neat(count: float) -> int:
+def _round_neatly(count: float) -> int:
     """A count as a person would write it: two digits, then zeros."""
     return int(float(f"{count:.1e}")) if count >= 100 else round(count)

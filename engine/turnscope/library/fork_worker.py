@@ -18,19 +18,19 @@ A = TypeVar("A")
 B = TypeVar("B")
 
 
-def safe() -> bool:
+def can_fork() -> bool:
     """Whether this process may be copied, and that would help."""
     others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
     idle = all(isinstance(thread, threading.Timer) for thread in others)
     return sys.platform == "linux" and idle and len(os.sched_getaffinity(0)) > 1
 
 
-def in_two(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
+def map_in_two(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
     """What `work` makes of each item, in order; every second one in a copy of this process, which hands back pickled values."""
-    if len(items) < 2 or not safe():
+    if len(items) < 2 or not can_fork():
         return [work(item) for item in items]
     here, there = multiprocessing.Pipe(duplex=False)
-    copy = multiprocessing.get_context("fork").Process(target=_theirs, args=(work, items[1::2], there), daemon=True)
+    copy = multiprocessing.get_context("fork").Process(target=_run_copy, args=(work, items[1::2], there), daemon=True)
     copy.start()
     there.close()
     mine = [work(item) for item in items[::2]]
@@ -47,7 +47,7 @@ def in_two(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
     return made
 
 
-def _theirs(work: Callable[[A], B], items: Sequence[A], end: Connection) -> None:
+def _run_copy(work: Callable[[A], B], items: Sequence[A], end: Connection) -> None:
     try:
         end.send([work(item) for item in items])
     except Exception:  # noqa: BLE001 - done again in the first process, where whoever asked sees what went wrong

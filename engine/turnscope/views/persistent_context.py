@@ -10,7 +10,7 @@ import numpy as np
 from turnscope.counting.reconciliation import Floats
 from turnscope.planning.trace import Trace
 
-STANDING = {
+PERSISTENT_KINDS = {
     "agents": "agent listings",
     "skills": "skill listings",
     "deferred_tools": "names of deferred tools",
@@ -21,14 +21,14 @@ STANDING = {
 }  # by kind of block; reminders of the moment are not among them
 
 
-def standing(trace: Trace, scales: Floats) -> dict[str, Floats]:
+def measure_persistent_context(trace: Trace, scales: Floats) -> dict[str, Floats]:
     """Provider tokens that each request carried, by kind: what came to most first, what none carried not at all.
 
     `scales[n]`: provider tokens per counted token.
     """
-    blocks = [block for block in trace.session.blocks if block.kind in STANDING]
+    blocks = [block for block in trace.session.blocks if block.kind in PERSISTENT_KINDS]
     found = {block.kind: np.zeros(len(trace.plans)) for block in blocks}
-    for block, spans in zip(blocks, trace.carried(block.at for block in blocks), strict=True):
+    for block, spans in zip(blocks, trace.iter_shown_spans(block.at for block in blocks), strict=True):
         for start, stop in spans:
             found[block.kind][start:stop] += trace.ledger.count_tokens(block.at, block.at + 1) * scales[start:stop]
     return {kind: row for kind, row in sorted(found.items(), key=lambda item: -item[1].sum()) if row.any()}

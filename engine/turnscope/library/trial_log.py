@@ -8,17 +8,17 @@ from pathlib import Path
 
 import msgspec
 
-from turnscope.library import opinion
+from turnscope.library import session_summary
 from turnscope.planning.policy import Policy
 from turnscope.settings import find_data_folder
-from turnscope.views import knobs
+from turnscope.views import parameters
 from turnscope.views.advice import Figures
 
 VERSION = 1  # count up when a setting comes to something else on the same session
 _END = ".jsonl"
 
 
-class Line(msgspec.Struct):
+class TrialResult(msgspec.Struct):
     """What a setting came to on a session. `error`: why it is none."""
 
     setting: str
@@ -29,24 +29,24 @@ class Line(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Memory:
+class TrialLog:
     """What settings of one policy came to, in memory and, where there is a `file`, as a line each. A line that was not written
     to its end is passed over."""
 
     file: Path | None = None
-    known: dict[tuple[str, str], Line] = field(default_factory=dict)
+    known: dict[tuple[str, str], TrialResult] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.file is None or not self.file.exists():
             return
         for text in self.file.read_bytes().splitlines():
             try:
-                line = msgspec.json.decode(text, type=Line)
+                line = msgspec.json.decode(text, type=TrialResult)
             except msgspec.DecodeError:
                 continue
             self.known[line.setting, line.session] = line
 
-    def keep(self, line: Line) -> None:
+    def add(self, line: TrialResult) -> None:
         """Remember one. Whatever was cut off before it gets a line of its own."""
         self.known[line.setting, line.session] = line
         if self.file:
@@ -56,12 +56,12 @@ class Memory:
                 out.write(b"\n" * torn + msgspec.json.encode(line) + b"\n")
 
 
-def kept() -> Path:
+def find_advice_folder() -> Path:
     """Where commands and pages keep what was tried."""
     return find_data_folder() / "advice"
 
 
-def memory_of(folder: Path, policy: Policy) -> Memory:
+def open_log(folder: Path, policy: Policy) -> TrialLog:
     """What is remembered below a folder of a policy, as this version of Turnscope and its prices see it."""
-    told = f"{VERSION}\n{opinion.version()}\n{knobs.as_text(policy)}"
-    return Memory(folder / f"{policy.name}-{blake2b(told.encode(), digest_size=8).hexdigest()}{_END}")
+    told = f"{VERSION}\n{session_summary.get_version()}\n{parameters.to_toml(policy)}"
+    return TrialLog(folder / f"{policy.name}-{blake2b(told.encode(), digest_size=8).hexdigest()}{_END}")

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from turnscope.planning.lint import Problem
-from turnscope.planning.refusals import UNKNOWN, judge, refused
-from turnscope.planning.rejections import Looked, rejections
+from turnscope.planning.refusals import UNKNOWN, find_judge, select_refused
+from turnscope.planning.rejections import SharedChecks, check_trace
 from turnscope.planning.trace import Trace
 
-SHOWN = 3  # reasons that a sentence gives
+MAX_REASONS = 3  # reasons that a sentence gives
 _KINDS = (
     (re.compile(r"^the call \S+ has"), "a call has"),
     (re.compile(r"^no call before this result has the id \S+$"), "a result has no call before it"),
@@ -27,7 +27,7 @@ _KINDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejections:
     """By request, what the provider would reject of it. `kinds`: what it would be refused for first, and in how many; `rules`:
     by whose rules each is judged, "" where none are known.
     """
@@ -42,7 +42,7 @@ class Rejected:
         return sum(map(bool, self.requests))
 
     @property
-    def first(self) -> int:
+    def first_request(self) -> int:
         """The first of them; -1 where there is none."""
         return next((n for n, found in enumerate(self.requests) if found), -1)
 
@@ -53,23 +53,23 @@ class Rejected:
         left = f"{unknown:,} of {len(self.requests):,} requests are not judged: their provider's rules are not known here"
         if not self.count:
             return left if unknown else ""
-        told = [f"{kind} ({many:,})" if len(self.kinds) > 1 else kind for kind, many in self.kinds[:SHOWN]]
-        more = f"; and {len(self.kinds) - SHOWN} more" if len(self.kinds) > SHOWN else ""
+        told = [f"{kind} ({many:,})" if len(self.kinds) > 1 else kind for kind, many in self.kinds[:MAX_REASONS]]
+        more = f"; and {len(self.kinds) - MAX_REASONS} more" if len(self.kinds) > MAX_REASONS else ""
         others = sorted({*self.rules} - {UNKNOWN, "Anthropic"})
         by = f" (rules of {' and '.join(others)})" if others else ""
         said = f"{self.count:,} of {len(self.requests):,} requests would be refused by the API{by}: {'; '.join(told)}{more}"
         return f"{said}; {left}" if unknown else said
 
 
-def rejected(trace: Trace, shared: Looked | None = None) -> Rejected:
+def find_rejections(trace: Trace, shared: SharedChecks | None = None) -> Rejections:
     """What the provider would reject of every request, counted by what it is. `shared`: see `rejections`."""
-    rules = tuple(judge(plan.model, trace.prices) for plan in trace.plans)
-    found = tuple(refused(problems, known) for problems, known in zip(rejections(trace, shared), rules, strict=True))
-    kinds = Counter(kind(problems[0]) for problems in found if problems)
-    return Rejected(found, tuple(kinds.most_common()), rules)
+    rules = tuple(find_judge(plan.model, trace.prices) for plan in trace.plans)
+    found = tuple(select_refused(problems, known) for problems, known in zip(check_trace(trace, shared), rules, strict=True))
+    kinds = Counter(classify_problem(problems[0]) for problems in found if problems)
+    return Rejections(found, tuple(kinds.most_common()), rules)
 
 
-def kind(problem: Problem) -> str:
+def classify_problem(problem: Problem) -> str:
     """What is wrong, without names and numbers: the same words for the same mistake."""
     for pattern, words in _KINDS:
         if pattern.search(problem.what):
@@ -77,7 +77,7 @@ def kind(problem: Problem) -> str:
     return problem.what
 
 
-def line(problems: Sequence[Problem]) -> str:
+def format_problems(problems: Sequence[Problem]) -> str:
     """What is wrong with one request, in one line; "" where nothing is."""
-    told = "; ".join(f"{path}: {what}" for path, what in problems[:SHOWN])
-    return told + (f"; and {len(problems) - SHOWN:,} more" if len(problems) > SHOWN else "")
+    told = "; ".join(f"{path}: {what}" for path, what in problems[:MAX_REASONS])
+    return told + (f"; and {len(problems) - MAX_REASONS:,} more" if len(problems) > MAX_REASONS else "")

@@ -20,7 +20,7 @@ from turnscope.errors import RuleError
 from turnscope.session.model import Edit, Span
 
 
-def wanted(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> FreshEdits | None:
+def collect_fresh_edits(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> FreshEdits | None:
     """What the `fresh` of all decisions changed, in address order; None where that cannot be told apart from the others."""
     if not fresh:
         return ()
@@ -32,14 +32,14 @@ def wanted(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> FreshEdi
     return tuple(sorted(held, key=lambda one: one[0]))
 
 
-def shared(was: FreshEdits, now: FreshEdits) -> FreshEdits:
+def share_fresh_edits(was: FreshEdits, now: FreshEdits) -> FreshEdits:
     """What is wanted `now`, held once with what was wanted before where it is the same."""
     held = {(one[0], one[2]): one for one in was}
     same = tuple(known if (known := held.get((one[0], one[2]))) == one else one for one in now)
     return was if same == was else same
 
 
-def laid(
+def continue_previous(
     previous: Plan, decisions: Sequence[Decision], now: FreshEdits, stop: int, ledger: Ledger
 ) -> tuple[Envelope, list[Decision], Envelope] | None:
     """Begin, decisions and end of a request whose fresh rules want `now`, begun with what still stands of the one before.
@@ -47,7 +47,7 @@ def laid(
     None where something of the request before does not last, or not all that `decisions` change is in `now`.
     """
     was = previous.fresh_edits
-    if not was or len(now) < sum(d.splice is not None for d in decisions) or not _covered(was, now):
+    if not was or len(now) < sum(d.splice is not None for d in decisions) or not _covers(was, now):
         return None
     envelope = before = previous.after.grow(stop, ledger)
     stood, dropped = (
@@ -59,7 +59,7 @@ def laid(
         edit = decision.edit
         place = (edit.span or Span(0, 0), edit.slot)
         again = decision.splice and place in stood and stood[place] == edit.body
-        for part in () if again else _new(edit, dropped) if decision.splice else (edit,):
+        for part in () if again else _keep_new(edit, dropped) if decision.splice else (edit,):
             number, tokens = first + len(made), envelope.tokens
             try:
                 envelope, splice = envelope.replace(part, number, ledger)
@@ -70,24 +70,24 @@ def laid(
     return before, made, envelope
 
 
-def _covered(was: FreshEdits, now: FreshEdits) -> bool:
+def _covers(was: FreshEdits, now: FreshEdits) -> bool:
     """Whether all that was done is done again, or gives way to something else in the same place."""
     slots = {(span, slot) for span, _, slot in now}
     rest = [span for span, _, slot in was if (span, slot) not in slots]
     spans = [span for span, _, _ in now if span.start < span.stop]
-    return all(span.start < span.stop and not [*_without(span, spans)] for span in rest)
+    return all(span.start < span.stop and not [*_subtract(span, spans)] for span in rest)
 
 
-def _new(edit: Edit, dropped: Sequence[Span]) -> Iterator[Edit]:
+def _keep_new(edit: Edit, dropped: Sequence[Span]) -> Iterator[Edit]:
     """An edit; of one that leaves blocks out, what was not left out before."""
     if edit.body != () or edit.span is None or edit.span.start == edit.span.stop:
         yield edit
         return
-    for part in _without(edit.span, dropped):
+    for part in _subtract(edit.span, dropped):
         yield edit if part == edit.span else structs.replace(edit, span=part)
 
 
-def _without(span: Span, spans: Sequence[Span]) -> Iterator[Span]:
+def _subtract(span: Span, spans: Sequence[Span]) -> Iterator[Span]:
     """What is left of a span without others, which are in address order."""
     at = span.start
     for other in spans:

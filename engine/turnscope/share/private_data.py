@@ -29,7 +29,7 @@ LEFT_OUT = (
 ENTROPY = 4.5  # bits a character: detect-secrets' own limit for base64
 
 
-class Private(NamedTuple):
+class PrivateSpan(NamedTuple):
     """A stretch `[start, stop)` of a text that is not to be told, and what it is."""
 
     start: int
@@ -37,10 +37,10 @@ class Private(NamedTuple):
     kind: str
 
 
-def private(text: str) -> list[Private]:
+def find_private(text: str) -> list[PrivateSpan]:
     """What is private in a text, in order, without overlaps: of two that do the one that begins first, then the longer."""
-    found = sorted(_found(text), key=lambda one: (one.start, -one.stop))
-    kept: list[Private] = []
+    found = sorted(_iter_matches(text), key=lambda one: (one.start, -one.stop))
+    kept: list[PrivateSpan] = []
     for one in found:
         if one.start >= one.stop:
             continue
@@ -52,9 +52,9 @@ def private(text: str) -> list[Private]:
     return kept
 
 
-def masked(text: str) -> tuple[str, list[str]]:
+def mask_text(text: str) -> tuple[str, list[str]]:
     """A text with what is private in it replaced by what it was; and those kinds, one for each stretch."""
-    found = private(text)
+    found = find_private(text)
     if not found:
         return text, []
     parts, at = [], 0
@@ -64,28 +64,28 @@ def masked(text: str) -> tuple[str, list[str]]:
     return "".join([*parts, text[at:]]), [one.kind for one in found]
 
 
-def _found(text: str) -> Iterator[Private]:
-    for kind, pattern, check in _patterns():
+def _iter_matches(text: str) -> Iterator[PrivateSpan]:
+    for kind, pattern, check in _load_patterns():
         for match in pattern.finditer(text):
             value = "value" if "value" in pattern.groupindex and match["value"] else 0
             if check(match[value]):
-                yield Private(*match.span(value), kind)
+                yield PrivateSpan(*match.span(value), kind)
 
 
-def _luhn(digits: str) -> bool:
+def _passes_luhn(digits: str) -> bool:
     """ISO/IEC 7812's check digit, over 13 to 19 digits."""
     numbers = [int(char) for char in digits if char.isdigit()][::-1]
     doubled = [sum(divmod(2 * number, 10)) if at % 2 else number for at, number in enumerate(numbers)]
     return 13 <= len(numbers) <= 19 and len(set(numbers)) > 1 and sum(doubled) % 10 == 0
 
 
-def _iban(text: str) -> bool:
+def _is_iban(text: str) -> bool:
     """ISO 13616's check digits."""
     held = "".join(text.split())
     return 15 <= len(held) <= 34 and int("".join(str(int(char, 36)) for char in held[4:] + held[:4])) % 97 == 1
 
 
-def _address(text: str) -> bool:
+def _is_address(text: str) -> bool:
     """An address of a network that others could reach or know; a version number is none."""
     try:
         found = ip_address(text)
@@ -94,17 +94,17 @@ def _address(text: str) -> bool:
     return not (found.is_loopback or found.is_unspecified or found.is_multicast)
 
 
-def _phone(text: str) -> bool:
+def _is_phone(text: str) -> bool:
     digits = sum(char.isdigit() for char in text)
     return 9 <= digits <= 15 and not re.fullmatch(r"\d{4}-\d\d-\d\d.*|[\d.]+|\d+", text)
 
 
-def _random(text: str) -> bool:
+def _is_random(text: str) -> bool:
     mixed = all(any(is_so(char) for char in text) for is_so in (str.isdigit, str.isupper, str.islower))
     return mixed and Base64HighEntropyString(limit=ENTROPY).calculate_shannon_entropy(text) > ENTROPY
 
 
-def _any(_: str) -> bool:
+def _accept_any(_: str) -> bool:
     return True
 
 
@@ -115,34 +115,34 @@ _EMPTY = re.compile(  # no value that anybody chose
 )
 
 
-def _secret(text: str) -> bool:
+def _is_secret(text: str) -> bool:
     """A value that somebody chose to keep to himself, not the name of one, a type, or a placeholder."""
     return not _EMPTY.fullmatch(text)
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
-    "card number": _luhn,
-    "IBAN": _iban,
-    "IP address": _address,
-    "phone number": _phone,
-    "secret": _secret,
-    "password": _secret,
+    "card number": _passes_luhn,
+    "IBAN": _is_iban,
+    "IP address": _is_address,
+    "phone number": _is_phone,
+    "secret": _is_secret,
+    "password": _is_secret,
 }
 
 
-def _detectors() -> Mapping[str, type[Any]]:
+def _load_detectors() -> Mapping[str, type[Any]]:
     return get_mapping_from_secret_type_to_class()
 
 
 @cache
-def _patterns() -> tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...]:
+def _load_patterns() -> tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...]:
     """What is looked for: its kind, its pattern (`value` = the private part of it), and what a match has to pass."""
     found: list[tuple[str, re.Pattern[str], Callable[[str], bool]]] = []
     for line in (line for line in FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")):
         kind, _, pattern = line.partition("|")
-        check = _random if pattern.startswith('["') else _CHECKS.get(kind, _any)
+        check = _is_random if pattern.startswith('["') else _CHECKS.get(kind, _accept_any)
         found.append((kind, re.compile(pattern), check))
-    for name, detector in _detectors().items():
+    for name, detector in _load_detectors().items():
         if issubclass(detector, RegexBasedDetector) and name not in LEFT_OUT:
-            found += [("secret", pattern, _any) for pattern in detector().denylist]
+            found += [("secret", pattern, _accept_any) for pattern in detector().denylist]
     return tuple(found)

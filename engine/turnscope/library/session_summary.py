@@ -1,6 +1,6 @@
 """What is thought of a session as a whole, to be stored beside it: counts, overview, cache breaks, findings.
 
-It follows from the session and from prices, so it can always be formed again; `version` says when it has to be.
+It follows from the session and from prices, so it can always be formed again; `get_version` says when it has to be.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ import genai_prices
 import msgspec
 import numpy as np
 
-from turnscope.library.opened import Annotated
-from turnscope.library.opening import ledger_of, replay
+from turnscope.library.opened_session import Annotations
+from turnscope.library.opening import count_session, replay
 from turnscope.planning.trace import Trace
 from turnscope.pricing import overlay
 from turnscope.session.model import Session
 from turnscope.settings import find_prices_file
 from turnscope.views.findings import Finding
-from turnscope.views.one_request import annotated
-from turnscope.views.overview import Marker, Overview, overview
+from turnscope.views.overview import Marker, Overview, build_overview
+from turnscope.views.request_summary import annotate
 
 VERSION = 4  # count up when counts, overviews, cache breaks or findings come out differently
 
 
 @dataclass(frozen=True, slots=True)
-class Opinion:
+class SessionSummary:
     """`counts`: tokens by digest; `markers`: those of the overview with cache breaks among them; `exact`: see `Opened`."""
 
     counts: dict[str, int]
@@ -42,29 +42,29 @@ class Opinion:
     exact: float = 0.0
 
     @property
-    def annotated(self) -> Annotated:
+    def annotations(self) -> Annotations:
         """As `Opened` wants it."""
         return replace(self.overview, markers=self.markers), self.findings
 
 
-def formed(
+def build_summary(
     session: Session,
     tell: Callable[[str, float], object],
     counts: dict[str, int] | None = None,
     exact: Mapping[str, int] | None = None,
-) -> tuple[Opinion, Trace]:
+) -> tuple[SessionSummary, Trace]:
     """Count, lay out and look over a session; `tell` is told how far that is. `counts`, `exact`: see `ledger_of`."""
     tell("Counting tokens", 0.6)
-    ledger = ledger_of(session, counts, exact)
+    ledger = count_session(session, counts, exact)
     tell("Laying out the requests", 0.8)
     trace = replay(session, ledger=ledger)
-    whole = overview(trace)
-    view, findings = annotated(trace, whole)
-    return Opinion(ledger.memo, whole, view.markers, findings, ledger.exact), trace
+    whole = build_overview(trace)
+    view, findings = annotate(trace, whole)
+    return SessionSummary(ledger.memo, whole, view.markers, findings, ledger.exact), trace
 
 
 @cache
-def version() -> str:
+def get_version() -> str:
     """Differs where another version of Turnscope or other prices would form another opinion."""
     digest = sha256(genai_prices.__version__.encode())
     for file in (Path(overlay.__file__).with_name("overlay.json"), find_prices_file()):
@@ -72,27 +72,27 @@ def version() -> str:
     return f"{VERSION}:{digest.hexdigest()[:16]}"
 
 
-def dumps(opinion: Opinion) -> bytes:
+def dumps(opinion: SessionSummary) -> bytes:
     """An opinion as bytes; `loads` gives it back equal."""
     try:
-        return msgspec.msgpack.encode(opinion, enc_hook=_plain)
+        return msgspec.msgpack.encode(opinion, enc_hook=_to_builtin)
     except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
-        return json.dumps(msgspec.to_builtins(opinion, enc_hook=_plain)).encode()
+        return json.dumps(msgspec.to_builtins(opinion, enc_hook=_to_builtin)).encode()
 
 
-def loads(packed: bytes) -> Opinion:
+def loads(packed: bytes) -> SessionSummary:
     """What `dumps` wrote."""
     if packed[:1] == b"{":
-        return msgspec.convert(json.loads(packed), Opinion, dec_hook=_array)
-    return msgspec.msgpack.decode(packed, type=Opinion, dec_hook=_array)
+        return msgspec.convert(json.loads(packed), SessionSummary, dec_hook=_to_array)
+    return msgspec.msgpack.decode(packed, type=SessionSummary, dec_hook=_to_array)
 
 
-def _plain(value: Any) -> Any:
+def _to_builtin(value: Any) -> Any:
     """Arrays as type, shape and bytes; numbers of theirs as numbers."""
     return (str(value.dtype), value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value.item()
 
 
-def _array(_kind: type, packed: Any) -> Any:
+def _to_array(_kind: type, packed: Any) -> Any:
     dtype, shape, data = packed
     held = base64.b64decode(data) if isinstance(data, str) else data
     return np.frombuffer(held, dtype=dtype).reshape(shape)
