@@ -96,7 +96,7 @@ class Room:
             self.remarks = tuple(event for event in self.running.events if isinstance(event, TurnStopped | WindowAssumed))
             if self.chat.settings.window != self.told:
                 self.learned[self.chat.settings.model] = self.chat.settings.window
-            self.stale = self.running.failed is not None and not self.chat.writes.pending
+            self.stale = self.running.error is not None and not self.chat.writes.pending
             self.running = None
 
 

@@ -280,7 +280,7 @@ def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, 
     )
     assert [type(each) for each in heard.told] == [Message, CountFact, RequestEnded]
     assert [record.getMessage() for record in caplog.records] == [
-        f"conversation {thread} is kept, but Deaf did not take it"
+        f"conversation {thread} is stored, but Deaf failed"
     ] * 3
     assert all(record.exc_info for record in caplog.records)
 

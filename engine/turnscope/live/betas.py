@@ -35,9 +35,9 @@ def find_compactions(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _list_edits(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    held = body.get("context_management")
-    listed = _as_list(held.get("edits")) if isinstance(held, Mapping) else []
-    return (edit for edit in listed if isinstance(edit, Mapping))
+    management = body.get("context_management")
+    edits = _as_list(management.get("edits")) if isinstance(management, Mapping) else []
+    return (edit for edit in edits if isinstance(edit, Mapping))
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -45,7 +45,7 @@ class Cancellation:
         """Return whether the turn is cancelled.
 
         Args:
-            wait_seconds: how long to wait for a cancellation before answering.
+            wait_seconds: How long to wait for a cancellation before answering.
         """
         return self._cancelled.wait(wait_seconds)
 
@@ -60,7 +60,7 @@ class Cancellation:
         """Run a function in a thread of its own and return its result.
 
         Raises:
-            TurnCancelled: the turn was cancelled. The function runs on, and its result is thrown away.
+            TurnCancelled: The turn was cancelled. The function runs on, and its result is thrown away.
         """
         pipe: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
@@ -71,18 +71,18 @@ class Cancellation:
                 pipe.put((None, error))
 
         self._start_thread(pipe, run)
-        given: T = _take(pipe)
-        return given
+        result: T = _take(pipe)
+        return result
 
     @contextmanager
     def stream(self, opening: AbstractContextManager[Iterator[T]]) -> Iterator[Iterator[T]]:
         """Open, read and close a stream in a thread of its own.
 
         Args:
-            opening: the stream, as a context manager that is not entered yet.
+            opening: The stream, as a context manager that is not entered yet.
 
         Raises:
-            TurnCancelled: the turn was cancelled; on entering, or while the stream is read.
+            TurnCancelled: The turn was cancelled; on entering, or while the stream is read.
         """
         pipe: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         over, end = threading.Event(), object()
@@ -123,10 +123,10 @@ class Cancellation:
 
 
 def _take(pipe: SimpleQueue[tuple[Any, BaseException | None]]) -> Any:
-    given, error = pipe.get()
+    result, error = pipe.get()
     if error is not None:
         raise error
-    return given
+    return result
 
 
 @dataclass(frozen=True, slots=True)

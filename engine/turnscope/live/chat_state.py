@@ -30,18 +30,18 @@ class Settings:
     """The settings of the next request.
 
     Args:
-        model: the name of the model.
-        policy: what the request carries.
-        max_tokens: the most tokens of an answer.
-        thinking: whether the model thinks before it answers.
-        summary_model: the model that writes summaries; "" = the one that the policy names, or `model`.
-        condense: whether rules may ask a model for summaries.
-        count_from_share: share of the budget from which the provider counts a prompt before it is sent; 0 = never.
+        model: The name of the model.
+        policy: What the request carries.
+        max_tokens: The most tokens of an answer.
+        thinking: Whether the model thinks before it answers.
+        summary_model: The model that writes summaries; "" = the one that the policy names, or `model`.
+        condense: Whether rules may ask a model for summaries.
+        count_from_share: Share of the budget from which the provider counts a prompt before it is sent; 0 = never.
         spend_limit: USD of the whole chat. From there on the chat asks before it sends. None = no limit.
-        growth_limit: tokens by which one turn may grow before the chat asks; 0 = no limit.
-        window: the model's window in tokens, if its server or the user gave it; 0 = look it up.
+        growth_limit: Tokens by which one turn may grow before the chat asks; 0 = no limit.
+        window: The model's window in tokens, if its server or the user gave it; 0 = look it up.
         temperature: None = the model's default. The API allows no other value while the model thinks.
-        cache: time to live of the cached prefix; "" = no caching.
+        cache: Time to live of the cached prefix; "" = no caching.
     """
 
     model: str
@@ -63,24 +63,24 @@ class ChatState:
     """The state of one live chat. Not safe for two threads at once.
 
     Args:
-        live_session: the session as it grows.
-        provider: where requests go.
-        sink: what stores the chat, and whoever else is told of it.
-        settings: the settings of the next request.
-        tools: the tools that the model may call; None = none.
-        clock: gives the time in seconds since the epoch.
-        plan: the plan of the last request.
-        spent_usd: what the chat has cost so far.
-        prompt_tokens: the counted prompt of each request so far, as the model saw it.
-        destination: where the chat goes. It is sent nowhere else. None = a chat that is not stored; nothing is checked.
-        writes: writes that wait for the store.
-        bodies: request bodies, each made from the one before.
-        cancellation: cancels the turn that runs now.
-        stopped_by_user: whether the user stopped the last turn before it ended.
-        recall_answers: answers queries for facts of other chats; None = nobody does.
-        injected_answers: answers queries for other context that is injected, by kind.
-        preview_answers: the same for a preview, which uses no network.
-        assumed_window_models: models for which a `WindowAssumed` event was sent already.
+        live_session: The session as it grows.
+        provider: Where requests go.
+        sink: The store of the chat, and further sinks.
+        settings: The settings of the next request.
+        tools: The tools that the model may call; None = none.
+        clock: Gives the time in seconds since the epoch.
+        plan: The plan of the last request.
+        spent_usd: What the chat has cost so far.
+        prompt_tokens: The counted prompt of each request so far, as the model saw it.
+        destination: Where the chat goes. It is sent nowhere else. None = a chat that is not stored; nothing is checked.
+        writes: Writes that wait for the store.
+        bodies: Request bodies, each made from the one before.
+        cancellation: Cancels the turn that runs now.
+        stopped_by_user: Whether the user stopped the last turn before it ended.
+        recall_answers: Answers queries for facts of other chats; None = there are none.
+        injected_answers: Answers queries for other context that is injected, by kind.
+        preview_answers: The same for a preview, which uses no network.
+        assumed_window_models: Models for which a `WindowAssumed` event was sent already.
     """
 
     live_session: LiveSession
@@ -108,11 +108,11 @@ class ChatState:
 
         Args:
             role: system, tools, user or assistant.
-            content: a text, or blocks in Anthropic's shape.
-            origin: where the message comes from, such as prompt, tool or answer; see `Message.origin`.
+            content: A text, or blocks in Anthropic's shape.
+            origin: Where the message comes from, such as prompt, tool or answer; see `Message.origin`.
 
         Raises:
-            StorageError: the message could not be stored.
+            StorageError: The message could not be stored.
         """
         message = self.live_session.append_message(role, content, origin=origin, sent_at=self.clock())
         blocks = [content] if isinstance(content, str) else list(content)
@@ -130,7 +130,7 @@ class ChatState:
         """Plan the request that would follow these messages. Changes nothing.
 
         Args:
-            messages: role and content of each message.
+            messages: Role and content of each message.
 
         Returns:
             The plan, and the session with the messages.
@@ -176,7 +176,7 @@ class ChatState:
         """Return the function that answers the queries of rules: recorded answers first, then a model, the provider or a store.
 
         Args:
-            force_summaries: whether a model may write summaries even if the settings switch them off.
+            force_summaries: Whether a model may write summaries even if the settings switch them off.
         """
 
         def find_recorded(key: str) -> Answer | None:

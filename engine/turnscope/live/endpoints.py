@@ -50,7 +50,7 @@ def connect_destination(destination: Destination, keys: KeyRing, offline: Offlin
     """Connect to the destination of a chat, with the key that was typed for its origin.
 
     Raises:
-        TurnscopeError: there is no key, or no address.
+        TurnscopeError: There is no key, or no address.
     """
     kind: Kind = "offline" if destination.kind == "offline" else "anthropic" if destination.kind == "anthropic" else "server"
     return connect_endpoint(Endpoint(kind, destination.url, keys.get_key(Endpoint(kind, destination.url).address)), offline)
@@ -69,11 +69,11 @@ def connect_endpoint(endpoint: Endpoint, offline: OfflineServer) -> Provider:
     """Connect to an endpoint. The built-in model's errors are shown at once; the SDK retries the others.
 
     Args:
-        endpoint: the address and the key.
-        offline: the built-in model.
+        endpoint: The address and the key.
+        offline: The built-in model.
 
     Raises:
-        TurnscopeError: there is no key, or no address.
+        TurnscopeError: There is no key, or no address.
     """
     if endpoint.kind == "offline":
         return connect(offline.url, "none", retries=0, timeout=60, kind="offline")
@@ -88,8 +88,8 @@ def build_toolbox(folder: str, names: Sequence[str]) -> Toolbox:
     """Return the tools that may run. Without a folder that is the calculator alone.
 
     Args:
-        folder: the folder that the tools read; "" = none.
-        names: the tools that the user allowed.
+        folder: The folder that the tools read; "" = none.
+        names: The tools that the user allowed.
     """
     root = Path(folder).expanduser() if folder.strip() else None
     if root is None or not root.is_dir():

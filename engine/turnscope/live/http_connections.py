@@ -29,13 +29,13 @@ class HttpConnections:
         """Watch a request for new sockets. Use it as the client's "request" hook: it runs before each request is sent.
 
         Raises:
-            ConnectionError: the call was cancelled.
+            ConnectionError: The call was cancelled.
         """
         self._check_cancelled()
         request.extensions = {**request.extensions, "trace": self._watch_sockets}
 
     def cancel(self) -> None:
-        """Close all connections. Threads that read from them get an error, and the server sees that nobody listens."""
+        """Close all connections. Threads that read from them get an error, and the server notices that the client is gone."""
         with self._lock:
             self._cancel_count += 1
             for connection in self._sockets:

@@ -27,9 +27,9 @@ class LiveSession:
     """A session that is appended to.
 
     Args:
-        start: the session to begin with: empty, stored, imported or a branch.
-        counter: how tokens are counted.
-        prices: the prices of its requests.
+        start: The session to begin with: empty, stored, imported or a branch.
+        counter: How tokens are counted.
+        prices: The prices of its requests.
     """
 
     def __init__(self, start: Session, counter: Counter, prices: Prices = PRICES) -> None:
@@ -82,11 +82,11 @@ class LiveSession:
         """Append a message. A prompt begins a turn.
 
         Args:
-            role: user or assistant; system and tools are parts of the request, not messages of it.
-            content: a text, or blocks in Anthropic's shape.
-            origin: where the message comes from; see `Message.origin`.
-            id: the provider's id of an answer.
-            sent_at: seconds since the epoch.
+            role: User or assistant; system and tools are parts of the request, not messages of it.
+            content: A text, or blocks in Anthropic's shape.
+            origin: Where the message comes from; see `Message.origin`.
+            id: The provider's id of an answer.
+            sent_at: Seconds since the epoch.
         """
         parts = [(raw, "") for raw in ([content] if isinstance(content, str) else content)]
         message = self._timeline.append(role, parts, origin=origin, id=id, sent_at=sent_at)
@@ -99,7 +99,7 @@ class LiveSession:
         """Build the next request, with its number, turn and cut. `append_request` adds it to the session.
 
         Args:
-            fields: further fields of `Request`, such as its model and settings.
+            fields: Further fields of `Request`, such as its model and settings.
         """
         at, turn = self._timeline.end, max(0, self._timeline.turn)
         return Request(n=len(self._requests), turn=turn, cut=at, stop=at, **fields)
@@ -108,8 +108,8 @@ class LiveSession:
         """Append a request.
 
         Args:
-            request: the request, as built or with its usage.
-            stop: the end of its answer; None = the last block. A request without an answer stops at its cut.
+            request: The request, as built or with its usage.
+            stop: The end of its answer; None = the last block. A request without an answer stops at its cut.
         """
         done = structs.replace(request, stop=self._timeline.end if stop is None else stop)
         self._requests.append(done)

@@ -1,4 +1,4 @@
-"""What pages name of memory: facts, their store, and what is put beside a question. Nothing is defined here."""
+"""The types of memory that pages import from here: facts, their store, and injected items."""
 
 from turnscope.envelope.context_items import ContextItem
 from turnscope.envelope.memories import Memory, Owner, Tier

@@ -23,8 +23,8 @@ class MemorySink:
     """Stores facts of one user and project, when the request at which they were decided ends.
 
     Args:
-        memories: the store.
-        counts_retrievals: whether retrieved conversations are counted.
+        memories: The store.
+        counts_retrievals: Whether retrieved conversations are counted.
     """
 
     memories: Memories

@@ -106,11 +106,11 @@ def stream_answer(provider: Provider, body: Mapping[str, JSON]) -> Iterator[Iter
     """Send a request and stream its answer, with errors as `ProviderError`.
 
     Args:
-        provider: where the request goes.
-        body: the request body.
+        provider: Where the request goes.
+        body: The request body.
 
     Raises:
-        ProviderError: on entering, the request was not accepted; while reading, the answer broke off.
+        ProviderError: On entering, the request was not accepted; while reading, the answer broke off.
     """
     with ExitStack() as stack:
         with translate_errors(provider):
@@ -132,10 +132,10 @@ class AnthropicProvider:
     """A server of the Messages API, through Anthropic's SDK. Known keys are removed from everything it sends.
 
     Args:
-        client: the SDK's client.
-        destination: where the client sends requests.
-        connections: its open connections.
-        headers: further headers of each request.
+        client: The SDK's client.
+        destination: Where the client sends requests.
+        connections: Its open connections.
+        headers: Further headers of each request.
     """
 
     client: anthropic.Anthropic
@@ -217,14 +217,14 @@ def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kin
     credentials of the environment are used for the Anthropic API alone. Redirects are not followed.
 
     Args:
-        url: the server's address, with or without `/v1`.
-        key: the API key; "" = the one of the environment.
-        retries: how often the SDK repeats a failed request.
-        timeout: seconds without an answer until a request fails.
-        kind: the kind of the destination: offline, anthropic or server.
+        url: The server's address, with or without `/v1`.
+        key: The API key; "" = the one of the environment.
+        retries: How often the SDK repeats a failed request.
+        timeout: Seconds without an answer until a request fails.
+        kind: The kind of the destination: offline, anthropic or server.
 
     Raises:
-        TurnscopeError: there is no key.
+        TurnscopeError: There is no key.
     """
     hint = "Type one in the settings; it stays in memory."
     ours = parse_origin(url) == parse_origin(ANTHROPIC_URL)
@@ -239,17 +239,17 @@ def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kin
     direct = {} if ours else dict.fromkeys(("all://", "http://", "https://"))  # the SDK looks for proxies by itself
     http = anthropic.DefaultHttpxClient(follow_redirects=False, trust_env=ours, event_hooks=hooks, mounts=direct)
     try:
-        made = anthropic.Anthropic(
+        client = anthropic.Anthropic(
             api_key=key or None, base_url=base, max_retries=retries, timeout=timeout, http_client=http, open_telemetry=False
         )
     except anthropic.AnthropicError as error:
         raise TurnscopeError("there is no API key", hint=hint) from error
-    if not (made.api_key or made.auth_token or made.credentials):
+    if not (client.api_key or client.auth_token or client.credentials):
         raise TurnscopeError("there is no API key", hint=hint)
-    for secret in (made.api_key, made.auth_token):
+    for secret in (client.api_key, client.auth_token):
         register_key(secret or "")
     scrub_logs()
-    return AnthropicProvider(made, Destination(kind, url.rstrip("/") if kind == "server" else ""), connections)
+    return AnthropicProvider(client, Destination(kind, url.rstrip("/") if kind == "server" else ""), connections)
 
 
 def _strip_headers(key: str, request: Any) -> None:

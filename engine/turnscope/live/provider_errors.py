@@ -74,9 +74,9 @@ def explain_refusal(status: int, text: str, redirect_url: str = "") -> ProviderE
     """Explain an error response of a provider.
 
     Args:
-        status: the HTTP status. 200 = the error came as an event of a stream.
-        text: the body of the response.
-        redirect_url: the address that a redirect points to.
+        status: The HTTP status. 200 = the error came as an event of a stream.
+        text: The body of the response.
+        redirect_url: The address that a redirect points to.
     """
     text = scrub(text)
     long, tokens, window = parse_too_long(text)
@@ -129,9 +129,9 @@ def explain_failure(error: Exception, seconds: float, host: str) -> ProviderErro
     """Explain an exception of the HTTP client: no answer came, or the connection broke.
 
     Args:
-        error: the exception. It is recognised by the names of its classes, so that no SDK has to be imported.
-        seconds: the client's timeout in seconds.
-        host: the server's address, for the message.
+        error: The exception. It is recognised by the names of its classes, so that no SDK has to be imported.
+        seconds: The client's timeout in seconds.
+        host: The server's address, for the message.
     """
     hint = "Nothing was lost; send again."
     names = {kind.__name__ for kind in type(error).__mro__}

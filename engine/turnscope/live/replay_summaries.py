@@ -25,18 +25,18 @@ def request_summaries(
     """Replay a session and ask `model` for every summary that is not recorded yet. Each summary is one billed request.
 
     Args:
-        session: the session to replay.
-        policy: the policy to replay it under.
-        ledger: the token counts of the session.
-        provider: where the requests go.
-        model: the model that writes the summaries.
-        known: summaries of earlier runs, by key of the query. They are not requested again.
+        session: The session to replay.
+        policy: The policy to replay it under.
+        ledger: The token counts of the session.
+        provider: Where the requests go.
+        model: The model that writes the summaries.
+        known: Summaries of earlier runs, by key of the query. They are not requested again.
 
     Yields:
         Each query with its answer, as soon as it came.
 
     Raises:
-        TurnscopeError: the model gave no summary. Those yielded before stay valid.
+        TurnscopeError: The model gave no summary. Those yielded before stay valid.
     """
     fresh: list[tuple[Ask, Answer]] = []
     found_answers: dict[str, Answer] = {**known, **session.recorded.answers}

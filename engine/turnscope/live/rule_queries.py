@@ -23,10 +23,10 @@ def build_answers(
     """Return who answers each kind of rule query.
 
     Args:
-        provider: where the requests go.
-        model: the chat's model.
-        summary_model: the model that writes summaries; "" switches summaries off.
-        settings: request settings of the chat that a compaction on demand shares, such as `thinking`.
+        provider: Where the requests go.
+        model: The chat's model.
+        summary_model: The model that writes summaries; "" switches summaries off.
+        settings: Request settings of the chat that a compaction on demand shares, such as `thinking`.
         chosen_by_user: True if a person chose `summary_model`. Otherwise the model that a policy names comes first.
     """
     return {
@@ -47,9 +47,9 @@ def request_summary(provider: Provider, model: str, ask: Ask) -> Answer:
     """Ask a model for a summary.
 
     Args:
-        provider: where the request goes.
-        model: the model that writes the summary.
-        ask: the prompt, the text to summarise and the most tokens of the summary (0 = 1,000).
+        provider: Where the request goes.
+        model: The model that writes the summary.
+        ask: The prompt, the text to summarise and the most tokens of the summary (0 = 1,000).
 
     Returns:
         The summary, or an answer with `failed` set. A provider's error is never raised.
@@ -68,9 +68,9 @@ def request_policy_summary(provider: Provider, model: str, ask: Ask) -> Answer:
     """Ask the model that the policy names for a summary, then `model`.
 
     Args:
-        provider: where the request goes.
-        model: the model to ask if the policy names none, or if the named one fails.
-        ask: the query; `ask.model` is the model that the policy names.
+        provider: Where the request goes.
+        model: The model to ask if the policy names none, or if the named one fails.
+        ask: The query; `ask.model` is the model that the policy names.
     """
     answer = request_summary(provider, ask.model or model, ask)
     return request_summary(provider, model, ask) if answer.failed and ask.model not in ("", model) else answer
@@ -80,10 +80,10 @@ def request_compaction(provider: Provider, model: str, settings: Mapping[str, JS
     """Ask the provider for a compaction on demand (the API's `compaction` parameter).
 
     Args:
-        provider: where the request goes.
-        model: the chat's model. The API accepts no other.
-        settings: request settings of the chat.
-        ask: the instructions, and the conversation as a request body.
+        provider: Where the request goes.
+        model: The chat's model. The API accepts no other.
+        settings: Request settings of the chat.
+        ask: The instructions, and the conversation as a request body.
 
     Returns:
         The summary, with its signed block in `items`: the next requests have to send that block back. `failed` if none came.
@@ -105,9 +105,9 @@ def request_count(provider: Provider, model: str, ask: Ask) -> Answer:
     """Ask the provider how many tokens a text has.
 
     Args:
-        provider: where the request goes.
-        model: whose tokens are counted.
-        ask: the text.
+        provider: Where the request goes.
+        model: Whose tokens are counted.
+        ask: The text.
 
     Returns:
         The count as digits, or an answer with `failed` set.

@@ -41,7 +41,7 @@ def scrub(value: Any) -> Any:
                 value = value.replace(secret, MASK)
         return value
     if isinstance(value, Mapping):
-        return {scrub(name): scrub(held) for name, held in value.items()}
+        return {scrub(name): scrub(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(map(scrub, value))
     return value

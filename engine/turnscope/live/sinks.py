@@ -1,4 +1,4 @@
-"""Sinks: whoever is given each message and request of a chat. The store comes first; a failure of another one harms neither."""
+"""Sinks receive each message and request of a chat. The store comes first; a failure of another sink harms neither."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Sink(Protocol):
         """Receive a message that was appended (prompt, tool results, system prompt, tool definitions).
 
         Args:
-            message: the message, with its place in the session.
-            blocks: its content, in Anthropic's shape.
-            status: whether it is complete.
+            message: The message, with its place in the session.
+            blocks: Its content, in Anthropic's shape.
+            status: Whether it is complete.
         """
 
     def record_request(self, ended: RequestEnded) -> None:
@@ -37,9 +37,9 @@ class Sinks:
     """Several sinks as one. Errors of the first are raised; errors of the others are logged, and the chat goes on.
 
     Args:
-        first: the store of the chat. If it fails, the others are not called.
-        others: further sinks, called in order.
-        conversation: the id of the chat, for the log.
+        first: The store of the chat. If it fails, the others are not called.
+        others: Further sinks, called in order.
+        conversation: The id of the chat, for the log.
     """
 
     def __init__(self, first: Sink, *others: Sink, conversation: str = "") -> None:

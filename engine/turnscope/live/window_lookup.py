@@ -40,10 +40,10 @@ def fetch_window(url: str, model: str, key: str = "", timeout: float = TIMEOUT) 
     """Ask a server for the window of a model. What is loaded counts before what the model supports. Never raises.
 
     Args:
-        url: the server's address.
-        model: the model's name on that server.
-        key: the API key of that address; "" = none.
-        timeout: seconds for each request. There are at most six.
+        url: The server's address.
+        model: The model's name on that server.
+        key: The API key of that address; "" = none.
+        timeout: Seconds for each request. There are at most six.
     """
     if not parse_origin(url):
         return Window(source="there is no address")
@@ -94,16 +94,16 @@ def _query_lm_studio(fetch: Fetch, model: str) -> Window | None:
 
 def _query_llama_cpp(fetch: Fetch, _model: str) -> Window | None:
     props = fetch("/props")
-    made = props.get("default_generation_settings") if isinstance(props, Mapping) else None
-    tokens = _parse_tokens(made.get("n_ctx")) if isinstance(made, Mapping) else 0
+    settings = props.get("default_generation_settings") if isinstance(props, Mapping) else None
+    tokens = _parse_tokens(settings.get("n_ctx")) if isinstance(settings, Mapping) else 0
     return Window(tokens, "loaded in llama.cpp (/props)") if tokens else None
 
 
 def _query_model_list(fetch: Fetch, model: str) -> Window | None:
     for row in _get_rows(fetch("/v1/models"), "data"):
         meta = row.get("meta")
-        for held in (row, meta if isinstance(meta, Mapping) else {}):
-            tokens = next((size for name in _NAMES if (size := _parse_tokens(held.get(name)))), 0)
+        for fields in (row, meta if isinstance(meta, Mapping) else {}):
+            tokens = next((size for name in _NAMES if (size := _parse_tokens(fields.get(name)))), 0)
             if row.get("id") == model and tokens:
                 return Window(tokens, "the server's list of models (/v1/models)")
     return None

@@ -61,7 +61,7 @@ class WriteQueue:
         """Write everything that waits.
 
         Raises:
-            StorageError: the store cannot be written yet. What is not written waits on.
+            StorageError: The store cannot be written yet. What is not written waits on.
         """
         while self.pending:
             try:
@@ -78,7 +78,7 @@ class WriteQueue:
         """Try until everything is written, at most a minute. Yield `WriteFailed` before and `WriteRecovered` after.
 
         Args:
-            wait_cancelled: waits so many seconds and returns True if the turn was cancelled meanwhile.
+            wait_cancelled: Waits so many seconds and returns True if the turn was cancelled meanwhile.
         """
         if not self.pending or self.last_error is None:
             return
@@ -99,8 +99,8 @@ class Draft:
     """The texts of an answer as they arrive. A thread of its own records them every half second while they grow.
 
     Args:
-        record: stores the texts; None = drafts are not stored.
-        conversation: the id of the chat, for the log.
+        record: Stores the texts; None = drafts are not stored.
+        conversation: The id of the chat, for the log.
     """
 
     def __init__(self, record: Callable[[Sequence[str]], None] | None, conversation: str) -> None:
