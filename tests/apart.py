@@ -79,7 +79,7 @@ def append(say: Say, path: Path, thread: str) -> None:
     from turnscope.storage.threads import Threads
 
     threads = Threads(path)
-    growing, sink = LiveSession(threads.load(thread), COUNTER), threads.sink(thread)
+    growing, sink = LiveSession(threads.load(thread), COUNTER), threads.open_writer(thread)
     n = len(growing.session.messages)
     while True:
         text = f"message {n} " + "x" * 2000

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from conftest import idle
 
 if TYPE_CHECKING:
-    from malformed.rogue import Rogue
     from playwright.sync_api import Page
 
 ONE_KEY = "() => document.querySelectorAll('.st-key-chat-form input[aria-label=\"API key\"]').length === 1"
@@ -35,21 +34,17 @@ def going_to(page: Page, url: str, key: str = "") -> None:
     page.locator(".ts-chip", has_text="local-7b").first.wait_for()
 
 
-def send(page: Page, text: str, rogue: Rogue) -> None:
-    """Say something, and wait for the end of the turn, which comes after all that was prepared for it."""
-    said = page.locator(".chat-msg.user", has_text=text)
-    for attempt in range(800):
-        if said.count():
-            break
-        if attempt % 80 == 0:  # what is sent before the last turn has quite ended stays in the box
-            page.locator(BOX).fill(text)
-            page.locator(BOX).press("Enter")
-        page.wait_for_timeout(25)
-    said.wait_for()
-    for _ in range(1_200):
-        if not rogue.wrongs:
-            break
-        page.wait_for_timeout(25)
-    page.wait_for_function("() => !document.querySelector('.chat-msg.now, .st-key-chat-stop button')")
-    page.locator(BOX).wait_for()
-    idle(page)
+# All at once, and between two runs: the message stands there, and nothing is under way any more or still to be drawn.
+ANSWERED = """said => {
+    const app = document.querySelector('[data-testid=stApp]');
+    const box = document.querySelector('[data-testid=stChatInputTextArea]');
+    const open = '.chat-msg.now, .st-key-chat-stop button, [data-stale=true], [data-testid=stSkeleton]';
+    return app.dataset.testScriptState === 'notRunning' && box && !box.disabled && !document.querySelector(open)
+        && [...document.querySelectorAll('.chat-msg.user')].some(one => one.innerText.includes(said)); }"""
+
+
+def send(page: Page, text: str, timeout: float = 60_000) -> None:
+    """Say something that nobody said before in this chat, once, and wait for the end of its turn (milliseconds)."""
+    page.locator(BOX).fill(text)
+    page.locator(BOX).press("Enter")
+    page.wait_for_function(ANSWERED, arg=text, timeout=timeout)

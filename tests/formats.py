@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from turnscope.errors import TurnscopeError
+from turnscope.reading.containers import open_source
 from turnscope.reading.contents import list_entries, read_entry
-from turnscope.reading.holders import open_source
 from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
 from turnscope.session.model import Session

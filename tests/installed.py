@@ -21,7 +21,7 @@ from pathlib import Path
 
 import turnscope
 from playwright.sync_api import Page, expect, sync_playwright
-from turnscope.__main__ import APP
+from turnscope.cli.open import APP
 
 SAMPLE = APP / "sample_sessions" / "tool-results-eat-the-window.jsonl"
 GROUND = "rgb(15, 19, 25)"  # of the dark theme in .streamlit/config.toml

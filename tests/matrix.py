@@ -130,7 +130,7 @@ def drive(policy: str, course: Course, folder: Path) -> Row:
         threads, box = Threads(folder / "chats.db"), files(folder / "project")
         chosen = Settings(course.model, load(policy), thinking=course.thinking)
         provider, thread = connect(server.url, "none", retries=0, timeout=60), threads.create(title=policy)
-        chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
+        chat = branches.start_chat(thread, provider, threads.open_writer(thread), chosen, "You are brief.", box.definitions)
         chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
         chat.tools = box
         wire: dict[int, dict[str, Any]] = {}
@@ -140,8 +140,10 @@ def drive(policy: str, course: Course, folder: Path) -> Row:
                     row.condensed = _condensed(chat)
                 said = chat.send(prompt(turn, course))
                 if _driven(said, chat, server, wire, row, kill=turn == course.kill):
-                    known = threads.policies(thread)
-                    chat, _ = branches.resume_chat(threads.load(thread), provider, threads.sink(thread), chosen, box, known)
+                    known = threads.list_policies(thread)
+                    chat, _ = branches.resume_chat(
+                        threads.load(thread), provider, threads.open_writer(thread), chosen, box, known
+                    )
                     _driven(chat.continue_turn(), chat, server, wire, row)
                 row.turns += 1
         except Exception as error:  # noqa: BLE001 - a raw error is what this looks for

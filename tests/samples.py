@@ -19,8 +19,8 @@ import turnscope
 from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat
 from turnscope.library.opening import load_prices
 from turnscope.planning.trace import Trace
+from turnscope.reading.containers import open_source
 from turnscope.reading.contents import list_entries, locate_entry, read_entry
-from turnscope.reading.holders import open_source
 from turnscope.reading.registry import find_session_path, find_suffixes
 from turnscope.session.model import BEGINS_MID_CONVERSATION, Session
 from turnscope.session.thread import iter_descendants

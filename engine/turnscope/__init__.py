@@ -7,8 +7,8 @@
     view = turnscope.overview(session)             # arrays over requests: tokens and USD per cell
 
 Nothing here touches the network; nothing here knows Streamlit. More of it is public in `turnscope.views`, `turnscope.figures`,
-`turnscope.library`, `turnscope.live` and `turnscope.settings`. What counts and prices is loaded when it is first used:
-until then a file may already be read.
+`turnscope.library`, `turnscope.live` and `turnscope.settings`. A name is loaded when it is first used: `import
+turnscope` is quick, and a file may be read before what counts and prices is there.
 """
 
 from __future__ import annotations
@@ -17,32 +17,40 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from turnscope.errors import TurnscopeError
-from turnscope.library.loading import entries, load, load_all, pause_gc, thread
-from turnscope.session.model import Session
-from turnscope.session.portable import dumps
-from turnscope.session.thread import Thread
+
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from turnscope.library.advising import advise
     from turnscope.library.calculating import calculate
     from turnscope.library.comparing import compare
+    from turnscope.library.loading import entries, load, load_all, thread
     from turnscope.library.opening import overview, policies, replay
     from turnscope.planning.policy import Policy
     from turnscope.planning.trace import Trace
+    from turnscope.session.model import Session
+    from turnscope.session.portable import dumps
+    from turnscope.session.thread import Thread
 else:
     _LATER = {
         "advise": "library.advising",
         "calculate": "library.calculating",
         "compare": "library.comparing",
         "Policy": "planning.policy",
+        "Session": "session.model",
+        "Thread": "session.thread",
         "Trace": "planning.trace",
+        "dumps": "session.portable",
     }
+    _LATER |= dict.fromkeys(("entries", "load", "load_all", "thread"), "library.loading")
     _LATER |= dict.fromkeys(("overview", "policies", "replay"), "library.opening")
 
     def __getattr__(name: str) -> Any:
         """What is loaded when it is first asked for."""
         if name not in _LATER:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from turnscope.library.loading import pause_gc
+
         with pause_gc():
             value = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
         return value

@@ -6,8 +6,10 @@
     |- UnknownFormat             no importer recognises the content, or more than one does
     |- UnknownEntry              the source does not hold the requested conversation
     |- BrokenFile                the format is known, but no message could be read
+    |  `- ImporterError          an importer that does not come with Turnscope failed
     |- QueryError                a search pattern is invalid or takes too long
     |- PolicyError               a policy file is wrong
+    |- ExtensionError            an importer, rule or policies of a package cannot be loaded
     |- RuleError                 a rule asked for something that the runner cannot do
     |- ProviderError             a provider refused a request, or its answer is incomplete
     |- WrongDestination          a request would go to another provider than its conversation: it was not sent
@@ -37,6 +39,11 @@ class TurnscopeError(Exception):
         self.what = what
         self.hint = hint
 
+    @property
+    def short_hint(self) -> str:
+        """The hint on one line."""
+        return " ".join(self.hint.split())
+
 
 class UnreadableFile(TurnscopeError):
     """The file cannot be opened or holds no text."""
@@ -57,6 +64,12 @@ class UnknownFormat(TurnscopeError):
         super().__init__(what, hint=hint)
         self.tried = tried
 
+    @property
+    def short_hint(self) -> str:
+        """The hint without the formats that were tried, which it lists a line each."""
+        sentence = self.hint.partition("\n")[0].rpartition(". ")[0]
+        return f"{sentence}. {len(self.tried)} formats were tried; the app says why each one does not fit." if sentence else ""
+
 
 class UnknownEntry(TurnscopeError):
     """The source does not hold the requested conversation."""
@@ -66,12 +79,29 @@ class BrokenFile(TurnscopeError):
     """The format was recognised, but no request and no message could be read."""
 
 
+class ImporterError(BrokenFile):
+    """An importer that does not come with Turnscope failed on a file. `importer`: its name; `source`: its package or file."""
+
+    def __init__(self, what: str, *, hint: str = "", importer: str = "", source: str = "") -> None:
+        super().__init__(what, hint=hint)
+        self.importer = importer
+        self.source = source
+
+
 class QueryError(TurnscopeError):
     """A regular expression is invalid or takes too long."""
 
 
 class PolicyError(TurnscopeError):
     """A policy file is malformed, or names a rule that does not exist."""
+
+
+class ExtensionError(TurnscopeError):
+    """An importer, a rule or policies that do not come with Turnscope cannot be loaded. `source`: the package or file."""
+
+    def __init__(self, what: str, *, hint: str = "", source: str = "") -> None:
+        super().__init__(what, hint=hint)
+        self.source = source
 
 
 class RuleError(TurnscopeError):

@@ -7,7 +7,8 @@ from io import BytesIO
 
 import streamlit as st
 from PIL import Image, ImageOps
-from turnscope.views import Block, attachments
+from turnscope.live import attachments
+from turnscope.views import Block
 
 from pages.parts.formats import esc
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import streamlit as st
 from turnscope import Session
+from turnscope.live import attachments
 from turnscope.live.branches import continue_thread, find_summary, replace_system_prompt
-from turnscope.views import Message, attachments
+from turnscope.views import Message
 
 from pages.chat import rooms
 from pages.chat.notices import attempt
@@ -115,6 +116,6 @@ def _reworded(held: rooms.Room) -> None:
     session = replace_system_prompt(held.session, value("system"))
     kept = {**about(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"
-    goes = chat_chosen.threads().place(held.thread)
+    goes = chat_chosen.threads().find_destination(held.thread)
     chat_chosen.show(chat_chosen.threads().create(title=title, base=session, about=kept, place=goes))
     st.rerun()

@@ -19,7 +19,7 @@ def problem(held: Room) -> dict[str, Any] | None:
         return None
     if last.stop == last.cut and not due(held):  # what it was to answer was left out since
         return None
-    found = chat_chosen.threads().problems(held.thread).get(last.n)
+    found = chat_chosen.threads().list_problems(held.thread).get(last.n)
     return dict(found) if found else None
 
 

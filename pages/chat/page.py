@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import streamlit as st
 from turnscope import TurnscopeError
+from turnscope.live import attachments
 from turnscope.live.events import WriteFailed
-from turnscope.views import attachments
 
 from pages.chat import (
     branches,
@@ -33,6 +35,14 @@ LARGEST = 4  # MB of a file that the browser hands over; what may be sent is sai
 TITLE = 60  # characters of the first prompt that name a chat
 
 
+@dataclass(slots=True)
+class Drawn:
+    """What a run of the page has drawn: `messages` of its chat; `complete` when it has come to its end."""
+
+    messages: int
+    complete: bool = False
+
+
 def draw() -> None:
     """Draw the page."""
     theme.apply()
@@ -43,7 +53,7 @@ def draw() -> None:
     if held:
         chat_chosen.show(here)
     # Before anything is drawn: a turn that ends during this run is then still waited for, and its end draws the page again.
-    busy, drawn = bool(held and held.busy), len(held.session.messages) if held else 0
+    busy, drawn = bool(held and held.busy), Drawn(len(held.session.messages) if held else 0)
     _draw_bar(here, held)
     left, right = st.columns([3, 2], gap="medium")
     with left:
@@ -52,6 +62,9 @@ def draw() -> None:
         st.fragment(_draw_next_request, run_every=4 * POLL if busy else None)(held)
         if held:
             messages.requests(held)
+    drawn.complete = True
+    if held and busy and _outdated(held, drawn):
+        st.rerun()
 
 
 def _draw_bar(here: str, held: rooms.Room | None) -> None:
@@ -72,7 +85,7 @@ def _draw_bar(here: str, held: rooms.Room | None) -> None:
         settings_form.settings(held)
 
 
-def _draw_chat(held: rooms.Room | None, busy: bool, drawn: int) -> None:
+def _draw_chat(held: rooms.Room | None, busy: bool, drawn: Drawn) -> None:
     """Draw the messages, the buttons under them and the message box."""
     looked_for = held is not None and search_hits.address(held.session) is not None  # then the box must not follow its end
     with st.container(height=560, key="chat-box", autoscroll=not looked_for, border=False):
@@ -98,7 +111,7 @@ def _draw_chat(held: rooms.Room | None, busy: bool, drawn: int) -> None:
     )
 
 
-def _draw_messages(held: rooms.Room | None, busy: bool, drawn: int) -> None:
+def _draw_messages(held: rooms.Room | None, busy: bool, drawn: Drawn) -> None:
     """Draw the conversation, the answer that is coming, and what is to be known of the newest turn."""
     if held is None or not any(m.role in ("user", "assistant") for m in held.session.messages):
         st.html(markup.welcome(value("provider")))
@@ -121,23 +134,28 @@ def _draw_messages(held: rooms.Room | None, busy: bool, drawn: int) -> None:
         notices.remarks(held)
 
 
-def _draw_answer(room: rooms.Room, drawn: int) -> None:
-    """Draw the answer while it comes. Leaving the page or reloading it does not end it.
-
-    Args:
-        room: The chat that is being answered.
-        drawn: Messages that are on the page; the page is drawn again when there are more.
-    """
-    running = room.running
+def _outdated(room: rooms.Room, drawn: Drawn) -> bool:
+    """Whether the turn has ended or a message of it is complete, so that the page has to be drawn again."""
     with room.lock:
         room.absorb()
-    if not room.busy or running is None or len(room.session.messages) != drawn:
-        st.rerun()
+    return not room.busy or len(room.session.messages) != drawn.messages
+
+
+def _draw_answer(room: rooms.Room, drawn: Drawn) -> None:
+    """Draw the answer while it comes. Leaving the page or reloading it does not end it.
+
+    A page is drawn to its end before it is drawn again: cut short, it has the new messages above the old message box.
+    """
+    running = room.running
+    if running is None or _outdated(room, drawn):
+        if drawn.complete:
+            st.rerun()
+        return
     last = running.events[-1] if running.events else None
     if isinstance(last, WriteFailed):
         notices.unkept(last.error)
         return
-    st.html(markup.streaming(*room.coming, last, room.stopping, drawn))
+    st.html(markup.streaming(*room.coming, last, room.stopping, drawn.messages))
 
 
 def _draw_next_request(held: rooms.Room | None) -> None:

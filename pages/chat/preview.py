@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from turnscope import Session, TurnscopeError
-from turnscope.live import branches, endpoints, request_checks
+from turnscope.live import attachments, branches, endpoints, request_checks
 from turnscope.live.chat import Chat
 from turnscope.live.sinks import NullSink
-from turnscope.views import Plan, attachments, next_request
+from turnscope.views import Plan, next_request
 
 from pages.chat import rooms
 from pages.chat.rooms import Room

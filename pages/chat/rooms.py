@@ -29,7 +29,7 @@ from turnscope.live.events import (
 )
 from turnscope.live.threads import Destination
 from turnscope.telemetry import trace_turn
-from turnscope.views import Plan, next_request, parameters
+from turnscope.views import Plan, next_request
 
 from pages.parts import chat_beside, chat_chosen, state
 from pages.parts.chat_values import about, value
@@ -65,8 +65,8 @@ class Room:
 
     @property
     def busy(self) -> bool:
-        """A turn is under way."""
-        return self.running is not None and not self.running.is_done
+        """A turn is under way, or its outcome is not taken over yet: a page would draw the turn before."""
+        return self.running is not None
 
     @property
     def unkept(self) -> TurnscopeError | None:
@@ -115,20 +115,20 @@ def room(thread: str) -> Room:
     with _opening():
         held = _rooms().get(thread)
         if held is None:
-            to = chat_chosen.threads().place(thread)
+            to = chat_chosen.threads().find_destination(thread)
             chosen = replace(chat_chosen.settings(), model=to.model, window=to.window) if to else chat_chosen.settings()
             session = chat_chosen.threads().load(thread)
             spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())  # replaced before anything is sent
-            known = chat_chosen.threads().policies(thread)
+            known = chat_chosen.threads().list_policies(thread)
             chat, plans = branches.resume_chat(
-                session, spare, chat_chosen.threads().sink(thread), chosen, policies=known, destination=to
+                session, spare, chat_chosen.threads().open_writer(thread), chosen, policies=known, destination=to
             )
             held = Room(
                 thread,
                 chat,
                 chat.live_session.session,
                 log={plan.request.n: plan for plan in plans[-KEPT:]},
-                policy=parameters.to_toml(known[-1][1]) if known else "",
+                policy=known[-1][1].to_toml() if known else "",
             )
             _rooms()[thread] = held
     with held.lock:
@@ -145,7 +145,7 @@ def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
     made, to = chat_chosen.provider(), chat_chosen.place()
     id = chat_chosen.threads().create(title=title, about={**about(), **(more or {})}, place=to)
     chat = branches.start_chat(
-        id, made, chat_chosen.threads().sink(id), chat_chosen.settings(), system, chat_chosen.definitions(), to
+        id, made, chat_chosen.threads().open_writer(id), chat_chosen.settings(), system, chat_chosen.definitions(), to
     )
     st.session_state["chat.placed"] = to
     _rooms()[id] = Room(id, chat, chat.live_session.session)
@@ -155,18 +155,18 @@ def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
 def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
     """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
     with held.lock:
+        held.absorb()
         if held.busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
-        held.absorb()
         chat = held.chat
         to = chat.destination = _decided(held)
         made, chosen = chat_chosen.provider(to), settled(held, to)
-        chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().sink(held.thread)
+        chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().open_writer(held.thread)
         chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))
         sink = chat.sink
-        if held.policy != parameters.to_toml(chosen.policy):
-            sink.policy(chosen.policy, len(chat.live_session.session.requests))
-            held.policy = parameters.to_toml(chosen.policy)
+        if held.policy != chosen.policy.to_toml():
+            sink.write_policy(chosen.policy, len(chat.live_session.session.requests))
+            held.policy = chosen.policy.to_toml()
         turn = trace_turn(chat_beside.attach(chat, held.thread, turn))
         if value("provider") == "offline" and value("fault") != "none":
             chat_chosen.offline().faults.append(value("fault"))
@@ -190,9 +190,9 @@ def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
 def _decided(held: Room) -> Destination:
     """Where the next request goes; a change is kept as the person's decision."""
     to, before = chat_chosen.goes(held.thread)
-    if before is not None or chat_chosen.threads().place(held.thread) is None:
+    if before is not None or chat_chosen.threads().find_destination(held.thread) is None:
         chat_chosen.provider(to)  # what is not reachable for want of a key or an address is no decision
-        chat_chosen.threads().sink(held.thread).place(to, len(held.chat.live_session.session.requests))
+        chat_chosen.threads().open_writer(held.thread).write_destination(to, len(held.chat.live_session.session.requests))
     st.session_state["chat.placed"] = chat_chosen.place()
     return to
 
@@ -214,6 +214,7 @@ def stop(held: Room) -> None:
 def change(held: Room, what: Callable[[Chat], object]) -> None:
     """Do something to a chat between two turns. Raises `TurnscopeError`s."""
     with held.lock:
+        held.absorb()
         if held.busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         what(held.chat)

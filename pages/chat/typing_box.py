@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.views import attachments
+from turnscope.live import attachments
 
 SCRIPT = Path(__file__).parent / "browser" / "typing.js"
 _typing = st.components.v2.component("turnscope_typing", html="", js=SCRIPT.read_text(encoding="utf-8"))

@@ -47,7 +47,7 @@ def _ask(shown: state.Shown, replay: replays.Replay, model: str, many: int) -> N
         trace = replay.trace
         session = shown.trace.session
         for ask, answer in replay_summaries.request_summaries(
-            session, replay.policy, trace.ledger, chat_chosen.provider(), model, store.kept_answers()
+            session, replay.policy, trace.ledger, chat_chosen.provider(), model, store.list_answers()
         ):
             store.keep_answer(ask.key, answer)
             done += 1

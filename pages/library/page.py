@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from turnscope.extensions import list_problems
+
 from pages.library import indexing, listing, search, sessions, totals
 from pages.parts import controls, memory_panel
 
@@ -10,6 +12,8 @@ def draw() -> None:
     """Draw the page."""
     shown = controls.header_if_any()
     indexing.chats()
+    for problem in list_problems():
+        controls.notice(problem)
     listing.upload()
     if shown:
         listing.conversations(shown)

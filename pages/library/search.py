@@ -30,15 +30,15 @@ def draw() -> None:
         controls.notice(error.what.capitalize() + ".", error.hint)
         return
     if not count:
-        many = len(index_queries.lines(index))
+        many = len(index_queries.list_sessions(index))
         hint = f"{many:,} sessions are indexed." if many else "Nothing is indexed yet: the button above does that."
         st.html(f'<div class="ts-empty">Nothing was found. {hint}</div>')
         return
     with st.container(gap=None, key="library-hits"):
         for n, hit in enumerate(hits):
             _hit(n, hit)
-    what = "blocks" if count < index_queries.MOST else "blocks at least"
-    pager.draw(key, count, index_queries.PAGE, pager.start(key, count, index_queries.PAGE), what)
+    what = "blocks" if count < index_queries.MAX_HITS else "blocks at least"
+    pager.draw(key, count, index_queries.PAGE_HITS, pager.start(key, count, index_queries.PAGE_HITS), what)
 
 
 def _hit(n: int, hit: index_queries.Hit) -> None:

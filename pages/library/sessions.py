@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
 
 from turnscope import TurnscopeError
-from turnscope.library import Recent, get_chat_source, get_tool_title, index_queries, is_current
+from turnscope.library import CatalogueRow, get_chat_source, get_tool_title, index_queries, is_current
 
 from pages.parts import controls, pager, state
 from pages.parts.formats import when
@@ -62,14 +62,14 @@ class Row:
 def rows() -> tuple[Row, ...]:
     """All of them. StorageError where what is remembered cannot be read."""
     store, entries = state.store(), state.entries()
-    version = index_queries.version(store.index_path)
+    version = index_queries.read_version(store.index_path)
     opened = store.list_recent(state.NEWEST)
     return _rows(entries, state.lines(str(store.index_path), version), opened, (tuple(entries), version, opened))
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _rows(
-    _entries: Mapping[str, Entry], _lines: Sequence[index_queries.Line], _opened: Sequence[Recent], version: object,  # noqa: ARG001
+    _entries: Mapping[str, Entry], _lines: Sequence[index_queries.IndexRow], _opened: Sequence[CatalogueRow], version: object,  # noqa: ARG001
 ) -> tuple[Row, ...]:  # fmt: skip
     files = {_known_as(entry): entry for entry in _entries.values() if entry.origin != "recent"}
     recent = {entry.key: entry for entry in _entries.values() if entry.origin == "recent"}
@@ -91,7 +91,7 @@ def _known_as(entry: Entry) -> str:
     return get_chat_source(entry.key) if entry.origin == "chat" else str(entry.path)
 
 
-def _indexed(entry: Entry, line: index_queries.Line) -> Row:
+def _indexed(entry: Entry, line: index_queries.IndexRow) -> Row:
     fill = line.peak / line.window if line.window else 0.0
     return Row(
         entry.id, line.path, line.name, line.title or line.name or entry.name, line.tool, line.project, line.size, line.ended,
@@ -99,7 +99,7 @@ def _indexed(entry: Entry, line: index_queries.Line) -> Row:
     )  # fmt: skip
 
 
-def _opened_before(entry: Entry, one: Recent) -> Row:
+def _opened_before(entry: Entry, one: CatalogueRow) -> Row:
     if not is_current(one):  # what was found by another reading, or at other prices, is not shown as if it were so now
         return replace(_found(entry), path=one.path, title=one.title, size=one.size, at=one.started or one.opened)
     usd = float(one.usd) if one.usd is not None else None

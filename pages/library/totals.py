@@ -17,13 +17,13 @@ MOST = 8  # models or projects listed; the others in one line
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _numbers(
     path: str, version: tuple[int, ...]
-) -> tuple[index_queries.Metrics, tuple[index_queries.Spent, ...], list[tuple[str, int]]]:  # fmt: skip
+) -> tuple[index_queries.Metrics, tuple[index_queries.Spending, ...], list[tuple[str, int]]]:  # fmt: skip
     store = state.store()
-    lines, ratings = state.lines(path, version), index_queries.ratings(store.path)
+    lines, ratings = state.lines(path, version), index_queries.count_ratings(store.path)
     return (
         index_queries.compute_metrics(lines, ratings),
-        index_queries.spent(store.index_path),
-        index_queries.group_by_week(index_queries.cuts(store.index_path)),
+        index_queries.list_spending(store.index_path),
+        index_queries.group_by_week(index_queries.count_cuts(store.index_path)),
     )
 
 
@@ -31,7 +31,7 @@ def draw() -> None:
     """Cards, two charts, two lists; nothing where nothing is indexed."""
     index = state.store().index_path
     try:
-        told, rows, weeks = _numbers(str(index), index_queries.version(index))
+        told, rows, weeks = _numbers(str(index), index_queries.read_version(index))
     except TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return

@@ -8,12 +8,12 @@ from typing import Any
 
 import streamlit as st
 from turnscope import Policy
+from turnscope.library import ContextItem, Memories
 from turnscope.live import injected_context
 from turnscope.live.chat import Chat
 from turnscope.live.context_sources import ContextSources
 from turnscope.live.events import Event
 from turnscope.live.injected_context import InjectedContext
-from turnscope.live.memories import ContextItem, Memories
 
 from pages.parts import memory_panel
 from pages.parts.chat_values import value

@@ -66,7 +66,9 @@ def prepare(thread: str) -> None:
         for name in ("policy", "folder"):
             if about.get(name):
                 st.session_state[f"chat.{name}"] = about[name]
-        to = threads().place(thread) or Destination("server")  # of a chat that does not say it, an address is asked for
+        to = threads().find_destination(thread) or Destination(
+            "server"
+        )  # of a chat that does not say it, an address is asked for
         for name, held in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
             st.session_state[f"chat.{name}"] = held
         _turned_back(thread)
@@ -78,7 +80,7 @@ def prepare(thread: str) -> None:
 
 def _turned_back(thread: str) -> None:
     """The chat's policy was turned by hand: the form shows it so."""
-    kept = threads().policies(thread)
+    kept = threads().list_policies(thread)
     base = policies().get(kept[-1][1].name) if kept else None
     if base and [part.rule.name for part in kept[-1][1].rules] == [part.rule.name for part in base.rules]:
         turned()[base.name] = parameters.find_changes(kept[-1][1], base)
@@ -132,7 +134,7 @@ def place() -> Destination:
 
 def goes(thread: str = "") -> tuple[Destination, Destination | None]:
     """Where the next request goes; and where those before it went, where that was changed in the form since."""
-    known, wanted = threads().place(thread) if thread else None, place()
+    known, wanted = threads().find_destination(thread) if thread else None, place()
     if known is None or known == wanted:
         return wanted, None
     return (known, None) if wanted == st.session_state.get("chat.placed") else (wanted, known)

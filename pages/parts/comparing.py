@@ -15,7 +15,7 @@ from time import monotonic
 
 import streamlit as st
 from turnscope import Policy, Trace, TurnscopeError, figures, library
-from turnscope.views import Plan, comparison, parameters
+from turnscope.views import Plan, comparison
 
 from pages.parts import replays, state, theme
 from pages.parts.formats import esc
@@ -162,7 +162,7 @@ def _jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
 
 def key(shown: state.Shown, policy: Policy, chosen: Chosen) -> Key:
     """What a row is kept by: the session as it is, the policy with all its parameters, the model that is asked, and answers."""
-    told = f"{policy.name}\n{chosen.model}\n{chosen.answered}\n{parameters.to_toml(policy)}"
+    told = f"{policy.name}\n{chosen.model}\n{chosen.answered}\n{policy.to_toml()}"
     return shown.key, shown.part, len(shown.view), told
 
 

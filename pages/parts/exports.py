@@ -7,7 +7,8 @@ from functools import partial
 
 import streamlit as st
 from turnscope import Session, figures
-from turnscope.views import exporting, tables
+from turnscope.share import export_formats
+from turnscope.views import tables
 
 from pages.parts import scales, state, theme
 
@@ -26,7 +27,7 @@ def session(shown: state.Shown) -> None:
 def forms(session: Session, name: str, key: str) -> None:
     """A button for each form, of the path that is shown; our own forms hold its branches and subagents too."""
     with st.container(horizontal=True, gap="small", key=f"{key}.forms"):
-        for form in exporting.list_formats().values():
+        for form in export_formats.list_formats().values():
             st.download_button(
                 form.title, partial(form.encode, session), f"{name}.{form.suffix}", form.mime, key=f"{key}.{form.name}",
                 icon=":material/download:", type="tertiary", on_click="ignore",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 from turnscope import TurnscopeError
-from turnscope.live.memories import Memories, Memory, Owner
+from turnscope.library import Memories, Memory, Owner
 
 from pages.parts import controls, state
 from pages.parts.formats import esc
@@ -38,7 +38,7 @@ def told(fact: Memory, refused: bool = False) -> str:
 
 def facts(store: Memories, key: str) -> None:
     """The facts of a user in a project, the newest first; what was forgotten as a count of tombstones."""
-    known = store.all()
+    known = store.list_all()
     rows = [fact for fact in known if not fact.forgotten]
     gone = len(known) - len(rows)
     st.html(
@@ -73,7 +73,7 @@ def _row(store: Memories, fact: Memory, key: str) -> None:
 
 def learned(store: Memories, key: str) -> None:
     """What a project's chats look up again, and the way to delete it."""
-    names = store.learned()
+    names = store.list_learned()
     if names:
         told = ", ".join(f"{name} {times}" for name, times in names[:12])
         st.html(f'<div class="chat-why">Looked up again in this project: {esc(told)}. It orders what is made ready.</div>')
@@ -89,7 +89,7 @@ def stored(project: str = "") -> Memories:
 def section() -> None:
     """The section of a page: what is remembered, by project."""
     with st.expander("Memory: what chats remember of you and your projects", icon=":material/bookmark:"):
-        projects = stored().projects() or ("",)
+        projects = stored().list_projects() or ("",)
         chosen = st.selectbox("Project", projects, format_func=named, key="memory.project")
         facts(stored(chosen or ""), f"memory.{chosen}")
         learned(stored(chosen or ""), f"memory.{chosen}")

@@ -11,8 +11,8 @@ from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
-from turnscope import Policy, TurnscopeError
-from turnscope.views import parameters
+from turnscope import Policy, TurnscopeError, library
+from turnscope.views import parameters, policy_groups
 
 from pages.parts import controls, policy_picker, replays, shell
 from pages.parts.formats import esc, short
@@ -58,7 +58,7 @@ def _changed(base: Policy) -> tuple[Policy | None, TurnscopeError | None]:
         return None, error
 
 
-def _unknown(known: parameters.PolicyCatalog, name: str) -> None:
+def _unknown(known: library.PolicyCatalog, name: str) -> None:
     """Say it where the link names a policy that there is not: what is shown is another one."""
     wanted = st.query_params.get("policy", "")
     if not wanted or wanted == name:
@@ -71,7 +71,7 @@ def _unknown(known: parameters.PolicyCatalog, name: str) -> None:
     )
 
 
-def _pick(known: parameters.PolicyCatalog, name: str) -> None:
+def _pick(known: library.PolicyCatalog, name: str) -> None:
     """Every policy in groups, behind a button that says which one is shown."""
     label = re.sub(r"([\\`*_\[\]<>$:~#|!])", r"\\\1", known.policies[name].title)
     with st.popover(label, icon=":material/rule:", key=f"policy-pick-{name}"):
@@ -84,7 +84,7 @@ def _pick(known: parameters.PolicyCatalog, name: str) -> None:
 def _line(base: Policy, current: Policy, own: bool) -> str:
     """One sentence about the policy, with how sure it is and what was changed."""
     changes = parameters.find_changes(current, base)
-    chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(parameters.summarize_fidelity(base))}</span>']
+    chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(policy_groups.summarize_fidelity(base))}</span>']
     chips += ['<span class="ts-chip">yours</span>'] if own else []
     if base.guarantees:
         chips.append(
@@ -193,7 +193,7 @@ def _apply(base: Policy, current: Policy, given: dict[str, Any]) -> None:
 def _edit(base: Policy, current: Policy, yours: bool) -> None:
     """The policy as TOML: to read, to change, to keep as one's own."""
     with st.popover("As text", icon=":material/edit_note:", key="policy-edit"):
-        text = parameters.to_toml(current)
+        text = current.to_toml()
         digest = parameters.encode_changes(parameters.find_changes(current, base))
         with st.form(f"policy.text.{base.name}.{digest}", border=False):
             edited = st.text_area("Policy, in TOML", text, height=420, key=f"policy.toml.{base.name}.{digest}")
@@ -212,7 +212,7 @@ def _edit(base: Policy, current: Policy, yours: bool) -> None:
 
 def _save(name: str, text: str) -> None:
     try:
-        parameters.save_policy(name, text, replays.folder())
+        library.save_policy(name, text, replays.folder())
     except TurnscopeError as error:
         controls.notice(error.what, error.hint)
     except OSError as error:

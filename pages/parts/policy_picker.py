@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import streamlit as st
-from turnscope.views import parameters, policy_pages
+from turnscope import library
+from turnscope.views import policy_groups, policy_pages
 
 from pages.parts.formats import short
 
@@ -18,21 +19,21 @@ _picker = st.components.v2.component(
 )
 
 
-def draw(known: parameters.PolicyCatalog, name: str) -> str:
+def draw(known: library.PolicyCatalog, name: str) -> str:
     """Draw the list; gives the name that was just chosen, "" where none was."""
     groups = [
         {"title": group.title, "policies": [_row(known, each) for each in group.names]}
-        for group in parameters.group_policies(known)
+        for group in policy_groups.group_policies(known)
     ]
     chosen = _picker(key=f"policy.pick.{name}", data={"groups": groups, "now": name}, on_chosen_change=lambda: None)
     return str(getattr(chosen, "chosen", None) or "")
 
 
-def _row(known: parameters.PolicyCatalog, name: str) -> dict[str, str]:
+def _row(known: library.PolicyCatalog, name: str) -> dict[str, str]:
     policy = known.policies[name]
     told = {
         "doc": short(policy_pages.get_first_sentence(policy.doc), 170),
         "source": policy.source,
-        "sure": parameters.summarize_fidelity(policy),
+        "sure": policy_groups.summarize_fidelity(policy),
     }
     return {"name": name, "title": policy.title, **told}

@@ -16,7 +16,7 @@ from typing import Literal
 
 import turnscope
 from turnscope import library
-from turnscope.library import Recent
+from turnscope.library import CatalogueRow
 from turnscope.live.threads import Threads
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -93,7 +93,7 @@ def id_of(path: Path) -> str:
     return hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-def indexed(lines: Iterable[library.Line], known: Iterable[Entry]) -> Iterator[Entry]:
+def indexed(lines: Iterable[library.IndexRow], known: Iterable[Entry]) -> Iterator[Entry]:
     """Files that are indexed and not among the known ones: those of a folder that was imported."""
     paths = {str(entry.path) for entry in known}
     for line in lines:
@@ -103,7 +103,7 @@ def indexed(lines: Iterable[library.Line], known: Iterable[Entry]) -> Iterator[E
             yield Entry(id_of(path), line.name, path.parent.name, "indexed", path, line.size, line.ended or 0.0, tool=line.tool)
 
 
-def recents(rows: Iterable[Recent], known: Iterable[Entry]) -> Iterator[Entry]:
+def recents(rows: Iterable[CatalogueRow], known: Iterable[Entry]) -> Iterator[Entry]:
     """Sessions opened before that are not among the known files: dropped on the page, moved, or from other folders."""
     paths = {str(entry.path) for entry in known}
     for row in rows:

@@ -78,15 +78,15 @@ def folder() -> Path:
     return settings.find_data_folder() / "policies"
 
 
-def shelf() -> parameters.PolicyCatalog:
+def shelf() -> library.PolicyCatalog:
     """Every policy there is, read again when the user's folder changes."""
     files = sorted(folder().glob("*.toml"))
     return _shelf(str(folder()), tuple((file.name, file.stat().st_mtime_ns) for file in files))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> parameters.PolicyCatalog:  # noqa: ARG001  what the cache goes by
-    return parameters.load_catalog(folder(), settings.read_context_pairs())
+def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> library.PolicyCatalog:  # noqa: ARG001  what the cache goes by
+    return library.load_catalog(folder(), settings.read_context_pairs())
 
 
 def recall() -> None:
@@ -95,10 +95,10 @@ def recall() -> None:
         st.query_params.update(st.session_state.get(_CHOICE, {}))
 
 
-def chosen(known: parameters.PolicyCatalog) -> str:
+def chosen(known: library.PolicyCatalog) -> str:
     """Name of the policy that the URL names, else of what was really sent."""
     wanted = st.query_params.get("policy", RECORDED)
-    if wanted not in known.policies and (now := parameters.resolve_name(wanted)) != wanted:
+    if wanted not in known.policies and (now := known.resolve_name(wanted)) != wanted:
         st.query_params["policy"] = wanted = now
     return wanted if wanted in known.policies else RECORDED
 
@@ -127,7 +127,7 @@ def replayed(
     `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most; None = `PATIENCE`. Raises
     what went wrong in it; then it is begun anew when it is asked for again.
     """
-    digest = hashlib.sha256(f"{chosen_policy.name}\n{parameters.to_toml(chosen_policy)}".encode()).hexdigest()[:16]
+    digest = hashlib.sha256(f"{chosen_policy.name}\n{chosen_policy.to_toml()}".encode()).hexdigest()[:16]
     known = answers() if chosen_policy.name != RECORDED else {}
     key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(known), *([model] if model else ()))))
 
@@ -151,7 +151,7 @@ def replayed(
 
 def answers() -> dict[str, Answer]:
     """What models answered to questions of rules, in chats and where somebody asked: replays take it over."""
-    return Threads(state.chats_file()).kept_answers()
+    return Threads(state.chats_file()).list_answers()
 
 
 @st.cache_resource(show_spinner=False)

@@ -98,7 +98,7 @@ def entries() -> dict[str, Entry]:
     files = _files(settings.read_path_to_open(), library.find_places())
     known = {entry.id: entry for entry in files}
     with suppress(turnscope.TurnscopeError):  # the library says what is wrong with the database
-        more = _indexed(str(store().index_path), known_lines.version(store().index_path), files)
+        more = _indexed(str(store().index_path), known_lines.read_version(store().index_path), files)
         files += more
         known |= {entry.id: entry for entry in more}
         for entry in registry.recents(store().list_recent(), files):
@@ -137,9 +137,9 @@ def _files(given: Path | None, places: tuple[tuple[str, library.Place], ...]) ->
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def lines(path: str, version: tuple[int, ...]) -> tuple[library.Line, ...]:  # noqa: ARG001  what the cache goes by
+def lines(path: str, version: tuple[int, ...]) -> tuple[library.IndexRow, ...]:  # noqa: ARG001  what the cache goes by
     """The index of the library."""
-    return known_lines.lines(store().index_path)
+    return known_lines.list_sessions(store().index_path)
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)
@@ -365,7 +365,7 @@ def adopt(name: str, path: Path, progress: Progress | None = None) -> tuple[str,
     Of a file with several conversations the first ones are opened, as many as are kept whole.
     """
     held = registry.conversations(path)
-    main, ids = "", [entry.id for entry in held.listed[: library.KEPT]] or [""]
+    main, ids = "", [entry.id for entry in held.listed[: library.MAX_SESSIONS]] or [""]
     for id in reversed(ids):
         found = store().open(path, entry=id if len(ids) > 1 else "", name=name, progress=progress)
         row = next(row for row in store().list_recent() if row.key == found.key)

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import streamlit as st
 from turnscope import TurnscopeError, figures, library
 from turnscope.library import AdviceJob
-from turnscope.views import advice, parameters
+from turnscope.views import advice
 from turnscope.views.advice import Advice
 
 from pages.parts import controls, leaving, replays, state, theme
@@ -98,7 +98,7 @@ def _asked(shown: state.Shown | None) -> tuple[library.AdviceTask, str] | None:
     task = library.AdviceTask(
         str(path.resolve()) if path else "",
         name,
-        parameters.to_toml(policy),
+        policy.to_toml(),
         str(library.find_advice_folder()),
         trials,
         0,
@@ -250,7 +250,7 @@ def _keep(found: Advice, text: str) -> None:
         )  # fmt: skip
     if saved:
         try:
-            parameters.save_policy(name, text, replays.folder())
+            library.save_policy(name, text, replays.folder())
             st.session_state["advise.saved"] = name, text
         except TurnscopeError as error:
             controls.notice(error.what, error.hint)

@@ -10,7 +10,6 @@ from typing import Literal
 import streamlit as st
 import turnscope
 from turnscope import Policy, TurnscopeError, figures, library
-from turnscope.views import parameters
 
 from pages.parts import controls, leaving, replays, state, theme
 from pages.parts.formats import esc
@@ -58,7 +57,7 @@ def draw(shown: state.Shown | None = None) -> None:
             format_func=lambda name: known[name].title or name,
         )  # fmt: skip
         st.query_params["policies"] = ",".join(picked)
-        made = _made(shape, {name: parameters.to_toml(known[name]) for name in picked}, [known[name] for name in picked])
+        made = _made(shape, {name: known[name].to_toml() for name in picked}, [known[name] for name in picked])
     except TurnscopeError as error:
         controls.notice(error.what, error.hint)
         return

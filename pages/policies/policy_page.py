@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import streamlit as st
-from turnscope.views import parameters, policy_pages
+from turnscope import library
+from turnscope.extensions import list_problems
+from turnscope.views import policy_groups, policy_pages
 
-from pages.parts import shell
+from pages.parts import controls, shell
 from pages.parts.formats import esc, short
 
 
-def listed(known: parameters.PolicyCatalog, wanted: str) -> None:
+def listed(known: library.PolicyCatalog, wanted: str) -> None:
     """All policies by system, each with how sure it is and one sentence. `wanted`: a name that is none of theirs."""
     if wanted:
         st.html(f'<div class="ts-card nothing" role="status"><b>There is no policy {esc(short(wanted, 60))} here.</b></div>')
-    st.html(
-        '<div class="ts-title"><h1>Policies</h1></div>'
-        + "".join(_group(known, group) for group in parameters.group_policies(known))
-    )
+    st.html('<div class="ts-title"><h1>Policies</h1></div>')
+    for problem in list_problems():
+        controls.notice(problem)
+    st.html("".join(_group(known, group) for group in policy_groups.group_policies(known)))
 
 
-def _group(known: parameters.PolicyCatalog, group: parameters.PolicyGroup) -> str:
+def _group(known: library.PolicyCatalog, group: policy_groups.PolicyGroup) -> str:
     rows = "".join(_row(known, name) for name in group.names)
     return f'<section class="policy-list"><h4>{esc(group.title)}</h4><ul>{rows}</ul></section>'
 
 
-def _row(known: parameters.PolicyCatalog, name: str) -> str:
+def _row(known: library.PolicyCatalog, name: str) -> str:
     policy = known.policies[name]
-    sure = f'<span class="ts-chip" title="{esc(policy.fidelity)}">{esc(parameters.summarize_fidelity(policy))}</span>'
+    sure = f'<span class="ts-chip" title="{esc(policy.fidelity)}">{esc(policy_groups.summarize_fidelity(policy))}</span>'
     link = f'<a href="policies?policy={esc(name)}" target="_self">{esc(policy.title)}</a>'
     return f"<li>{link} {sure} <span>{esc(policy_pages.get_first_sentence(policy.doc))}</span></li>"
 
 
-def draw(known: parameters.PolicyCatalog, name: str) -> None:
+def draw(known: library.PolicyCatalog, name: str) -> None:
     """The page of one policy, with ways to the list and to the debugger."""
-    groups = (group.title for group in parameters.group_policies(known) if name in group.names)
+    groups = (group.title for group in policy_groups.group_policies(known) if name in group.names)
     made = policy_pages.build_page(known.policies[name], next(groups, ""))
     with st.container(horizontal=True, vertical_alignment="center"):
         chips = f'<span class="ts-chip">{esc(made.group)}</span><span class="ts-chip">{esc(made.name)}</span>'

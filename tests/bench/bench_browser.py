@@ -33,7 +33,7 @@ from make_claude_code import write
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parents[1])]
 from conftest import FLAGS, ROOT, Wire, chromium, free_port, healthy, idle, isolated  # noqa: E402
-from turnscope.__main__ import ALLOCATOR  # noqa: E402
+from turnscope.cli.open import ALLOCATOR  # noqa: E402
 from turnscope.planning import policy  # noqa: E402
 
 if TYPE_CHECKING:

@@ -85,7 +85,7 @@ def stored(threads: Threads, requests: int, policy: str) -> str:
     """A chat of so many requests, kept as a live one is: a prompt, a tool call, its result, an answer. All was sent whole."""
     thread = threads.create(title="long", about={"policy": policy})
     growing = LiveSession(Session(thread, source=SOURCE), make_estimator(PRICES.find_facts(MODEL).family))
-    sink = threads.sink(thread)
+    sink = threads.open_writer(thread)
     sink.record_message(growing.append_message("system", "You are brief.", origin="system"), ["You are brief."], "complete")
     plan = plan_step(None, growing.session, growing.build_request(model=MODEL), load("keep-everything"), growing.basis)
     for n in range(requests):
@@ -136,7 +136,7 @@ def main() -> int:
         loaded = time.perf_counter()
         provider = connect(offline.url, "none", retries=0, timeout=60)
         server.watch(provider.client)
-        chat, _ = branches.resume_chat(session, provider, threads.sink(thread), Settings(MODEL, load(given.policy)))
+        chat, _ = branches.resume_chat(session, provider, threads.open_writer(thread), Settings(MODEL, load(given.policy)))
         print(f"reopened: {loaded - begun:.2f} s to load, {time.perf_counter() - loaded:.2f} s to plan what was sent")
         profile = cProfile.Profile()
         if given.profile:

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from turnscope.library import IndexJob, find_sources, index_queries  # noqa: E402
-from turnscope.storage import index as kept  # noqa: E402
+from turnscope.storage import library_index as kept  # noqa: E402
 
 GOAL = 40.0  # MB/s with two processes
 AGAIN = 20.0  # times that a second run is faster
@@ -92,11 +92,12 @@ def indexing(folder: Path, megabytes: float) -> bool:
         times[processes], work[processes] = seconds, used / processes
         speeds = f"{seconds:5.1f} s, {megabytes / seconds:5.1f} MB/s; CPU {used:5.1f} s, {megabytes / used:5.1f} MB/s of it"
         print(f"  {processes} process(es): {speeds}")
-        assert job.sessions == len(index_queries.lines(path)) == job.count
+        assert job.sessions == len(index_queries.list_sessions(path)) == job.count
     again, _, job = run(path, folder, 2)
     spread = f"{megabytes / work[2]:.1f} MB/s of two processors that do nothing else"
     assert job.fresh == 0
-    print(f"  {spread}; again: {again:.2f} s, {times[2] / again:.0f}x faster; the index has {kept.size(path) / 1e6:,.0f} MB")
+    size = kept.measure_size(path) / 1e6
+    print(f"  {spread}; again: {again:.2f} s, {times[2] / again:.0f}x faster; the index has {size:,.0f} MB")
     good &= megabytes / work[2] >= GOAL and times[2] / again >= AGAIN
     return good
 
@@ -125,14 +126,14 @@ def page(folder: Path) -> bool:
         path = projects / f"-home-project{n % 40}" / f"{n:06}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text('{"type": "user"}\n')
-    one = index_queries.lines(folder.parent / "2.db")[0]
+    one = index_queries.list_sessions(folder.parent / "2.db")[0]
     os.environ |= {"HOME": str(home), "TURNSCOPE_DATA": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home)}
     with kept._begin_write(home / "library.db") as db:
         for n in range(0, 5_000, 2):
             path = projects / f"-home-project{n % 40}" / f"{n:06}.jsonl"
             values = {name: getattr(one, name) for name in one.__slots__} | {"path": str(path), "title": f"Session {n}"}
             spent = tuple((f"{n}-{k}", f"2026-0{1 + n % 9}-{1 + k % 28:02}", "claude-opus-4-5", 10**9 * k) for k in range(40))
-            kept._insert_row(db, kept.Indexed(type(one)(**values), spent, ((f"2026-0{1 + n % 9}-03", 1),), ()))
+            kept._insert_row(db, kept.IndexedSession(type(one)(**values), spent, ((f"2026-0{1 + n % 9}-03", 1),), ()))
     app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=120)
     app.run()
     app.switch_page("pages/library.py")

@@ -41,9 +41,9 @@ from claude_log import Log  # noqa: E402
 from formats import ODD, data_of, database  # noqa: E402
 from turnscope.errors import TurnscopeError  # noqa: E402
 from turnscope.reading.claims import claim  # noqa: E402
-from turnscope.reading.holders import open_source  # noqa: E402
+from turnscope.reading.containers import open_source  # noqa: E402
 from turnscope.reading.registry import find_importers  # noqa: E402
-from turnscope.views import exporting  # noqa: E402
+from turnscope.share import export_formats  # noqa: E402
 
 OPEN = ROOT.parent / "shared" / "data" / "open"
 SAMPLES = ROOT / "sample_sessions"
@@ -124,7 +124,7 @@ def written(folder: Path) -> Iterator[Path]:
     yield folder / "claude.jsonl"
     (folder / "turnscope.json").write_bytes(turnscope.dumps(turnscope.load(folder / "claude.jsonl")))
     yield folder / "turnscope.json"
-    (folder / "chat.md").write_bytes(exporting.list_formats()["markdown"].encode(turnscope.load(folder / "claude.jsonl")))
+    (folder / "chat.md").write_bytes(export_formats.list_formats()["markdown"].encode(turnscope.load(folder / "claude.jsonl")))
     yield folder / "chat.md"
     ask = {"model": "m", "messages": [{"role": "user", "content": "go"}]}
     said = {"id": "r", "choices": [{"message": {"role": "assistant", "content": "ok"}}], "usage": {"prompt_tokens": 3}}

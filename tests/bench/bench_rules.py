@@ -37,7 +37,8 @@ from make_claude_code import write
 from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, list_policies, load, load_rules, parse
+from turnscope.planning.policy import Policy, list_policies, load, parse
+from turnscope.planning.rule_registry import load_rules
 from turnscope.planning.trace import build_own_ledger
 from turnscope.pricing.prices import PRICES
 from turnscope.session.builder import Builder

@@ -32,7 +32,7 @@ def chat(path: Path, work: subprocess.Popen[str]) -> list[float]:
     """Write into a chat until `work` has ended; seconds of every write, rising."""
     threads = Threads(path)
     thread = threads.create(title="a chat")
-    growing, sink, took = LiveSession(threads.load(thread), CHARS), threads.sink(thread), []
+    growing, sink, took = LiveSession(threads.load(thread), CHARS), threads.open_writer(thread), []
     while work.poll() is None:
         text = f"message {len(took)} " * 200
         message = growing.append_message("user", text, origin="prompt")

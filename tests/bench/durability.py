@@ -52,7 +52,7 @@ def text(n: int) -> str:
 def write(path: Path, thread: str) -> None:
     """Append for ever. Each line on the standard output is the address of a message that is stored."""
     threads, policy = Threads(path), load("keep-everything")
-    growing, sink = LiveSession(threads.load(thread), CHARS), threads.sink(thread)
+    growing, sink = LiveSession(threads.load(thread), CHARS), threads.open_writer(thread)
     while True:
         n = len(growing.session.blocks)
         if n % 2 == 0:
@@ -153,7 +153,7 @@ def held(path: Path) -> Held:
 
 def half(path: Path, whole: Held) -> list[str]:
     """What is wrong with an index whose writer was killed: it is not sound, or lists what is not whole."""
-    index_queries.lines(path)  # opens, and makes the tables where the kill came before them
+    index_queries.list_sessions(path)  # opens, and makes the tables where the kill came before them
     with closing(sqlite3.connect(path)) as db:
         check = db.execute("pragma integrity_check").fetchone()[0]
         db.execute("insert into words (words) values ('integrity-check')")

@@ -76,7 +76,7 @@ def test_a_typed_key_is_in_no_process_file_or_page(browser: Browser, rogue: Rogu
         shown = []
         for number, wrong in enumerate(wrongs()[::6]):
             rogue.wrongs.append(wrong)
-            send(page, f"hello {number}", rogue)
+            send(page, f"hello {number}")
             shown += [page.content(), page.url, page.title()]
         page.get_by_role("link", name="Library").click()
         page.locator(".ts-section").first.wait_for()

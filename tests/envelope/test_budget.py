@@ -12,7 +12,7 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, NoParams, Rule
 from turnscope.errors import PolicyError
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Step, load, parse, write
+from turnscope.planning.policy import Step, load, parse
 from turnscope.session.model import Edit, Part, Span
 
 
@@ -45,7 +45,7 @@ def _memo(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
 def test_slots_and_buckets_are_held_to_their_shares() -> None:
     text = '[budget]\nformula = "fixed"\ntokens = 2000\nslots = { memory = 0.1 }\ncaps = { tool_results = 0.2 }\n'
     held = parse("held", text + '[[rules]]\nrule = "hold_shares"\n')
-    assert parse("held", write(held)) == held
+    assert parse("held", held.to_toml()) == held
     memo = Step(Rule("memo", "", _memo, NoParams, "remembers"), NoParams())
     session = make([[("tool", 900)], [("tool", 900)], [("tool", 900)], [("say", 9)]], usage=False)
     ledger = ledger_of(session)

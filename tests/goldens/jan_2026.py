@@ -25,7 +25,7 @@ from turnscope.ports.jan.messages import (
     join_messages,
     repair_calls,
 )
-from turnscope.reading.jan_threads import active_path, called, new_parents, ui_message, waves
+from turnscope.reading.jan_threads import convert_message, find_active_path, find_new_parents, is_call, split_rounds
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 
@@ -71,12 +71,12 @@ def _trim(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build(builder: Builder, said: Sequence[Mapping[str, Any]], split: bool = True) -> None:
-    for message in waves(said) if split else said:
+    for message in split_rounds(said) if split else said:
         builder.about.setdefault("stored", {}).setdefault("jan", {})[message["id"]] = message
         blocks: list[Any] = []
         results: list[Any] = []
         for part in message["parts"]:
-            if called(part):
+            if is_call(part):
                 name = part.get("toolName") or part["type"].removeprefix("tool-")
                 blocks.append({"type": "tool_use", "id": part["toolCallId"], "name": name, "input": part.get("input")})
                 if part.get("state") in DONE:
@@ -201,13 +201,13 @@ KINDS = {
     "estimate": lambda x: {"tokens": estimate_message(x["message"])},
     "trim": _trim,
     "compact": _compact,
-    "waves": lambda x: {"messages": waves(x["messages"])},
+    "waves": lambda x: {"messages": split_rounds(x["messages"])},
     "coalesce": lambda x: {"messages": join_messages(x["messages"])},
     "orphans": lambda x: {"messages": repair_calls(x["messages"])},
     "strip_images": lambda x: {"messages": drop_images(x["messages"], x["vision"])},
-    "path": lambda x: {"path": active_path(x["messages"], x["active_root"])},
-    "repair": lambda x: {"parents": new_parents(x["messages"])},
-    "to_ui": lambda x: {"messages": [ui_message(message) for message in x["messages"]]},
+    "path": lambda x: {"path": find_active_path(x["messages"], x["active_root"])},
+    "repair": lambda x: {"parents": find_new_parents(x["messages"])},
+    "to_ui": lambda x: {"messages": [convert_message(message) for message in x["messages"]]},
     "prepare": _prepare,
     "sequence": _sequence,
 }

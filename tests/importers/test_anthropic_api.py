@@ -16,13 +16,13 @@ from turnscope.counting.tokens import make_estimator
 from turnscope.importers.anthropic_api import IMPORTER
 from turnscope.planning import policy, render
 from turnscope.planning.assemble import replay
-from turnscope.reading.body import common
 from turnscope.reading.claims import claim
+from turnscope.reading.containers import open_source
 from turnscope.reading.contents import read_path, read_source
-from turnscope.reading.holders import open_source
+from turnscope.reading.recorded_body import find_common
 from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
-from turnscope.reading.streams import message_of
+from turnscope.reading.streams import join_message
 from turnscope.session.model import Session
 
 Shared = Callable[..., Path]
@@ -284,7 +284,7 @@ def test_a_stream_of_events_is_assembled_into_its_message() -> None:
     assert session.observed == ()
     request = session.requests[0]
     assert (request.id, request.stop_reason, request.usage and request.usage.output_tokens) == ("msg_9", "tool_use", 12)
-    assert message_of([{"type": "error", "error": {"message": "late"}}]) == {"type": "error", "error": {"message": "late"}}
+    assert join_message([{"type": "error", "error": {"message": "late"}}]) == {"type": "error", "error": {"message": "late"}}
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_compaction_delta_fills_its_block() -> None:
         {"type": "content_block_start", "index": 0, "content_block": {"type": "compaction", "content": None}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "compaction_delta", "content": "so far"}},
     ]
-    message = message_of(stream)
+    message = join_message(stream)
     assert message is not None
     assert message["content"] == [{"type": "compaction", "content": "so far"}]
 
@@ -409,7 +409,7 @@ def test_any_sequence_of_bodies_is_rendered_again_exactly(records: list[dict[str
 
 @given(st.lists(NUMBERS, max_size=30), st.lists(NUMBERS, max_size=30))
 def test_common_pairs_rise_on_both_sides_and_are_alike(a: list[int], b: list[int]) -> None:
-    pairs = common(a, b)
+    pairs = find_common(a, b)
     assert all(a[i] == b[j] for i, j in pairs)
     assert all(p[0] < q[0] and p[1] < q[1] for p, q in pairwise(pairs))
     assert bool(pairs) == bool(set(a) & set(b))

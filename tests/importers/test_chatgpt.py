@@ -14,7 +14,7 @@ import turnscope
 from formats import claimed, data_of, opened, pairs, survives, texts, threads, told
 from turnscope.importers.chatgpt import IMPORTER
 from turnscope.reading.contents import list_entries, read_entry
-from turnscope.reading.source import Items, Source
+from turnscope.reading.source import LazyList, Source
 
 
 def node(id: str, parent: str | None, message: Any, children: Any = ()) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def test_thousands_are_listed_without_being_kept() -> None:
     begun = time.process_time()
     found = list(list_entries(source))
     assert (len(found), found[7].title) == (1_500, "T7")
-    assert isinstance(source.document, Items)
+    assert isinstance(source.document, LazyList)
     assert time.process_time() - begun < 5
     assert read_entry(source, "c7").session.title == "T7"
 

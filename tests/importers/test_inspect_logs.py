@@ -13,8 +13,8 @@ import turnscope
 from formats import broken, claimed, opened, output_tokens, pairs, prompt_tokens, sound, survives, texts, told
 from turnscope.errors import TurnscopeError
 from turnscope.importers.inspect_logs import IMPORTER
+from turnscope.reading.containers import open_source
 from turnscope.reading.contents import list_entries
-from turnscope.reading.holders import open_source
 
 SYSTEM: dict[str, Any] = {"role": "system", "content": "Be brief."}
 USER: dict[str, Any] = {"role": "user", "content": "go", "source": "input"}

@@ -14,7 +14,7 @@ from turnscope.counting.tokens import make_estimator
 from turnscope.importers.openai_chat import IMPORTER
 from turnscope.planning import policy, render
 from turnscope.planning.assemble import replay
-from turnscope.reading.chat_completions import converted
+from turnscope.reading.chat_completions import convert_body
 from turnscope.reading.claims import claim
 from turnscope.reading.contents import read_source
 from turnscope.reading.registry import find_importers
@@ -83,7 +83,7 @@ def test_pairs_carry_usage_without_the_cached_part_and_what_left_is_seen() -> No
         [{"request": r, "response": completion(t)} for r, t in ((first, "Fine."), (second, "No c."), (third, "x"))], lines=True
     )
     (session,) = read_source(log)
-    assert rendered(session) == [converted(first), converted(second), converted(third)]
+    assert rendered(session) == [convert_body(first), convert_body(second), convert_body(third)]
     assert session.requests[0].usage == Usage(input_tokens=20, cache_read_input_tokens=100, output_tokens=9)
     assert (session.requests[0].model, session.requests[0].stop_reason) == ("gpt-4o-2024", "stop")
     assert (session.observed[0].request, session.observed[0].edit.action) == (1, "clear")
@@ -96,7 +96,7 @@ def test_a_list_of_messages_has_one_request_for_each_answer() -> None:
     assert claim(log) is IMPORTER
     (session,) = read_source(log)
     assert [(r.cut, r.stop) for r in session.requests] == [(2, 4), (6, 7)]
-    assert rendered(session)[1] == converted({"messages": TALK})
+    assert rendered(session)[1] == convert_body({"messages": TALK})
 
 
 def test_arguments_that_are_no_object_stay_text_and_images_stay_raw() -> None:
@@ -106,7 +106,7 @@ def test_arguments_that_are_no_object_stay_text_and_images_stay_raw() -> None:
         {"role": "user", "content": [{"type": "text", "text": "See"}, image]},
         {"role": "assistant", "tool_calls": [broken]},
     ]
-    body = converted({"messages": messages})
+    body = convert_body({"messages": messages})
     assert body["messages"][0]["content"][1] == image
     assert body["messages"][1]["content"] == [{"type": "tool_use", "id": "c1", "name": "read", "input": '{"path": '}]
 
@@ -184,7 +184,7 @@ def test_any_sequence_of_bodies_renders_as_its_counterparts(lists: list[list[Any
     opening = {"role": "user", "content": "the opening"}
     bodies = [{"model": "gpt-4o", "messages": [SYSTEM, opening, *messages]} for messages in lists]
     (session,) = read_source(source([{"request": body} for body in bodies], lines=True))
-    assert rendered(session) == [converted(body) for body in bodies]
+    assert rendered(session) == [convert_body(body) for body in bodies]
 
 
 def test_thinking_in_tags_is_a_block_of_its_own_and_a_tag_that_is_not_closed_is_text() -> None:

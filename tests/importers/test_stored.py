@@ -17,7 +17,7 @@ from turnscope.planning.policy import load
 from turnscope.ports.jan.messages import add_files, join_messages, repair_calls
 from turnscope.ports.lobechat.shaping import FAILED, Shape, prepare_messages
 from turnscope.ports.openwebui.messages import convert_messages, drop_blanks, load_messages
-from turnscope.reading.jan_threads import ui_message, waves
+from turnscope.reading.jan_threads import convert_message, split_waves
 from turnscope.session.model import Request, Session
 
 from tests.goldens._apps import sent
@@ -136,9 +136,12 @@ def test_a_jan_thread_is_sent_by_its_stored_parts() -> None:
     rows = [{"object": "thread.message", "created_at": n, "metadata": {}, **row} for n, row in enumerate(rows)]
     session = opened(rows, lines=True)
     plan = planned(session, "jan")[-1]
-    shown = [{**ui_message(row), "metadata": row["metadata"]} for row in rows[:3]]
+    shown = [{**convert_message(row), "metadata": row["metadata"]} for row in rows[:3]]
     texts = [
-        p["text"] for m in join_messages(repair_calls(map(add_files, waves(shown)))) for p in m["parts"] if p["type"] == "text"
+        p["text"]
+        for m in join_messages(repair_calls(map(add_files, split_waves(shown))))
+        for p in m["parts"]
+        if p["type"] == "text"
     ]
     said = [p.text for piece in plan.after.pieces for p in piece.body or () if p.kind == "text"]
     verbatim = [

@@ -7,7 +7,7 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.planning.assemble import replay
 from turnscope.planning.policy import parse
-from turnscope.reading.parts import with_thoughts
+from turnscope.reading.content_blocks import split_thinking
 from turnscope.session.builder import Builder
 
 TAGS = ("think", "thinking", "thought")
@@ -20,7 +20,7 @@ def test_a_written_thought_is_a_thinking_block_and_goes_with_its_turn(tag: str) 
     for turn in range(2):
         builder.add_message("user", f"question {turn}", origin="prompt")
         builder.set_request(
-            builder.add_message("assistant", with_thoughts(f"<{tag}>hm {turn}</{tag}>\nanswer {turn}")), model="m"
+            builder.add_message("assistant", split_thinking(f"<{tag}>hm {turn}</{tag}>\nanswer {turn}")), model="m"
         )
     builder.add_message("user", "question 2", origin="prompt")
     builder.add_unanswered(model="m")
@@ -35,6 +35,6 @@ def test_a_written_thought_is_a_thinking_block_and_goes_with_its_turn(tag: str) 
 
 @pytest.mark.parametrize("tag", TAGS)
 def test_a_tag_that_is_not_closed_is_text(tag: str) -> None:
-    assert with_thoughts(f"<{tag}>never closed") == [{"type": "text", "text": f"<{tag}>never closed"}]
-    assert [block["type"] for block in with_thoughts(f"<{tag}>a</{tag}>b <{tag}>c")] == ["thinking", "text"]
-    assert with_thoughts(f"<{tag}>other's end</thought_>")[0]["type"] == "text"
+    assert split_thinking(f"<{tag}>never closed") == [{"type": "text", "text": f"<{tag}>never closed"}]
+    assert [block["type"] for block in split_thinking(f"<{tag}>a</{tag}>b <{tag}>c")] == ["thinking", "text"]
+    assert split_thinking(f"<{tag}>other's end</thought_>")[0]["type"] == "text"

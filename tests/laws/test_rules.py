@@ -16,8 +16,9 @@ from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.plan import Plan
 from turnscope.envelope.rule import Rule
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, Step, load_rules
+from turnscope.planning.policy import Policy, Step
 from turnscope.planning.render import render
+from turnscope.planning.rule_registry import load_rules
 from turnscope.session.builder import Builder
 from turnscope.session.index import Index, count_before
 from turnscope.session.model import Bucket, Session

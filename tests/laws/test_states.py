@@ -26,6 +26,7 @@ from turnscope.errors import RuleError
 from turnscope.planning import policy as policies
 from turnscope.planning.assemble import Basis, plan_step, reconcile_plan, replay
 from turnscope.planning.policy import Policy, Step
+from turnscope.planning.rule_registry import find_rule
 from turnscope.planning.trace import build_own_ledger
 from turnscope.ports.librechat.cuts import unpack, widen
 from turnscope.session.model import Edit, Session, Usage
@@ -59,7 +60,7 @@ def stored(plan: Plan) -> Plan:
 
 
 def _stored(known: StepState) -> StepState:
-    rule = policies.find_rule(known.rule)
+    rule = find_rule(known.rule)
     for codec in (msgspec.json, msgspec.msgpack):
         params = codec.decode(codec.encode(known.params), type=rule.params)
         state = codec.decode(codec.encode(known.state), type=rule.state | None)
@@ -235,7 +236,7 @@ def test_a_refusal_tells_what_was_billed_so_far_also_where_requests_between_were
     session = structs.replace(
         session, requests=tuple(structs.replace(r, usage=Usage(input_tokens=100, output_tokens=7)) for r in session.requests)
     )
-    refusing = Step(policies.find_rule("refuse_when_over"), policies.find_rule("refuse_when_over").params())
+    refusing = Step(find_rule("refuse_when_over"), find_rule("refuse_when_over").params())
 
     def in_force(request: Any) -> Policy:
         limit = 1_000_000 if request.n % 3 == 2 else 10

@@ -15,7 +15,7 @@ import turnscope
 from conftest import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
-from turnscope import __main__ as command
+from turnscope import cli as command
 from turnscope.errors import PolicyError, TurnscopeError
 from turnscope.figures import draw_front as drawn
 from turnscope.library import advising
@@ -24,6 +24,7 @@ from turnscope.library.advising import Case, advise
 from turnscope.library.opening import load_policy
 from turnscope.library.trial_log import open_log
 from turnscope.planning import policy as policies
+from turnscope.planning import policy_catalog
 from turnscope.planning.policy import Policy
 from turnscope.views import parameters
 from turnscope.views.advice import Advice, Figures, choose_point, find_pareto_front, list_axes
@@ -81,7 +82,7 @@ def test_an_advised_policy_saved_and_replayed_gives_exactly_the_figures_that_wer
     assert len(found.front) > 1
     session = turnscope.load(COLD)
     for number, point in found.front_points:
-        parameters.save_policy("tried", found.to_toml(number), tmp_path)
+        policy_catalog.save_policy("tried", found.to_toml(number), tmp_path)
         (row,) = turnscope.compare(session, [policies.load("tried", tmp_path)]).rows
         told = point.searched
         assert (row.usd, len(row.losses.hits)) == (told.usd, told.lost), found.describe_changes(point.changes)
@@ -122,7 +123,7 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
             if type(knob.value) in (int, float)
         ]
         weight = sum((n + 1) * value for n, value in enumerate(values)) + len(case.name)
-        asked.append((case.name, parameters.to_toml(policy)))
+        asked.append((case.name, policy.to_toml()))
         return Figures(Decimal(int(weight) % 97), int(weight) % 89, 100, 0, 1, 60), 0
 
     monkeypatch.setattr(Case, "evaluate", figures)
@@ -163,8 +164,7 @@ def test_sessions_that_are_held_out_are_never_searched(tried: list[tuple[str, st
     assert len(made.held) == 2
     assert not {*made.held} & {*made.searched}
     best = {
-        parameters.to_toml(parameters.apply_changes(load_policy("clear-tool-results"), made.points[n].changes))
-        for n in {0, *made.front}
+        parameters.apply_changes(load_policy("clear-tool-results"), made.points[n].changes).to_toml() for n in {0, *made.front}
     }
     assert {text for name, text in tried if name in made.held} == best
     first = next(n for n, (name, _) in enumerate(tried) if name in made.held)
@@ -267,7 +267,7 @@ def test_the_command_advises_saves_and_says_what_is_wrong(
 
 def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
     session, policy = turnscope.load(COLD), load_policy("clear-tool-results")
-    task = AdviceTask("", policy.name, parameters.to_toml(policy), str(tmp_path), 10, turn=("1.keep",))
+    task = AdviceTask("", policy.name, policy.to_toml(), str(tmp_path), 10, turn=("1.keep",))
     job = AdviceJob(task, session)
     until = time.monotonic() + 60
     while job.done < 2 and time.monotonic() < until:

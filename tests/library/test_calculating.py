@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import turnscope
-from turnscope import __main__ as command
+from turnscope import cli as command
 from turnscope.counting.tokens import count_texts, make_estimator
 from turnscope.errors import TurnscopeError
 from turnscope.figures import draw_turns

@@ -15,7 +15,7 @@ import pytest
 import turnscope
 from conftest import ROOT
 from msgspec import structs
-from turnscope import __main__ as command
+from turnscope import cli as command
 from turnscope.errors import PolicyError, UnknownEntry
 from turnscope.figures import draw_fill, draw_losses
 from turnscope.library.checking import Limits, check, to_junit
@@ -123,7 +123,7 @@ def test_the_table_is_the_same_in_csv_json_and_html(made: Comparison, capsys: py
     html = made._repr_html_()
     assert all(row.title in html for row in made.rows)
     assert "Answers are taken as recorded" in html
-    assert command.main(["compare", str(COLD), "--policies", "no-such"]) == 1
+    assert command.main(["compare", str(COLD), "--policies", "no-such"]) == 2
     assert "no-such" in capsys.readouterr().err
 
 
@@ -158,7 +158,10 @@ def test_the_figure_has_a_line_per_policy_and_a_mark_where_one_fell(made: Compar
     assert {note.text for note in figure.layout.annotations} == {f"limit {limit:,}" for limit in limits}
 
 
-def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_budget_is_held_or_broken_in_words_and_exit_codes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert check(COLD, Limits(max_fill=90, max_usd=100)).ok
     broken = check(COLD, Limits(max_fill=10, max_usd=1), "last-5-pairs")
     assert len(broken.violations) == 2
@@ -185,12 +188,13 @@ def test_a_budget_is_held_or_broken_in_words_and_exit_codes(tmp_path: Path, caps
 
 
 def test_the_fixture_fails_a_test_whose_session_breaks_its_budget(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["turnscope.pytest_plugin"]\n')
     test = tmp_path / "test_mine.py"
     test.write_text(
         f"def test_kept(context_budget):\n    assert context_budget({str(COLD)!r}, max_fill=90).policy == 'as-recorded'\n"
         f"def test_broken(context_budget):\n    context_budget({str(COLD)!r}, max_fill=10)\n"
     )
-    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
+    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "turnscope.pytest_plugin", str(test)]
     done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert "1 failed, 1 passed" in done.stdout
     assert "of its window, more than 10 %" in done.stdout

@@ -49,9 +49,11 @@ def test_a_folder_is_indexed_once_and_says_what_it_could_not_read(tmp_path: Path
     path = tmp_path / "library.db"
     first = done(path, folder)
     assert [each.sessions for each in first] == [1, 0, 1, 1]
-    assert [problem.what for problem in index_queries.problems(path)] == ["notes.json is in no format that Turnscope knows"]
+    assert [problem.what for problem in index_queries.list_problems(path)] == [
+        "notes.json is in no format that Turnscope knows"
+    ]
     assert not any(each.fresh for each in done(path, folder)), "what looks as it did is not read again"
-    lines = {line.name: line for line in index_queries.lines(path)}
+    lines = {line.name: line for line in index_queries.list_sessions(path)}
     for name, line in lines.items():
         session = turnscope.load(folder / name)
         view = turnscope.overview(session)
@@ -60,26 +62,28 @@ def test_a_folder_is_indexed_once_and_says_what_it_could_not_read(tmp_path: Path
         assert (line.requests, line.peak, line.cuts) == (len(view), view.prompts.max(), cuts)
         assert 0 < line.fill < 1
         assert line.messages >= line.requests
-    rows = index_queries.spent(path)
+    rows = index_queries.list_spending(path)
     assert index_queries.sum_spending(rows) == pytest.approx(sum(line.usd or 0 for line in lines.values()))
     assert {name for name, _, _ in index_queries.group_spending(rows, lambda row: row.project)} == {
         line.project for line in lines.values()
     }
     told = index_queries.compute_metrics(lines.values())
     assert told.sessions == 3
-    assert told.cuts == sum(line.cuts for line in lines.values()) == sum(number for _, number in index_queries.cuts(path))
+    assert told.cuts == sum(line.cuts for line in lines.values()) == sum(number for _, number in index_queries.count_cuts(path))
 
 
 def test_a_request_that_two_files_hold_is_paid_once(tmp_path: Path, folder: Path) -> None:
     path = tmp_path / "library.db"
     done(path, folder)
-    before = index_queries.sum_spending(index_queries.spent(path))
+    before = index_queries.sum_spending(index_queries.list_spending(path))
     settled(Path(shutil.copy(folder / "cache-goes-cold.jsonl", folder / "resumed.jsonl")))
     done(path, folder)
-    assert len(index_queries.lines(path)) == 4
-    assert index_queries.sum_spending(index_queries.spent(path)) == before
+    assert len(index_queries.list_sessions(path)) == 4
+    assert index_queries.sum_spending(index_queries.list_spending(path)) == before
     index_queries.drop(path, [str(folder / "cache-goes-cold.jsonl")])
-    assert index_queries.sum_spending(index_queries.spent(path)) == before, "the other file still says that it was spent"
+    assert index_queries.sum_spending(index_queries.list_spending(path)) == before, (
+        "the other file still says that it was spent"
+    )
 
 
 def test_a_file_that_changes_is_read_again_and_one_that_is_gone_is_left_out(tmp_path: Path) -> None:
@@ -94,10 +98,10 @@ def test_a_file_that_changes_is_read_again_and_one_that_is_gone_is_left_out(tmp_
     file.write_text(log.text())
     assert done(path, file)[0].fresh, "even within the moment in which it was read"
     assert index_queries.search(path, "cormorant")[0] == 2
-    assert len(index_queries.lines(path)) == 1
+    assert len(index_queries.list_sessions(path)) == 1
     file.unlink()
     assert done(path, file)[0].problem
-    assert index_queries.lines(path) == ()
+    assert index_queries.list_sessions(path) == ()
     assert index_queries.search(path, "albatross")[0] == 0
 
 
@@ -152,7 +156,7 @@ def test_two_processes_that_index_at_once_lose_nothing_and_double_nothing(tmp_pa
     command = [sys.executable, "-c", code, str(path), str(folder)]
     both = [subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT / "engine")}) for _ in range(2)]
     assert [each.wait(120) for each in both] == [0, 0]
-    assert sorted(line.name for line in index_queries.lines(path)) == sorted(f"{n}.jsonl" for n in range(12))
+    assert sorted(line.name for line in index_queries.list_sessions(path)) == sorted(f"{n}.jsonl" for n in range(12))
     assert all(index_queries.search(path, f"number{n}")[0] >= 2 for n in range(12))
     assert index_queries.search(path, "question")[0] == 12
 
@@ -175,7 +179,7 @@ def test_a_job_that_is_cancelled_leaves_whole_sessions_only(tmp_path: Path, fold
     job.wait(120)
     assert job.state == "cancelled"
     assert job.done < job.count or not job.listed
-    assert all(line.requests == len(turnscope.load(Path(line.path)).requests) for line in index_queries.lines(path))
+    assert all(line.requests == len(turnscope.load(Path(line.path)).requests) for line in index_queries.list_sessions(path))
 
 
 def test_an_index_of_another_format_is_made_anew(tmp_path: Path, folder: Path) -> None:
@@ -185,7 +189,7 @@ def test_an_index_of_another_format_is_made_anew(tmp_path: Path, folder: Path) -
     done(path, folder)
     with sqlite3.connect(path) as db:
         db.execute("pragma user_version = 99")
-    assert index_queries.lines(path) == ()
+    assert index_queries.list_sessions(path) == ()
     assert sum(each.sessions for each in done(path, folder)) == 3
 
 

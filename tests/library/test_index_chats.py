@@ -30,7 +30,7 @@ def client() -> Iterator[AnthropicProvider]:
 
 def resumed(threads: Threads, thread: str, client: AnthropicProvider) -> Chat:
     settings = Settings("offline-16k", load("keep-everything"))
-    return branches.resume_chat(threads.load(thread), client, threads.sink(thread), settings)[0]
+    return branches.resume_chat(threads.load(thread), client, threads.open_writer(thread), settings)[0]
 
 
 def said(threads: Threads, thread: str, client: AnthropicProvider, *texts: str) -> str:
@@ -49,7 +49,7 @@ def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path
     thread = said(threads, threads.create(title="Herons"), client, "count the herons", "and the albatross")
     threads.create(title="nothing said")
     assert library.index_chats(path, threads) == 2
-    [line] = index_queries.lines(path)
+    [line] = index_queries.list_sessions(path)
     assert (line.path, line.title, line.tool, line.requests) == (library.get_chat_source(thread), "Herons", "Live chat", 2)
     assert library.get_chat_thread(line.path) == thread
     view = turnscope.overview(threads.load(thread))
@@ -58,7 +58,7 @@ def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path
     count, hits = index_queries.search(path, "albatross")
     assert count >= 1
     assert "albatross" in threads.load(thread).blocks[hits[-1].at].text
-    rows = index_queries.spent(path)
+    rows = index_queries.list_spending(path)
     assert index_queries.sum_spending(rows) == pytest.approx(line.usd)
     assert {(row.model, row.project) for row in rows} == {(PRICED, "live chat")}
     assert all(row.day for row in rows)
@@ -66,12 +66,12 @@ def test_chats_are_found_added_up_and_leave_when_they_are_deleted(tmp_path: Path
     threads.rename(thread, "Nine herons")
     said(threads, thread, client, "and the cormorant")
     assert library.index_chats(path, threads) == 1
-    assert [(line.title, line.requests) for line in index_queries.lines(path)] == [("Nine herons", 3)]
+    assert [(line.title, line.requests) for line in index_queries.list_sessions(path)] == [("Nine herons", 3)]
     assert index_queries.search(path, "cormorant")[0]
     threads.delete(thread)
     library.index_chats(path, threads)
-    assert index_queries.lines(path) == ()
-    assert index_queries.spent(path) == ()
+    assert index_queries.list_sessions(path) == ()
+    assert index_queries.list_spending(path) == ()
     assert index_queries.search(path, "herons")[0] == 0
     library.forget_chat(tmp_path / "none.db", thread)
     assert not (tmp_path / "none.db").exists()
@@ -83,28 +83,30 @@ def test_what_a_branch_shares_is_paid_once(tmp_path: Path, client: AnthropicProv
     shared = threads.load(thread).requests[0].stop
     branch = said(threads, threads.create(parent=thread, at=shared), client, "three")
     library.index_chats(path, threads)
-    lines = {line.path: line for line in index_queries.lines(path)}
+    lines = {line.path: line for line in index_queries.list_sessions(path)}
     assert [lines[library.get_chat_source(id)].requests for id in (thread, branch)] == [2, 2]
-    assert sum(row.requests for row in index_queries.spent(path)) == 3
+    assert sum(row.requests for row in index_queries.list_spending(path)) == 3
     once = sum(float(turnscope.overview(threads.load(id)).total or 0) for id in (thread, branch))
     once -= float(turnscope.overview(threads.load(thread)).totals[0] or 0)
-    assert index_queries.sum_spending(index_queries.spent(path)) == pytest.approx(once)
+    assert index_queries.sum_spending(index_queries.list_spending(path)) == pytest.approx(once)
 
 
 def test_a_chat_that_goes_on_from_a_log_does_not_pay_the_log_again(tmp_path: Path, client: AnthropicProvider) -> None:
     file, path = ROOT / "sample_sessions" / "thinking-grows.jsonl", tmp_path / "library.db"
     threads = Threads(tmp_path / "chats.db")
     [*indexing.index(path, [file])]
-    before = index_queries.sum_spending(index_queries.spent(path)) or 0.0
-    many = sum(row.requests for row in index_queries.spent(path))
+    before = index_queries.sum_spending(index_queries.list_spending(path)) or 0.0
+    many = sum(row.requests for row in index_queries.list_spending(path))
     thread = branches.continue_thread(threads, turnscope.replay(turnscope.load(file)), 3, {})
     talk = branches.resume_chat(
-        threads.load(thread), client, threads.sink(thread), Settings("offline-200k", load("keep-everything"))
+        threads.load(thread), client, threads.open_writer(thread), Settings("offline-200k", load("keep-everything"))
     )[0]
     assert isinstance([*talk.send("and now?")][-1], RequestDone)
     library.index_chats(path, threads)
-    assert sum(row.requests for row in index_queries.spent(path)) == many + 1
-    assert index_queries.sum_spending(index_queries.spent(path)) == pytest.approx(before), "the built-in model bills nothing"
+    assert sum(row.requests for row in index_queries.list_spending(path)) == many + 1
+    assert index_queries.sum_spending(index_queries.list_spending(path)) == pytest.approx(before), (
+        "the built-in model bills nothing"
+    )
 
 
 def test_only_the_users_own_chats_are_in_it(tmp_path: Path, client: AnthropicProvider) -> None:
@@ -117,4 +119,4 @@ def test_only_the_users_own_chats_are_in_it(tmp_path: Path, client: AnthropicPro
     assert index_queries.search(path, "albatross")[0] == 0
     library.index_chats(path, hers)
     assert index_queries.search(path, "heron")[0] == 0, "an index holds one user's chats"
-    assert [line.title for line in index_queries.lines(path)] != []
+    assert [line.title for line in index_queries.list_sessions(path)] != []

@@ -148,7 +148,7 @@ def test_what_another_importer_or_in_another_form_was_kept_is_read_anew(
 ) -> None:
     memory.open(file)
     if what == "form":
-        monkeypatch.setattr(packing, "FORM", packing.FORM + 1)
+        monkeypatch.setattr(packing, "PACK_VERSION", packing.PACK_VERSION + 1)
     else:
         monkeypatch.setattr(store, "_list_versions", lambda: {"claude-code": 99})
     assert len(memory.open(file).overview) == 2
@@ -219,7 +219,7 @@ def test_recent_sessions_come_newest_first(memory: Store, file: Path, tmp_path: 
 
 
 def test_only_some_sessions_are_kept_whole(memory: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "KEPT", 2)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2)
     keys = []
     for n in range(4):
         log = Log(f"s{n}")
@@ -378,7 +378,7 @@ def test_what_was_read_can_be_kept_once_nobody_waits_and_is_not_in_memory_twice(
     (keep,) = later
     keep()
     whole = turnscope.load(file)
-    held = (*packing.blocks_of(first.session), *(block for fork in first.session.forks for block in fork.relinked))
+    held = (*packing.iter_blocks(first.session), *(block for fork in first.session.forks for block in fork.relinked))
     assert all(isinstance(block.content, LazyContent) for block in held)
     assert first.session == whole
     assert first.session.branches[0].blocks == whole.branches[0].blocks

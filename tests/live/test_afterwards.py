@@ -34,7 +34,9 @@ def begun(server: OfflineServer, path: Path, policy: str, store: Memories) -> Ch
     threads, settings = Threads(path), Settings("offline-64k", load(policy))
     thread = threads.create(title="test")
     provider = connect(server.url, "secret-key-123", retries=0, timeout=10)
-    chat = branches.start_chat(thread, provider, Sinks(threads.sink(thread), MemorySink(store)), settings, "Be brief.", [])
+    chat = branches.start_chat(
+        thread, provider, Sinks(threads.open_writer(thread), MemorySink(store)), settings, "Be brief.", []
+    )
     chat.recall_answers, chat.injected_answers = store.answer, {"rank": store.rank}
     return chat
 
@@ -54,7 +56,7 @@ def test_a_model_tells_the_facts_of_a_turn_after_its_answer_and_the_next_request
     plans = [*replay(session, make_sendable(load("openwebui-middleware")), chat.live_session.ledger)]
     assert chat.plan
     assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]
-    assert [fact.text for fact in store.all()] == ["My name is Ada."], "said in other words it is known already"
+    assert [fact.text for fact in store.list_all()] == ["My name is Ada."], "said in other words it is known already"
 
 
 def test_what_patterns_missed_is_a_decision_of_the_next_turn_and_can_be_refused() -> None:
@@ -160,13 +162,13 @@ def test_what_a_project_looks_up_again_is_ready_in_its_next_chat_and_recorded_th
             assert state is not None
             assert 1 in state.ready
             assert bool(state.learned) == (n == 1)
-    assert dict(store.learned())["mailer.py"] == 2
-    assert other.learned() == ()
+    assert dict(store.list_learned())["mailer.py"] == 2
+    assert other.list_learned() == ()
     plans = [*replay(chat.live_session.session, make_sendable(load("layered")), chat.live_session.ledger)]
     assert chat.plan
     assert plans[-1].states == chat.plan.states, "a replay asks nobody"
     store.unlearn()
-    assert store.learned() == ()
+    assert store.list_learned() == ()
     assert [*replay(chat.live_session.session, make_sendable(load("layered")), chat.live_session.ledger)][
         -1
     ].states == chat.plan.states
@@ -177,7 +179,7 @@ def test_forgetting_reaches_what_a_model_told_of_a_turn(tmp_path: Path) -> None:
     with let_go(OfflineServer()) as server:
         chat = begun(server, tmp_path / "db", "openwebui-middleware", store)
         [*run_post_turn_queries(chat, chat.send("My name is Ada Quux."))]
-    store.forget(store.all()[0].id)
+    store.forget(store.list_all()[0].id)
     loaded = Threads(tmp_path / "db").load(chat.live_session.session.id)
     told = [answer.text for key, answer in loaded.recorded.answers.items() if key.startswith("extract:")]
     assert told == ["user: (forgotten)"]

@@ -59,10 +59,10 @@ def test_a_model_writes_every_summary_and_later_replays_use_them(server: Offline
     threads, talk = Threads(tmp_path / "chats.db"), session()
     before = turnscope.replay(talk, policy())
     assert len(before.find_offline_asks()) > 1
-    for ask, answer in request_summaries(talk, policy(), before.ledger, client(server), "offline-200k", threads.kept_answers()):
+    for ask, answer in request_summaries(talk, policy(), before.ledger, client(server), "offline-200k", threads.list_answers()):
         assert (answer.source, answer.model, answer.failed) == ("model", "offline-200k", "")
         threads.keep_answer(ask.key, answer)
-    kept = threads.kept_answers()
+    kept = threads.list_answers()
     after = turnscope.replay(talk, policy(), before.ledger, kept)
     assert after.find_offline_asks() == ()
     used = [answer for plan in after.plans for _, answer in plan.asks]
@@ -84,7 +84,7 @@ def test_a_failure_stops_with_a_word_and_what_was_told_before_holds(server: Offl
     with pytest.raises(turnscope.TurnscopeError, match="no summary was made") as refused:
         next(asking)
     assert refused.value.hint
-    rest = [*request_summaries(talk, policy(), ledger, client(server), "offline-200k", threads.kept_answers())]
+    rest = [*request_summaries(talk, policy(), ledger, client(server), "offline-200k", threads.list_answers())]
     assert rest
     assert ask.key not in {again.key for again, _ in rest}
 

@@ -15,19 +15,8 @@ from covering import covering
 from matrix import Row, Watched, _compared, offered
 from turnscope.counting.media import count_media
 from turnscope.errors import TurnscopeError
-from turnscope.live import branches, request_checks
-from turnscope.live.chat import Settings
-from turnscope.live.events import RequestDone, RequestRefused
-from turnscope.live.offline.validation import find_rejection
-from turnscope.live.provider import connect
-from turnscope.planning.bodies import Bodies
-from turnscope.planning.policy import load
-from turnscope.pricing.prices import PRICES
-from turnscope.session.destination import Destination
-from turnscope.storage.database import reading
-from turnscope.storage.threads import Threads
-from turnscope.views import attachments
-from turnscope.views.attachments import (
+from turnscope.live import attachments, branches, request_checks
+from turnscope.live.attachments import (
     MAX_ENCODED,
     MAX_FILES,
     MAX_IMAGE,
@@ -40,6 +29,16 @@ from turnscope.views.attachments import (
     read_text_file,
     split_content,
 )
+from turnscope.live.chat import Settings
+from turnscope.live.events import RequestDone, RequestRefused
+from turnscope.live.offline.validation import find_rejection
+from turnscope.live.provider import connect
+from turnscope.planning.bodies import Bodies
+from turnscope.planning.policy import load
+from turnscope.pricing.prices import PRICES
+from turnscope.session.destination import Destination
+from turnscope.storage.database import open_database
+from turnscope.storage.threads import Threads
 
 
 def png(width: int, height: int, pixel: bytes = b"\x40\x80\xc0") -> bytes:
@@ -142,7 +141,7 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
         provider, threads = connect(server.url, "none", retries=0, timeout=60), Threads(tmp_path / "chats.db")
         for policy in covering(offered()):
             chosen, thread, row = Settings("offline-16k", load(policy)), threads.create(), Row(policy)
-            chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "Be brief.", [])
+            chat = branches.start_chat(thread, provider, threads.open_writer(thread), chosen, "Be brief.", [])
             chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
             wire: dict[int, dict[str, Any]] = {}
             for turn in range(6):
@@ -158,7 +157,7 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
             assert wire[1]["messages"][2]["content"][0]["source"]["data"] == b64encode(image).decode()
             assert json.dumps(wire[1]).count("data:") == 0
         assert server.rejected == []
-        with reading(tmp_path / "chats.db") as db:
+        with open_database(tmp_path / "chats.db") as db:
             found = [str(row["content"]) for row in db.query("select content from blobs")]
         assert sum(b64encode(image).decode() in text for text in found) == 1
         exported = tmp_path / "chat.json"
@@ -173,7 +172,7 @@ def test_the_built_in_model_says_what_it_was_given_and_calls_no_tool_for_a_files
         tools = [{"name": "search_files", "input_schema": {"type": "object"}}]
         threads, settings = Threads(tmp_path / "chats.db"), Settings("offline-16k", load("keep-everything"))
         thread = threads.create()
-        chat = branches.start_chat(thread, connect(server.url, "none"), threads.sink(thread), settings, "", tools)
+        chat = branches.start_chat(thread, connect(server.url, "none"), threads.open_writer(thread), settings, "", tools)
         files = [("cat.png", png(64, 48)), ("a.txt", b"search for the heron")]
         planned, growing = chat.preview_after([("user", build_content("What is this?", files))])
         assert len(growing.session.blocks) == len(chat.live_session.session.blocks) + 3

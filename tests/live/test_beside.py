@@ -26,7 +26,7 @@ from turnscope.planning.policy import list_policies, load, parse
 from turnscope.planning.render import render
 from turnscope.session.builder import Builder
 from turnscope.session.model import Answer, Ask, Session
-from turnscope.storage.memories import FADES, Memories
+from turnscope.storage.memories import FADE_SECONDS, Memories
 
 DAY = 86_400.0
 OWNERS: tuple[Owner, ...] = ("user", "agent")
@@ -159,13 +159,13 @@ def test_a_short_fact_goes_with_its_chat_a_medium_one_fades_and_a_third_chat_mak
     made = [*replay(said, parse("t", policy), build_ledger(said, CHARS))]
     assert ["memory" in slots(plan) for plan in made] == [True, True, False]
     fact = store.add("I like tea.", source="c1 block 2", tier="medium")
-    now[0] += FADES - DAY
+    now[0] += FADE_SECONDS - DAY
     assert store.add("I like tea.", source="c1 block 9", tier="medium").tier == "medium", "the same chat"
     assert store.recall("tea") == (fact,)
-    now[0] += FADES + DAY
+    now[0] += FADE_SECONDS + DAY
     assert store.recall("tea") == ()
     assert [store.add("I like tea.", source=f"c{n} block 1", tier="medium").tier for n in (2, 3)] == ["medium", "long"]
-    now[0] += 5 * FADES
+    now[0] += 5 * FADE_SECONDS
     assert [known.text for known in store.recall("tea")] == ["I like tea."]
 
 

@@ -54,7 +54,7 @@ class Talk:
         self.provider = connect(server.url, "none", retries=0, timeout=10)
         settings = Settings("offline-16k", load(policy), condense=condense)
         start = Session(self.thread, source="turnscope-chat")
-        self.chat = Chat(LiveSession(start, COUNTER), self.provider, threads.sink(self.thread), settings)
+        self.chat = Chat(LiveSession(start, COUNTER), self.provider, threads.open_writer(self.thread), settings)
         self.chat.append_message("system", "You are brief.", "system")
         self.plans: dict[int, Plan] = {}
 
@@ -88,7 +88,7 @@ class Talk:
         assert [[*plan.after.pieces] for plan in again] == [[*plan.after.pieces] for plan in sent]
         recorded = list(replay(stored, load("as-recorded"), ledger))
         assert [render(plan.after, stored) for plan in recorded] == [render(plan.after, stored) for plan in sent]
-        resumed, _ = branches.resume_chat(stored, self.provider, self.threads.sink(self.thread), self.chat.settings)
+        resumed, _ = branches.resume_chat(stored, self.provider, self.threads.open_writer(self.thread), self.chat.settings)
         assert resumed.plan
         assert self.chat.plan
         assert [*resumed.plan.after.pieces] == [*self.chat.plan.after.pieces]
@@ -228,7 +228,7 @@ def test_a_branch_follows_what_was_wished_before_it_begins_and_nothing_after(ser
     early = threads.create(parent=talk.thread, at=shared - 2)
     late = threads.create(parent=talk.thread, at=shared)
     for thread, condensed in ((early, False), (late, True)):
-        branch, _ = branches.resume_chat(threads.load(thread), talk.provider, threads.sink(thread), talk.chat.settings)
+        branch, _ = branches.resume_chat(threads.load(thread), talk.provider, threads.open_writer(thread), talk.chat.settings)
         assert isinstance([*branch.send("otherwise")][-1], RequestDone)
         assert isinstance([*branch.send("and on")][-1], RequestDone)
         assert bool(branch.list_summaries()) == condensed

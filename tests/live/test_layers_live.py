@@ -28,7 +28,7 @@ def server() -> Iterator[OfflineServer]:
 def begun(server: OfflineServer, threads: Threads, policy: str) -> Chat:
     settings, thread = Settings("offline-64k", load(policy)), threads.create(title="test")
     provider = connect(server.url, "secret-key-123", retries=0, timeout=10)
-    return branches.start_chat(thread, provider, threads.sink(thread), settings, "You are brief.", [])
+    return branches.start_chat(thread, provider, threads.open_writer(thread), settings, "You are brief.", [])
 
 
 def test_a_chat_retrieves_by_id_reports_and_replays_to_the_same_plans(server: OfflineServer, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_chat_retrieves_by_id_reports_and_replays_to_the_same_plans(server: Of
     assert [*again[-1].after.pieces] == [*chat.plan.after.pieces]
     assert again[-1].states == chat.plan.states
     _, plans = branches.resume_chat(
-        threads.load(session.id), chat.provider, threads.sink(session.id), chat.settings, policies=()
+        threads.load(session.id), chat.provider, threads.open_writer(session.id), chat.settings, policies=()
     )
     assert [*plans[-1].after.pieces] == [*chat.plan.after.pieces]
     assert plans[-1].states == chat.plan.states

@@ -72,7 +72,7 @@ def chat(
     thread = threads.create(title="test")
     start = Session(thread, source="turnscope-chat")
     made = Settings("offline-16k", load(policy), **settings)  # type: ignore[arg-type]
-    talk = Chat(LiveSession(start, COUNTER), client(server), threads.sink(thread), made, box)
+    talk = Chat(LiveSession(start, COUNTER), client(server), threads.open_writer(thread), made, box)
     if box:
         talk.append_message("tools", list(box.definitions), "tools")
     talk.append_message("system", "You are brief.", "system")
@@ -216,7 +216,7 @@ def test_a_chat_over_its_limit_asks_before_it_goes_on(server: OfflineServer, thr
 def test_two_windows_cannot_write_the_same_place(server: OfflineServer, threads: Threads) -> None:
     talk, thread = chat(server, threads)
     list(talk.send("one"))
-    other = Chat(LiveSession(threads.load(thread), COUNTER), client(server), threads.sink(thread), talk.settings)
+    other = Chat(LiveSession(threads.load(thread), COUNTER), client(server), threads.open_writer(thread), talk.settings)
     list(talk.send("two"))
     with pytest.raises(Conflict) as refused:
         list(other.send("three"))
@@ -230,12 +230,12 @@ def test_a_thread_continues_after_a_reload_and_a_fork_shares_its_past(server: Of
     list(talk.send("one"))
     list(talk.send("two"))
     session = threads.load(thread)
-    again, _ = branches.resume_chat(session, client(server), threads.sink(thread), talk.settings)
+    again, _ = branches.resume_chat(session, client(server), threads.open_writer(thread), talk.settings)
     assert [f for f in talk.plan.__struct_fields__ if getattr(again.plan, f) != getattr(talk.plan, f)] == []
     assert kinds(again.send("three"))[-1] is RequestDone
     at = session.requests[1].cut - 1
     fork = threads.create(parent=thread, at=at)
-    branch = Chat(LiveSession(threads.load(fork), COUNTER), client(server), threads.sink(fork), talk.settings)
+    branch = Chat(LiveSession(threads.load(fork), COUNTER), client(server), threads.open_writer(fork), talk.settings)
     assert kinds(branch.send("two, but differently"))[-1] is RequestDone
     assert threads.load(fork).blocks[:at] == session.blocks[:at]
     assert [b.text for b in threads.load(fork).blocks if b.role == "user"] == ["one", "two, but differently"]
@@ -246,16 +246,16 @@ def test_a_policy_chosen_on_the_way_is_in_force_from_its_request_on_after_a_relo
     server: OfflineServer, threads: Threads
 ) -> None:
     talk, thread = chat(server, threads, "keep-everything")
-    sink, plans = threads.sink(thread), []
+    sink, plans = threads.open_writer(thread), []
     for n, name in enumerate(("keep-everything", "last-20-messages", "balanced")):
         talk.settings = replace(talk.settings, policy=load(name))
-        sink.policy(load(name), len(talk.live_session.session.requests))
+        sink.write_policy(load(name), len(talk.live_session.session.requests))
         for k in range(12):
             plans += [
                 event.plan for event in talk.send(f"Question {n}.{k}: and then? " * 8) if isinstance(event, RequestPlanned)
             ]
     again, replayed = branches.resume_chat(
-        threads.load(thread), client(server), sink, talk.settings, policies=threads.policies(thread)
+        threads.load(thread), client(server), sink, talk.settings, policies=threads.list_policies(thread)
     )
     assert [(plan.after, plan.decisions) for plan in replayed] == [(plan.after, plan.decisions) for plan in plans]
     assert [f for f in talk.plan.__struct_fields__ if getattr(again.plan, f) != getattr(talk.plan, f)] == []
@@ -284,7 +284,7 @@ def continued(server: OfflineServer, threads: Threads, session: Session, request
     """A session's request taken up in a new chat that leaves nothing out."""
     thread = branches.continue_thread(threads, turnscope.replay(session), request, {})
     settings = Settings("offline-200k", load("keep-everything"))
-    talk, _ = branches.resume_chat(threads.load(thread), client(server), threads.sink(thread), settings)
+    talk, _ = branches.resume_chat(threads.load(thread), client(server), threads.open_writer(thread), settings)
     return talk
 
 

@@ -32,7 +32,7 @@ from turnscope.session.facts import add_facts
 from turnscope.session.model import AnswerFact, Ask, Session
 from turnscope.storage.memories import Memories
 from turnscope.storage.threads import Threads
-from turnscope.storage.values import packed
+from turnscope.storage.values import encode_value
 
 POLICY = """
 [budget]
@@ -94,11 +94,11 @@ def test_facts_of_one_project_or_user_never_reach_another(tmp_path: Path) -> Non
     mine.add("I prefer short answers.")
     assert "short answers" in inserted(plans(session("How short?"), mine)[0])
     for other in (Memories(path, "ada", "website"), Memories(path, "bob", "compiler")):
-        assert other.all() == other.recall("short answers") == ()
+        assert other.list_all() == other.recall("short answers") == ()
         assert not inserted(plans(session("How short?"), other)[0])
         with pytest.raises(TurnscopeError):
-            other.forget(mine.all()[0].id)
-    assert mine.all()[0].text == "I prefer short answers."
+            other.forget(mine.list_all()[0].id)
+    assert mine.list_all()[0].text == "I prefer short answers."
 
 
 FACTS = [f"I like {what} tea" for what in ("green", "black", "white")]
@@ -144,8 +144,8 @@ def test_whatever_is_done_in_one_project_no_other_hears_of_it(done: list[tuple[s
             assert {fact.text for item in told.items if (fact := decode_fact(item)) and not fact.forgotten} == known.get(
                 whose, set()
             )
-            assert {fact.text for fact in store.all() if not fact.forgotten} == known.get(whose, set())
-            assert {name for name, _ in store.learned()} == names.get(whose, set())
+            assert {fact.text for fact in store.list_all() if not fact.forgotten} == known.get(whose, set())
+            assert {name for name, _ in store.list_learned()} == names.get(whose, set())
 
 
 def test_what_has_to_do_with_the_question_comes_first_and_inserts_shrink_to_their_share(tmp_path: Path) -> None:
@@ -169,13 +169,13 @@ def test_forgetting_removes_from_store_index_and_future_requests_and_leaves_a_to
         db.execute("insert into threads values ('chat', '', '', 0, 0, '', -1, '{}', null)")
         db.executemany(
             "insert into facts (thread, fact) values ('chat', ?)",
-            ((packed(AnswerFact(ask.key, store.answer(ask))),) for ask in asked),
+            ((encode_value(AnswerFact(ask.key, store.answer(ask))),) for ask in asked),
         )
         edit = next(d.edit for d in plans(said, store)[0].decisions if d.splice)
-        db.execute("insert into decisions values ('chat', 0, 0, 'insert_memories', ?, 1)", [packed(edit)])
+        db.execute("insert into decisions values ('chat', 0, 0, 'insert_memories', ?, 1)", [encode_value(edit)])
     assert "Quux" in inserted(plans(said, store)[-1])
     store.forget(fact.id)
-    assert [known.forgotten for known in store.all()] == [True]
+    assert [known.forgotten for known in store.list_all()] == [True]
     assert store.recall("Quux name") == ()
     assert not inserted(plans(said, store)[-1]), "what the session itself said of it is not put in again"
     with sqlite3.connect(path) as db:
@@ -192,9 +192,9 @@ def test_editing_keeps_where_a_fact_came_from_and_forgets_what_it_said(tmp_path:
     fact = store.add("I use vim.", source="chat block 3")
     new = store.edit(fact.id, "I use emacs.")
     assert (new.text, new.source) == ("I use emacs.", "chat block 3")
-    assert [known.text for known in store.all()] == ["", "I use emacs."]
+    assert [known.text for known in store.list_all()] == ["", "I use emacs."]
     with pytest.raises(TurnscopeError):
-        store.one(fact.id)
+        store.get(fact.id)
 
 
 def test_a_chat_remembers_for_the_next_one_and_replays_to_the_same_plans(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_chat_remembers_for_the_next_one_and_replays_to_the_same_plans(tmp_pat
         provider = connect(server.url, "secret-key-123", retries=0)
         for prompts in (("I prefer short answers.", "Go on."), ("How long are answers to be?",)):
             thread = threads.create(title="test")
-            sink = Sinks(threads.sink(thread), MemorySink(store))
+            sink = Sinks(threads.open_writer(thread), MemorySink(store))
             made = Settings("offline-16k", parse("t", POLICY))
             chat = Chat(
                 LiveSession(Session(thread, source="turnscope-chat"), COUNTER),
@@ -215,7 +215,7 @@ def test_a_chat_remembers_for_the_next_one_and_replays_to_the_same_plans(tmp_pat
             )
             for prompt in prompts:
                 assert [*chat.send(prompt)]
-    assert [fact.text for fact in store.all() if fact.owner == "user"] == ["I prefer short answers."]
+    assert [fact.text for fact in store.list_all() if fact.owner == "user"] == ["I prefer short answers."]
     assert chat.plan
     assert "I prefer short answers." in inserted(chat.plan)
     loaded = threads.load(thread)

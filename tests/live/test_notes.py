@@ -99,7 +99,7 @@ def test_a_chat_writes_a_note_and_reads_it_back_when_the_message_is_gone(tmp_pat
         provider = connect(server.url, "secret-key-123", retries=0, timeout=10)
         tools = injected_context.list_tool_definitions(policy)
         settings = Settings("offline-64k", policy, max_tokens=300)
-        chat = branches.start_chat(thread, provider, threads.sink(thread), settings, "Be brief.", tools)
+        chat = branches.start_chat(thread, provider, threads.open_writer(thread), settings, "Be brief.", tools)
         injected_context.attach(chat, InjectedContext())
         said = [*chat.send(f"Please write a note: {note}")]
         assert [event.call["input"]["title"] for event in said if isinstance(event, ToolCalled)] == ["Key of falcon"]

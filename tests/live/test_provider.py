@@ -269,7 +269,7 @@ def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, 
     thread, heard = threads.create(), Heard()
     talk = chat(Fake([[HELLO]], 4_321), count_from_share=0.000_001)
     talk.live_session = LiveSession(threads.load(thread), COUNTER)
-    talk.sink = Sinks(threads.sink(thread), Deaf(), heard, conversation=thread)
+    talk.sink = Sinks(threads.open_writer(thread), Deaf(), heard, conversation=thread)
     with caplog.at_level(logging.WARNING):
         assert kinds(talk.send("Hello?"))[-1] is RequestDone
     stored = threads.load(thread)
@@ -279,9 +279,7 @@ def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, 
         talk.live_session.facts,
     )
     assert [type(each) for each in heard.told] == [Message, CountFact, RequestEnded]
-    assert [record.getMessage() for record in caplog.records] == [
-        f"conversation {thread} is stored, but Deaf failed"
-    ] * 3
+    assert [record.getMessage() for record in caplog.records] == [f"conversation {thread} is stored, but Deaf failed"] * 3
     assert all(record.exc_info for record in caplog.records)
 
 
@@ -290,9 +288,9 @@ def test_what_the_store_refuses_nobody_else_hears(tmp_path: Path) -> None:
     thread, heard = threads.create(), Heard()
     behind = LiveSession(threads.load(thread), COUNTER)
     talk = chat(Fake([[HELLO]]))
-    talk.live_session, talk.sink = LiveSession(threads.load(thread), COUNTER), threads.sink(thread)
+    talk.live_session, talk.sink = LiveSession(threads.load(thread), COUNTER), threads.open_writer(thread)
     list(talk.send("Hello?"))
-    talk.live_session, talk.sink = behind, Sinks(threads.sink(thread), heard)
+    talk.live_session, talk.sink = behind, Sinks(threads.open_writer(thread), heard)
     with pytest.raises(Conflict):
         list(talk.send("Hello from elsewhere?"))
     assert heard.told == []
@@ -302,7 +300,7 @@ def test_facts_of_any_kind_are_read_back_as_they_were_and_the_later_one_holds(tm
     threads = Threads(tmp_path / "chats.db")
     thread = threads.create()
     talk = chat(Fake([]))
-    talk.live_session, talk.sink = LiveSession(threads.load(thread), COUNTER), threads.sink(thread)
+    talk.live_session, talk.sink = LiveSession(threads.load(thread), COUNTER), threads.open_writer(thread)
     for fact in (
         AnswerFact("k", Answer("one", source="model")),
         AnswerFact("k", Answer("half a character: \ud800", source="model")),

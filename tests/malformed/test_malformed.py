@@ -195,7 +195,9 @@ def client(rogue: Rogue) -> AnthropicProvider:
 def begun(client: AnthropicProvider, threads: Threads, policy: str = "keep-everything", **more: Any) -> Chat:
     thread = threads.create()
     settings = Settings("offline-200k", load(policy), **{"count_from_share": 0.0, **more})
-    talk = Chat(LiveSession(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Box())
+    talk = Chat(
+        LiveSession(Session(thread, source="turnscope-chat"), COUNTER), client, threads.open_writer(thread), settings, Box()
+    )
     talk.append_message("tools", list(Box.definitions), "tools")
     return talk
 
@@ -245,7 +247,7 @@ def test_what_came_is_kept_once_a_person_is_told_and_the_next_turn_works(
         assert sentences(happened)
     if request.stop > request.cut:
         assert request.usage or request.estimate
-        assert threads.problems(stored.id).keys() == ({0} if request.stop_reason == "interrupted" else set())
+        assert threads.list_problems(stored.id).keys() == ({0} if request.stop_reason == "interrupted" else set())
     requests = len(stored.requests)
     again = list(talk.send("and now?"))
     assert isinstance(again[-1], RequestDone), again[-1]

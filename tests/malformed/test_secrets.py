@@ -118,7 +118,7 @@ def test_two_hundred_turns_with_an_echoing_server_leave_the_key_nowhere(rogue: R
         client = connect(rogue.url, KEY, retries=0, timeout=5)
         settings = Settings("offline-200k", load("last-20-messages"), count_from_share=0.0, max_tokens=100)
         talk = Chat(
-            LiveSession(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Box()
+            LiveSession(Session(thread, source="turnscope-chat"), COUNTER), client, threads.open_writer(thread), settings, Box()
         )
         for n in range(TURNS):
             rogue.wrongs.clear()
@@ -135,7 +135,13 @@ def test_two_hundred_turns_with_an_echoing_server_leave_the_key_nowhere(rogue: R
     assert stored.blocks == talk.live_session.session.blocks
     assert MASK in str([b.raw for b in stored.blocks])
     assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
-    told = "".join(shown) + everything(errors) + repr(answer) + portable.dumps(stored).decode() + repr(threads.problems(thread))
+    told = (
+        "".join(shown)
+        + everything(errors)
+        + repr(answer)
+        + portable.dumps(stored).decode()
+        + repr(threads.list_problems(thread))
+    )
     files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     process = [Path("/proc/self", name) for name in ("environ", "cmdline")]
     files += [path.read_bytes() for path in process if path.exists()]

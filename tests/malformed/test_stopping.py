@@ -87,7 +87,7 @@ def begun(rogue: Rogue, path: Path, retries: int = 0, **more: Any) -> tuple[Chat
     settings = Settings("offline-200k", load("keep-everything"), **{"count_from_share": 0.0, **more})
     client = connect(rogue.url, "a-key-of-this-server", retries=retries, timeout=LONG)
     return Chat(
-        LiveSession(Session(thread, source="turnscope-chat"), COUNTER), client, threads.sink(thread), settings, Slow()
+        LiveSession(Session(thread, source="turnscope-chat"), COUNTER), client, threads.open_writer(thread), settings, Slow()
     ), threads
 
 

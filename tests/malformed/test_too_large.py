@@ -40,7 +40,9 @@ def chat(server: OfflineServer, path: Path, policy: str) -> tuple[Chat, Threads]
     threads = Threads(path / "chats.db")
     provider = connect(server.url, "none", retries=0, timeout=60)
     thread = threads.create()
-    talk = branches.start_chat(thread, provider, threads.sink(thread), Settings(MODEL, load(policy)), "You are brief.", ())
+    talk = branches.start_chat(
+        thread, provider, threads.open_writer(thread), Settings(MODEL, load(policy)), "You are brief.", ()
+    )
     for n in range(2):
         assert isinstance(last(talk, f"prompt {n}"), RequestDone)
     return talk, threads
@@ -101,6 +103,6 @@ def test_a_paste_over_the_window_can_be_resent_shorter(policy: str, server: Offl
     last(talk, PASTE)
     at = talk.live_session.session.messages[len(prompts)].start
     branch = threads.create(parent=talk.live_session.session.id, at=at)
-    again, _ = branches.resume_chat(threads.load(branch), talk.provider, threads.sink(branch), talk.settings)
+    again, _ = branches.resume_chat(threads.load(branch), talk.provider, threads.open_writer(branch), talk.settings)
     assert isinstance(last(again, PASTE[:2_000]), RequestDone)
     assert isinstance(last(again, "and then?"), RequestDone)

@@ -41,7 +41,7 @@ from turnscope.session.builder import Builder
 from turnscope.session.destination import Destination
 from turnscope.session.model import Answer, AnswerFact, Session, Usage
 from turnscope.storage import database, schema
-from turnscope.storage.keeper import Keeper
+from turnscope.storage.chat_writer import ChatWriter
 from turnscope.storage.threads import Conflict, Threads
 
 SLOW = "slow words " * 40
@@ -65,7 +65,7 @@ def client(rogue: Rogue) -> AnthropicProvider:
 def begun(rogue: Rogue, threads: Threads, thread: str = "", policy: str = "keep-everything", **more: Any) -> Chat:
     thread = thread or threads.create()
     settings = Settings("offline-200k", load(policy), **{"count_from_share": 0.0, **more})
-    return Chat(LiveSession(threads.load(thread), COUNTER), client(rogue), threads.sink(thread), settings)
+    return Chat(LiveSession(threads.load(thread), COUNTER), client(rogue), threads.open_writer(thread), settings)
 
 
 def slowly(handler: Any) -> None:
@@ -83,7 +83,7 @@ def chat(say: apart.Say, url: str, path: Path, thread: str) -> None:
     threads = Threads(path)
     provider = connect(url, "a-key-of-this-server", retries=0, timeout=30)
     settings = Settings("offline-200k", load("keep-everything"), count_from_share=0.0)
-    talk = Chat(LiveSession(threads.load(thread), COUNTER), provider, threads.sink(thread), settings)
+    talk = Chat(LiveSession(threads.load(thread), COUNTER), provider, threads.open_writer(thread), settings)
     for event in talk.send("Speak slowly."):
         if isinstance(event, TextDelta):
             say(event.text)
@@ -117,7 +117,7 @@ def test_a_kill_amid_an_answer_leaves_the_request_and_what_was_shown(rogue: Rogu
     assert SLOW.startswith(draft)
     assert len(draft) >= len(shown) - 20 * 11 * 1.5, "what was shown is kept at least every second"
     assert stored.blocks[-1].text == INTERRUPTED
-    assert "may have been billed" in str(threads.problems(thread)[0]["hint"])
+    assert "may have been billed" in str(threads.list_problems(thread)[0]["hint"])
     assert rows(threads, "select status, draft from requests") == [("interrupted", None)]
     assert threads.load(thread) == stored
     again = begun(rogue, threads, thread)
@@ -129,7 +129,7 @@ def test_a_kill_amid_an_answer_leaves_the_request_and_what_was_shown(rogue: Rogu
 def test_an_answer_that_cannot_be_written_waits_and_is_written(
     rogue: Rogue, threads: Threads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "WAIT", 0.05)
+    monkeypatch.setattr(database, "WAIT_SECONDS", 0.05)
     monkeypatch.setattr(write_retry, "RETRY_SECONDS", 0.05)
     talk = begun(rogue, threads)
     locker = sqlite3.connect(threads.path, isolation_level=None, check_same_thread=False)
@@ -160,7 +160,7 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
     here = Destination("server", rogue.url, "offline-200k")
     thread = threads.create(place=here)
     talk = begun(rogue, threads, thread)
-    talk.destination = threads.place(thread)
+    talk.destination = threads.find_destination(thread)
     assert isinstance(list(talk.send("hello"))[-1], RequestDone)
     for place in (Destination("anthropic", "", "offline-200k"), Destination("server", "http://elsewhere", "offline-200k"),
                   Destination("server", rogue.url, "local-7b")):  # fmt: skip
@@ -173,11 +173,11 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
         assert [type(e) for e in talk.condense()][-1] is TurnFailed
         assert len(rogue.bodies) == sent
     moved = Destination("server", rogue.url, "other", window=8_192)
-    threads.sink(thread).place(moved, len(talk.live_session.session.requests))
-    assert threads.place(thread) == moved
-    assert threads.place(threads.create(parent=thread, at=1)) == moved
+    threads.open_writer(thread).write_destination(moved, len(talk.live_session.session.requests))
+    assert threads.find_destination(thread) == moved
+    assert threads.find_destination(threads.create(parent=thread, at=1)) == moved
     assert {row.about.get("model") for row in threads.list()} == {"other"}
-    assert threads.place(threads.create()) is None
+    assert threads.find_destination(threads.create()) is None
     talk.destination, talk.settings = moved, Settings("other", load("keep-everything"), window=8_192)
     events_ = list(talk.continue_turn())
     assert isinstance(events_[-1], RequestDone)
@@ -202,7 +202,7 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
     ],
 )  # fmt: skip
 def test_where_an_old_chat_went_is_what_its_requests_say(about: Any, model: str, place: Destination | None) -> None:
-    assert schema.went(about, model) == place
+    assert schema.infer_destination(about, model) == place
 
 
 def test_a_window_that_nobody_knows_is_said_to_be_assumed_once(rogue: Rogue, threads: Threads) -> None:
@@ -315,7 +315,7 @@ def test_a_message_over_the_window_does_not_end_a_chat_that_leaves_it_out(rogue:
         "gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_creation.input_tokens": 0,
     }  # fmt: skip
     assert "gen_ai.usage.input_tokens 40" in str(error)
-    problem = threads.problems(talk.live_session.session.id)[1]
+    problem = threads.list_problems(talk.live_session.session.id)[1]
     assert (problem["kind"], problem["counters"], problem["window"]) == (type(error).__name__, error.counters, 16_000)
     talk.exclude_message(len(talk.live_session.session.messages) - 1)
     assert isinstance(list(talk.send("and now?"))[-1], RequestDone)
@@ -349,7 +349,7 @@ def test_a_conversation_that_begins_with_an_answer_goes_on(policy: str, rogue: R
     for n in range(3):
         assert isinstance(list(talk.send(f"and {n}?"))[-1], RequestDone)
         assert rogue.bodies[-1]["messages"][0]["role"] == "user"
-    again, _ = branches.resume_chat(threads.load(thread), client(rogue), threads.sink(thread), talk.settings)
+    again, _ = branches.resume_chat(threads.load(thread), client(rogue), threads.open_writer(thread), talk.settings)
     assert isinstance(list(again.send("and now?"))[-1], RequestDone)
     assert str(rogue.bodies[-1]).count("begins with an answer") <= 1
     assert rogue.bodies[-1]["messages"][0]["role"] == "user"
@@ -370,14 +370,14 @@ def test_a_tool_that_crashes_is_an_error_the_model_reads_and_nobody_is_said_to_h
 
 def intrusions(store: Threads, theirs: Session, talk: Chat) -> list[Callable[[], Any]]:
     """Every read and write of a thread that is another user's."""
-    sink = store.sink(theirs.id)
+    sink = store.open_writer(theirs.id)
     return [
         lambda: store.load(theirs.id),
-        lambda: store.last(theirs.id),
-        lambda: store.policies(theirs.id),
-        lambda: store.statics(theirs.id, 0),
-        lambda: store.place(theirs.id),
-        lambda: store.problems(theirs.id),
+        lambda: store.find_last_message(theirs.id),
+        lambda: store.list_policies(theirs.id),
+        lambda: store.find_statics(theirs.id, 0),
+        lambda: store.find_destination(theirs.id),
+        lambda: store.list_problems(theirs.id),
         lambda: store.rename(theirs.id, "mine"),
         lambda: store.delete(theirs.id),
         lambda: store.create(parent=theirs.id, at=1),
@@ -385,20 +385,20 @@ def intrusions(store: Threads, theirs: Session, talk: Chat) -> list[Callable[[],
             LiveSession(theirs, COUNTER).append_message("user", "x", origin="prompt"), ["x"], "complete"
         ),
         lambda: sink.record_fact(AnswerFact("k", Answer("x"))),
-        lambda: sink.policy(load("balanced"), 0),
-        lambda: sink.place(Destination("offline"), 0),
-        sink.settle,
+        lambda: sink.write_policy(load("balanced"), 0),
+        lambda: sink.write_destination(Destination("offline"), 0),
+        sink.end_lost_requests,
         lambda: sink.record_draft(["x"]),
         lambda: sink.record_request(RequestEnded(theirs.id, theirs.requests[0], talk.plan, "complete", None, ())),  # type: ignore[arg-type]
         lambda: sink.record_start(theirs.requests[0], talk.plan),  # type: ignore[arg-type]
-        lambda: store.sink("user:somebody else").record_fact(AnswerFact("k", Answer("x"))),
+        lambda: store.open_writer("user:somebody else").record_fact(AnswerFact("k", Answer("x"))),
     ]
 
 
 def test_no_read_or_write_of_the_store_is_left_out_below() -> None:
     """What else there is goes by the user that the store itself is of: its result is looked at."""
     source = inspect.getsource(intrusions)
-    names = {name for kind in (Threads, Keeper) for name, held in vars(kind).items() if inspect.isfunction(held)}
+    names = {name for kind in (Threads, ChatWriter) for name, held in vars(kind).items() if inspect.isfunction(held)}
     left = {name for name in names if not name.startswith("_") and f".{name}" not in source}
     assert left == {"list", "looks", "holds", "search", "kept_answers", "keep_answer"}
 
@@ -422,23 +422,23 @@ def test_nothing_of_one_user_is_there_for_another(rogue: Rogue, threads: Threads
         )
         assert {row.user_id for row in store.list()} <= {store.user}
         assert not store.holds(theirs.id)
-        assert {look.thread for look in store.looks()} == {row.id for row in store.list()}
+        assert {look.thread for look in store.list_summaries()} == {row.id for row in store.list()}
         assert store.search(f"words {other.user}") == ()
-        assert all(answer.text == f"answer of {store.user}" for answer in store.kept_answers().values())
+        assert all(answer.text == f"answer of {store.user}" for answer in store.list_answers().values())
     for store in (alice, bob):
         assert len(store.list()) == 2
         assert len(store.search("words")) == 2
         assert [len(store.load(talk.live_session.session.id).requests) for talk in ids[store]] == [1, 1]
         one, two = (store.load(talk.live_session.session.id) for talk in ids[store])
         assert one.blocks[0].text != two.blocks[0].text
-    assert threads.kept_answers() == {}
+    assert threads.list_answers() == {}
 
 
 def test_what_a_refusal_says_is_kept_with_its_request(rogue: Rogue, threads: Threads) -> None:
     talk = begun(rogue, threads)
     rogue.wrongs.append(refusal(400, "no such thing"))
     list(talk.send("hello"))
-    assert "no such thing" in str(threads.problems(talk.live_session.session.id)[0]["what"])
+    assert "no such thing" in str(threads.list_problems(talk.live_session.session.id)[0]["what"])
     assert isinstance(talk.live_session.session, Session)
     assert SAID in "".join(e.text for e in talk.send("again") if isinstance(e, TextDelta))
 

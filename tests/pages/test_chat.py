@@ -13,6 +13,7 @@ import pytest
 import turnscope
 from turnscope.counting.media import read_image_size
 from turnscope.live import branches, endpoints, window_lookup
+from turnscope.live.attachments import MAX_IMAGE
 from turnscope.live.background_turn import BackgroundTurn
 from turnscope.live.chat import Chat, Settings
 from turnscope.live.events import LimitReached, RequestDone, TurnStopped
@@ -23,9 +24,9 @@ from turnscope.live.threads import Destination, Threads
 from turnscope.session import portable
 from turnscope.session.model import Block
 from turnscope.session.timeline import make_block
-from turnscope.storage.database import StorageError, reading
-from turnscope.views import exporting, next_request
-from turnscope.views.attachments import MAX_IMAGE
+from turnscope.share import export_formats
+from turnscope.storage.database import StorageError, open_database
+from turnscope.views import next_request
 
 from pages.chat import attachments, gauge, markup, preview, rooms, typing_box
 from pages.parts import chat_chosen
@@ -118,6 +119,29 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
     chat_chosen.offline().delay = 0.0
     say(app, "And now?")
     assert [r.stop_reason for r in store(data_folder).load(app.query_params["thread"]).requests] == ["interrupted", "end_turn"]
+
+
+def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_end(
+    app: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, met = rooms.room, []
+
+    def room(thread: str) -> rooms.Room:
+        """The turn ends when the page has its chat, and before it looks whether a turn is under way."""
+        held = now(thread)
+        if held.running is not None:
+            assert held.running.wait(30)
+            met.append(thread)
+        return held
+
+    monkeypatch.setattr(rooms, "room", room)
+    chat_chosen.offline().delay = 0.1
+    opened(app)
+    app.session_state["chat.fault"] = "overloaded"
+    app.chat_input[0].set_value("hello").run()
+    assert met
+    assert "Failed: " in bodies(app)
+    assert not app.chat_input[0].disabled
 
 
 def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
@@ -279,7 +303,7 @@ def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: Ap
     session = store(data_folder).load(thread)
     spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
     settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
-    elsewhere, _ = branches.resume_chat(session, spare, store(data_folder).sink(thread), settings)
+    elsewhere, _ = branches.resume_chat(session, spare, store(data_folder).open_writer(thread), settings)
     assert isinstance([*elsewhere.send("from another process")][-1], RequestDone)
     say(app, "from this page")
     assert "continued in another window" in bodies(app)
@@ -372,15 +396,17 @@ def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_record
     assert [app.session_state[f"chat.{name}"] for name in ("provider", "url", "model")] == ["server", there.url, "offline-64k"]
     say(app, "and here?")
     assert kept.load(other).requests[-1].model == "offline-64k"
-    assert kept.place(other) == there
-    kept.sink(other).place(Destination("server", there.url, "offline-16k"), 1)  # another tab decided so meanwhile
+    assert kept.find_destination(other) == there
+    kept.open_writer(other).write_destination(
+        Destination("server", there.url, "offline-16k"), 1
+    )  # another tab decided so meanwhile
     say(app, "and now?")
     assert kept.load(other).requests[-1].model == "offline-16k"
     app.session_state["chat.url"] = f"{there.url}/"
     say(app, "by my own choice?")
     assert kept.load(other).requests[-1].model == "offline-64k"
-    assert kept.place(other) == Destination("server", f"{there.url}/", "offline-64k")
-    assert kept.place(first) == Destination("offline", "", "offline-16k")
+    assert kept.find_destination(other) == Destination("server", f"{there.url}/", "offline-64k")
+    assert kept.find_destination(first) == Destination("offline", "", "offline-16k")
 
 
 def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTest, data_folder: Path) -> None:
@@ -441,7 +467,7 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     for n in range(5):
         say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
     assert "20% is the mark" in bodies(app)
-    (_, kept), *_ = store(data_folder).policies(app.query_params["thread"])[-1:]
+    (_, kept), *_ = store(data_folder).list_policies(app.query_params["thread"])[-1:]
     assert kept.rules[4].params.share == 0.2
     rooms._rooms().clear()  # as after a restart of the app, in another tab
     del app.session_state["chat.turned"]
@@ -479,7 +505,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     assert "of 9,000 tokens" in bodies(app)
     assert f"from the next message on; so far: nobody-knows-7b at {there.url}" in bodies(app)
     say(app, "and further?")
-    assert store(data_folder).place(thread) == Destination("server", there.url, "nobody-knows-7b", 9_000)
+    assert store(data_folder).find_destination(thread) == Destination("server", there.url, "nobody-knows-7b", 9_000)
 
 
 def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, data_folder: Path) -> None:
@@ -516,7 +542,7 @@ def test_a_chat_is_deleted_when_asked_twice_and_no_word_of_it_stays(app: AppTest
     assert not app.exception
     assert "Say something." in bodies(app)
     assert [row.id for row in store(data_folder).list()] == [kept]
-    with reading(data_folder / "chats.db") as db:
+    with open_database(data_folder / "chats.db") as db:
         texts = [str(row["content"]) for row in db.query("select content from blobs")]
     assert not any("xylophonist" in text for text in texts)
     assert any("another chat" in text for text in texts)
@@ -542,7 +568,7 @@ def test_a_chat_is_taken_away_and_read_again(app: AppTest, data_folder: Path) ->
     session = store(data_folder).load(app.query_params["thread"])
     again = portable.loads(json.loads(turnscope.dumps(session)))
     assert again == session
-    text = exporting.to_markdown(session)
+    text = export_formats.to_markdown(session)
     assert "## You <!-- turnscope user -->\n\nWhat is ``` here?" in text
     assert "## Model <!-- turnscope assistant -->\n\nI am the built-in offline model" in text
 
@@ -584,7 +610,7 @@ def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_f
     settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
     thread = kept.create(place=Destination("offline", "", "offline-16k"))
     spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
-    chat = branches.start_chat(thread, spare, kept.sink(thread), settings, "", [])
+    chat = branches.start_chat(thread, spare, kept.open_writer(thread), settings, "", [])
     for n in range(80):
         chat.append_message("user", f"number {n}.", "prompt")
         chat.append_message("assistant", f"answer {n}.", "answer")
@@ -618,7 +644,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
     session = store(data_folder).load(thread)
     assert [b.kind for b in session.blocks if b.role == "user"] == ["image", "text", "text"]
     assert b64decode(session.blocks[-4].raw["source"]["data"]) == picture
-    said = exporting.to_markdown(session)
+    said = export_formats.to_markdown(session)
     assert f"](data:image/png;base64,{b64encode(picture).decode()})" in said
     assert f"n.txt\n\n```file turnscope n.txt\n{notes.decode()}\n```" in said
     (data_folder / "said.md").write_text(said)

@@ -84,7 +84,7 @@ def test_a_model_writes_the_summaries_that_are_stand_ins_when_it_is_asked_to(app
     app.button(key="condense.ask").click().run()
     assert not app.exception
     assert "of this replay</b>" not in bodies(app)
-    kept = Threads(data_folder / "chats.db").kept_answers()
+    kept = Threads(data_folder / "chats.db").list_answers()
     assert [answer.model for answer in kept.values()] == ["offline-200k"] * 2
     opened(app, session="chat-forgets-first-instruction", policy="condense-oldest")
     assert [button for button in app.button if button.key == "condense.ask"] == []
@@ -98,7 +98,7 @@ def test_a_model_that_cannot_be_asked_is_told_and_changes_nothing(app: AppTest, 
     assert not app.exception
     assert "server&#x27;s address is missing" in bodies(app)
     assert "2 summaries of this replay</b> are stand-ins" in bodies(app)
-    assert Threads(data_folder / "chats.db").kept_answers() == {}
+    assert Threads(data_folder / "chats.db").list_answers() == {}
 
 
 def test_a_deep_link_to_request_17_step_3_shows_that_decision(app: AppTest) -> None:

@@ -185,7 +185,7 @@ def test_a_folder_is_imported_and_its_sessions_open_afterwards(app: AppTest, dat
 def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
     app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from turnscope.storage import index
+    from turnscope.storage import library_index
 
     path = data_folder / "library.db"
     log = Log()
@@ -193,15 +193,15 @@ def test_five_thousand_sessions_are_a_page_in_less_than_half_a_second(
     log.answer("m1", "an answer", usage=(20, 0, 0, 9))
     file = data_folder / "one.jsonl"
     file.write_text(log.text())
-    from turnscope.reading.holders import open_source
+    from turnscope.reading.containers import open_source
 
     one = next(indexing.read_sessions(open_source(file), str(file)))
     import msgspec
 
-    with index._begin_write(path) as db:
+    with library_index._begin_write(path) as db:
         for n in range(5_000):
-            line = type(one.line)(**{**msgspec.to_builtins(one.line), "path": f"/gone/{n}.jsonl", "name": f"{n}.jsonl"})
-            index._insert_row(db, index.Indexed(line, one.spent, one.cuts, ()))
+            line = type(one.row)(**{**msgspec.to_builtins(one.row), "path": f"/gone/{n}.jsonl", "name": f"{n}.jsonl"})
+            library_index._insert_row(db, library_index.IndexedSession(line, one.costs, one.cuts, ()))
     library_page(app)
     assert "of 5,001 sessions" in bodies(app)
     began = time.process_time()
@@ -224,7 +224,7 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
     thread = threads.create(title="Herons")
     client = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
     talk, _ = branches.resume_chat(
-        threads.load(thread), client, threads.sink(thread), Settings("offline-16k", load("balanced"))
+        threads.load(thread), client, threads.open_writer(thread), Settings("offline-16k", load("balanced"))
     )
     [*talk.send("count the albatrosses")]
     library_page(app)

@@ -45,13 +45,13 @@ def test_facts_are_found_refused_forgotten_and_reach_the_next_chat(app: AppTest,
     app.session_state["chat.policy"] = "openwebui-middleware"
     app.switch_page("pages/chat.py").run()
     say(app, "My name is Ada. I prefer short answers.")
-    assert [fact.text for fact in store.all()] == ["My name is Ada.", "I prefer short answers."]
+    assert [fact.text for fact in store.list_all()] == ["My name is Ada.", "I prefer short answers."]
     assert "<b>2 facts</b>" in bodies(app)
-    (name, short) = store.all()
+    (name, short) = store.list_all()
     thread = str(app.session_state["chat.thread"])
     app.button(key=f"chat.refuse.{thread}.{short.id}").click().run()
     assert "<s>I prefer short answers.</s>" in bodies(app)
-    assert [fact.text for fact in store.all()] == ["My name is Ada."]
+    assert [fact.text for fact in store.list_all()] == ["My name is Ada."]
     app.button(key="chat.new").click().run()
     say(app, "What is my name?")
     thread = str(app.session_state["chat.thread"])
@@ -62,7 +62,7 @@ def test_facts_are_found_refused_forgotten_and_reach_the_next_chat(app: AppTest,
     assert inserted(thread) == ""
     app.selectbox(key="chat.memory").set_value("off").run()
     say(app, "My name is Bob.")
-    assert [fact.text for fact in store.all()] == [""], "switched off, nothing is remembered beyond the chat"
+    assert [fact.text for fact in store.list_all()] == [""], "switched off, nothing is remembered beyond the chat"
     app.session_state["heatmap.slots"] = "apart"
     app.switch_page("pages/heatmap.py")
     app.query_params.clear()
@@ -83,7 +83,7 @@ def test_the_library_lists_what_is_remembered_by_project(app: AppTest, data_fold
     assert "The heron is grey." not in bodies(app)
     app.text_area(key=f"memory..{fact.id}.text").set_value("We deploy on Mondays.").run()
     app.button(key=f"memory..{fact.id}.save").click().run()
-    assert [fact.text for fact in store.all()] == ["", "We deploy on Mondays."]
+    assert [fact.text for fact in store.list_all()] == ["", "We deploy on Mondays."]
     app.selectbox(key="memory.project").set_value("/work/heron").run()
     assert "The heron is grey." in bodies(app)
     assert "Mondays" not in bodies(app)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import turnscope
 from turnscope.library.calculating import Shape
 from turnscope.planning import policy as policies
-from turnscope.views import parameters
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -64,5 +63,5 @@ def test_advice_is_searched_shown_and_saved(app: AppTest, data_folder: Path) -> 
     assert found.to_toml(found.chosen).rstrip() in [code.value for code in app.code]
     app.text_input(key=f"advise.name.{name}").set_value("mine").run()
     app.button(key="advise.save").click().run()
-    assert parameters.to_toml(policies.load("mine", data_folder / "policies")) == found.to_toml(found.chosen)
+    assert policies.load("mine", data_folder / "policies").to_toml() == found.to_toml(found.chosen)
     assert f"/compare?policies={name}%2Cmine&amp;session=cache-goes-cold" in bodies(app)

@@ -52,7 +52,8 @@ from turnscope.envelope.pieces import Decision, Piece
 from turnscope.envelope.plan import Plan
 from turnscope.planning.answers import Answers
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, Step, load_rules, parse
+from turnscope.planning.policy import Policy, Step, parse
+from turnscope.planning.rule_registry import load_rules
 from turnscope.session.builder import Builder, Draft
 from turnscope.session.model import Action, Answer, Edit, ObservedEdit, Part, Session, Span, Usage
 

@@ -8,10 +8,11 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.planning.assemble import replay
-from turnscope.planning.policy import Policy, apply_model_table, keep_wishes_only, load, make_sendable, parse, write
+from turnscope.planning.policy import Policy, apply_model_table, keep_wishes_only, load, make_sendable, parse
+from turnscope.planning.policy_catalog import save_policy
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
-from turnscope.views.parameters import apply_changes, find_changes, save_policy
+from turnscope.views.parameters import apply_changes, find_changes
 
 TEXT = """
 [budget]
@@ -86,11 +87,11 @@ def test_a_model_that_is_fallen_back_to_has_its_own_table() -> None:
 
 def test_tables_survive_writing_turning_saving_and_what_a_chat_adds(tmp_path: Path) -> None:
     policy = parse("p", TEXT)
-    assert parse("p", write(policy)) == policy
+    assert parse("p", policy.to_toml()) == policy
     turned = apply_changes(policy, {"budget.tokens": 2_000, "1.keep": 9})
     assert find_changes(turned, policy) == {"budget.tokens": 2_000, "1.keep": 9}
     assert turned.models == policy.models
     assert apply_model_table(turned, "claude-haiku-4-5")[0].budget.tokens == 500
-    assert save_policy("mine", write(turned), tmp_path).models == load("mine", tmp_path).models == policy.models
+    assert save_policy("mine", turned.to_toml(), tmp_path).models == load("mine", tmp_path).models == policy.models
     for made in (make_sendable(policy), keep_wishes_only(policy)):
         assert [plan.budget.limit for plan in plans(made, "claude-haiku-4-5")] == [500]

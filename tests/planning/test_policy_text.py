@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from turnscope.errors import PolicyError
-from turnscope.planning.policy import Policy, Step, find_rule, list_policies, load, load_rules, parse, write
-from turnscope.storage.loading import about_of, name_of
+from turnscope.planning.policy import Policy, Step, list_policies, load, parse
+from turnscope.planning.rule_registry import find_rule, load_rules
+from turnscope.storage.thread_loading import read_about, read_policy_name
 
 PROMPT = 'Summarise what follows.\n\n  - keep "names" and \'paths\'\n  - keep C:\\new\\table """ and #this\n\tNo fences.\n'
 HOSTILE = st.text(st.sampled_from("ab \t\n\r\"'\\#=[]{},.\x00\x07\x1b\x7f\x85\u2028\ufeff\ud800é🔭"), max_size=24) | st.text()
@@ -62,12 +63,12 @@ def made(text: str, prompt: str = "") -> Policy:
 
 @pytest.mark.parametrize("name", list_policies())
 def test_every_policy_reads_back(name: str) -> None:
-    assert parse(name, write(load(name))) == load(name)
+    assert parse(name, load(name).to_toml()) == load(name)
 
 
 def test_every_rule_reads_back_with_its_defaults() -> None:
     policy = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in load_rules().values()))
-    assert parse("all", write(policy)) == policy
+    assert parse("all", policy.to_toml()) == policy
 
 
 @given(HOSTILE)
@@ -77,15 +78,15 @@ def test_every_rule_reads_back_with_its_defaults() -> None:
 @example("[[rules]]\nrule = 'x'")
 def test_any_text_reads_back(text: str) -> None:
     policy = made(text)
-    assert parse("p", write(policy)) == policy
+    assert parse("p", policy.to_toml()) == policy
 
 
 def test_a_prompt_of_several_lines_is_written_on_several_lines() -> None:
-    text = write(made("plain", PROMPT))
+    text = made("plain", PROMPT).to_toml()
     assert 'prompt = """\nSummarise what follows.\n\n  - keep \\"names\\" and \'paths\'\n' in text
     assert parse("p", text) == made("plain", PROMPT)
     windows = PROMPT.replace("\n", "\r\n")
-    assert parse("p", write(made("plain", windows))).rules[1].params.prompt == windows
+    assert parse("p", made("plain", windows).to_toml()).rules[1].params.prompt == windows
 
 
 def test_what_the_writer_before_left_in_chats_reads_as_it_did() -> None:
@@ -94,12 +95,12 @@ def test_what_the_writer_before_left_in_chats_reads_as_it_did() -> None:
     assert (policy.budget.slots, policy.budget.caps, policy.constants) == ({"memory": 0.2}, {}, {"a.b c": "x"})
     assert policy.rules[0].params.models == {"small": "large"}
     assert (policy.rules[1].params.exclude_tools, policy.rules[1].params.placeholder) == (("Read", "mcp__a"), "one\ntwo")
-    assert parse("mine", f'name = "mine"\n{write(policy)}') == policy
+    assert parse("mine", f'name = "mine"\n{policy.to_toml()}') == policy
 
 
 def test_writing_what_was_read_changes_nothing_more() -> None:
-    once = write(load("balanced"))
-    assert write(replace(parse("balanced", once), name="other")) == once
+    once = load("balanced").to_toml()
+    assert replace(parse("balanced", once), name="other").to_toml() == once
 
 
 @pytest.mark.parametrize("name", list_policies())
@@ -143,5 +144,5 @@ def test_a_policy_by_its_earlier_name_is_the_same(tmp_path: Path) -> None:
     assert "staged" not in list_policies()
     (tmp_path / "staged.toml").write_text('title = "my own"', encoding="utf-8")
     assert load("staged", tmp_path).title == "my own", "a file of one's own keeps its name"
-    assert name_of(f'name = "staged"\n{write(load("staged"))}') == "chainreview-staged"
-    assert about_of('{"policy": "staged"}', None)["policy"] == "chainreview-staged"
+    assert read_policy_name(f'name = "staged"\n{load("staged").to_toml()}') == "chainreview-staged"
+    assert read_about('{"policy": "staged"}', None)["policy"] == "chainreview-staged"

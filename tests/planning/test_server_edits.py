@@ -28,7 +28,7 @@ from turnscope.live.provider import connect
 from turnscope.live.stream_assembler import StreamAssembler, assemble_message
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
-from turnscope.planning.policy import Policy, load, parse, write
+from turnscope.planning.policy import Policy, load, parse
 from turnscope.planning.render import build_body
 from turnscope.pricing.prices import PRICES
 from turnscope.reading.contents import read_path as read_file
@@ -84,7 +84,7 @@ def talked(folder: Path, policy: Policy, prompts: list[str], model: str = "offli
         thread = threads.create(title="edits")
         chosen = Settings(model, policy, thinking=thinking)
         provider = connect(server.url, "none", retries=0, timeout=60)
-        chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "You are brief.", box.definitions)
+        chat = branches.start_chat(thread, provider, threads.open_writer(thread), chosen, "You are brief.", box.definitions)
         chat.tools = box
         told: list[Event] = [event for prompt in prompts for event in chat.send(prompt)]
         wrong = [event for event in told if isinstance(event, TurnFailed | RequestRefused)]
@@ -667,7 +667,7 @@ def test_a_failed_compaction_changes_nothing(tmp_path: Path) -> None:
     [("server-compaction", "trigger = 150000", "trigger = 49999"), ("server-clear-thinking", "keep = 1", "keep = 0")],
 )
 def test_a_policy_that_asks_for_what_the_api_never_takes_is_refused(name: str, old: str, new: str) -> None:
-    text = write(load(name))
+    text = load(name).to_toml()
     assert old in text
     with pytest.raises(PolicyError, match="at least"):
         parse(name, text.replace(old, new))

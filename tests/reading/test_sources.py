@@ -5,38 +5,22 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import turnscope
 from claude_log import Log, call
-from turnscope import importers
 from turnscope.errors import ArchiveTooLarge, TurnscopeError, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.importers import Importer, claude_code, task_folder
 from turnscope.library import Store, indexing
-from turnscope.reading import claims, holders
+from turnscope.reading import claims, containers
+from turnscope.reading.containers import open_source
 from turnscope.reading.followers import follow
-from turnscope.reading.holders import open_source
 from turnscope.reading.registry import find_importers, find_places, find_related, find_session_path
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
-
-EXAMPLES = Path(__file__).parents[1] / "examples" / "importers"
-
-
-@pytest.fixture
-def diaries() -> Iterator[None]:
-    """Importers of a folder beside the project's own, as a package that extends them would bring them."""
-    importers.__path__.append(str(EXAMPLES))
-    find_importers.cache_clear()
-    yield
-    importers.__path__.remove(str(EXAMPLES))
-    find_importers.cache_clear()
-    sys.modules.pop("turnscope.importers.diary", None)
 
 
 def claude(name: str, *prompts: str) -> Log:
@@ -111,36 +95,6 @@ def test_the_thread_of_a_conversation_gives_its_paths_by_leaf(tmp_path: Path) ->
     assert [blocks[0].text for _, blocks in thread.iter_messages()] == ["hello", "hello: answered", "went on", "left"]
     with pytest.raises(KeyError):
         thread.get_path("s1~2")
-
-
-# One file makes a format ------------------------------------------------------------------------------------------------
-
-
-def test_a_format_is_one_file(diaries: None, tmp_path: Path) -> None:
-    said = [["me", "Hello"], ["it", "Hi.", 12, 3], ["it"]]
-    value = {"diary": 1, "days": [{"day": "2026-01-02", "said": said}, {"day": "2026-01-03", "said": [["me", "Again"]]}]}
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps(value))
-    (EXAMPLES / "diary.py").read_text().count("\n") < 60 or pytest.fail("the example has grown")
-    listed = list(turnscope.entries(path))
-    assert [entry.id for entry in listed] == ["2026-01-03", "2026-01-02"]
-    session = turnscope.load(path, listed[1])
-    assert (session.source, session.title) == ("diary", "What was said on 2026-01-02")
-    assert [block.text for block in session.blocks] == ["Hello", "Hi."]
-    assert session.requests[0].usage is not None
-    assert session.requests[0].usage.prompt_tokens == 12
-    assert [note.severity for note in session.notes] == ["warning"]
-    assert [s.id for s in turnscope.load_all(path)] == ["mine 2026-01-03", "mine 2026-01-02"]
-    inside = [entry.id for entry in turnscope.entries(tmp_path)]
-    assert inside == ["mine.json#2026-01-03", "mine.json#2026-01-02"]
-    assert turnscope.load(tmp_path, inside[1]) == session
-
-
-def test_without_the_file_the_format_is_unknown(tmp_path: Path) -> None:
-    path = tmp_path / "mine.json"
-    path.write_text(json.dumps({"diary": 1, "days": []}))
-    with pytest.raises(UnknownFormat):
-        turnscope.load(path)
 
 
 # Folders ----------------------------------------------------------------------------------------------------------------
@@ -310,7 +264,7 @@ def test_sessions_in_a_list_are_listed_one_by_one(ends: str, tmp_path: Path) -> 
     path.write_text(f"[{told}]" if ends == ", " else told)
     assert [entry.id for entry in turnscope.entries(path)] == ["0", "1", "3"]
     assert [len(turnscope.load(path, id).blocks) for id in ("", "1", "3")] == [2, 4, 2]
-    assert [line.entry for line in (each.line for each in indexing.read_sessions(open_source(path), "x"))] == ["0", "1", "3"]
+    assert [line.entry for line in (each.row for each in indexing.read_sessions(open_source(path), "x"))] == ["0", "1", "3"]
     for id in ("2", "4", "-1", "x", "9" * 30):
         with pytest.raises(UnknownFormat if id == "2" else UnknownEntry):
             turnscope.load(path, id)
@@ -332,7 +286,7 @@ def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(
     path.write_bytes(gzip.compress(b"x" * 1_000)[:-9])
     with pytest.raises(UnreadableFile):
         turnscope.load(path)
-    monkeypatch.setattr(holders, "FREE", 10_000)
+    monkeypatch.setattr(containers, "FREE_BYTES", 10_000)
     path.write_bytes(gzip.compress(b" " * 1_000_000))
     with pytest.raises(ArchiveTooLarge) as refused:
         turnscope.load(path)
@@ -340,14 +294,14 @@ def test_a_gzip_file_that_is_broken_or_would_fill_the_memory_is_refused(
 
 
 def test_an_archive_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "FREE", 1_000_000)
+    monkeypatch.setattr(containers, "FREE_BYTES", 1_000_000)
     path = zipped(tmp_path / "bomb.zip", {"s.jsonl": b"0" * 5_000_000})
     with pytest.raises(ArchiveTooLarge, match=r"bomb\.zip would unpack to far more") as caught:
         turnscope.load(path)
     assert caught.value.hint
     assert 1_000_000 <= caught.value.limit < 5_000_000
-    monkeypatch.setattr(holders, "RATIO", 10_000)
-    monkeypatch.setattr(holders, "TOTAL", 4_000_000)
+    monkeypatch.setattr(containers, "MAX_RATIO", 10_000)
+    monkeypatch.setattr(containers, "MAX_BYTES", 4_000_000)
     with pytest.raises(ArchiveTooLarge):
         turnscope.load(path)
 
@@ -384,14 +338,14 @@ def test_a_database_in_use_is_read_with_its_log_and_left_alone(tmp_path: Path) -
     before = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in tmp_path.iterdir())
     source = open_source(path)
     assert source.kind == "sqlite"
-    assert source.tables() == {"said"}
-    assert [dict(row) for row in source.rows("select * from said")] == [{"text": "one"}]
+    assert source.list_tables() == {"said"}
+    assert [dict(row) for row in source.query("select * from said")] == [{"text": "one"}]
     assert sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in tmp_path.iterdir()) == before
     writer.execute("commit")
-    assert len(list(open_source(path).rows("select * from said where text != ?", [""]))) == 2
+    assert len(list(open_source(path).query("select * from said where text != ?", [""]))) == 2
     assert source.version != open_source(tmp_path).version
     with pytest.raises(UnreadableFile, match="readonly"):
-        list(source.rows("delete from said"))
+        list(source.query("delete from said"))
     writer.close()
 
 
@@ -408,7 +362,7 @@ def test_a_write_that_was_cut_short_is_taken_back(tmp_path: Path) -> None:
         for file in tmp_path.glob("app.db*"):
             (crashed.parent / file.name).write_bytes(file.read_bytes())
         assert (crashed.parent / "app.db-journal").exists()
-    assert [row["text"] for row in open_source(crashed).rows("select text from said")] == ["one"]
+    assert [row["text"] for row in open_source(crashed).query("select text from said")] == ["one"]
 
 
 ENDLESS = (
@@ -417,7 +371,7 @@ ENDLESS = (
 
 
 def test_a_database_whose_view_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "STEPS", 2_000_000)
+    monkeypatch.setattr(containers, "STEPS", 2_000_000)
     path = tmp_path / "x.db"
     with sqlite3.connect(path) as db:
         db.execute(f"create view conversation_messages as {ENDLESS}, 0 as created_at, '{{}}' as metadata, n as id from r")
@@ -436,7 +390,7 @@ def test_a_database_of_no_known_tool_is_refused(tmp_path: Path) -> None:
         turnscope.load(path)
     path.write_bytes(path.read_bytes()[:100] + b"broken" * 100)
     with pytest.raises(UnreadableFile, match="cannot be read"):
-        open_source(path).tables()
+        open_source(path).list_tables()
 
 
 # Where tools keep their files -------------------------------------------------------------------------------------------
@@ -478,8 +432,8 @@ def test_a_file_of_an_archive_is_read_once_for_all_its_conversations(tmp_path: P
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
         file.writestr("runs.json", json.dumps(runs))
     opened: list[str] = []
-    unpacked = holders.Archive.unpacked
-    monkeypatch.setattr(holders.Archive, "unpacked", lambda self, name: (opened.append(name), unpacked(self, name))[1])
+    unpacked = containers.Archive.open_member
+    monkeypatch.setattr(containers.Archive, "open_member", lambda self, name: (opened.append(name), unpacked(self, name))[1])
     assert len(turnscope.load_all(tmp_path / "x.zip")) == 9
     assert len(opened) < 9
 
@@ -499,4 +453,4 @@ def test_a_column_whose_name_is_no_text_is_a_typed_error(tmp_path: Path) -> None
     db.close()
     path.write_bytes(path.read_bytes().replace(b"aaaa", b"\xf7\xf7aa"))
     with pytest.raises(UnreadableFile):
-        list(holders.Database(path).rows("select * from sessions"))
+        list(containers.Database(path).query("select * from sessions"))

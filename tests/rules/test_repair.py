@@ -14,8 +14,9 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Memory, NoParams, Rule
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
-from turnscope.planning.policy import Policy, Step, load, load_rules
+from turnscope.planning.policy import Policy, Step, load
 from turnscope.planning.render import render
+from turnscope.planning.rule_registry import load_rules
 from turnscope.session.builder import Builder
 from turnscope.session.model import Edit, Session, Span
 

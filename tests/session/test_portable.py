@@ -17,7 +17,7 @@ from msgspec import structs
 from turnscope.errors import BrokenFile
 from turnscope.reading.claims import claim
 from turnscope.reading.contents import read_path, read_source
-from turnscope.reading.source import Source, parse
+from turnscope.reading.source import Source, parse_json
 from turnscope.session import portable
 from turnscope.session.builder import Builder, observe_drop
 from turnscope.session.model import Edit, ObservedEdit, Part, Session, Span, Usage
@@ -62,7 +62,7 @@ def source(value: Any) -> Source:
 
 @given(sessions())
 def test_any_session_is_read_back_equal(session: Session) -> None:
-    assert portable.loads(parse(portable.dumps(session))) == session
+    assert portable.loads(parse_json(portable.dumps(session))) == session
 
 
 def test_lone_surrogates_survive() -> None:
@@ -79,7 +79,7 @@ def test_every_shared_session_is_read_back_equal(shared: Callable[..., Path]) ->
     assert paths
     for path in paths:
         for session in read_path(path):
-            assert portable.loads(parse(portable.dumps(session))) == session, path.name
+            assert portable.loads(parse_json(portable.dumps(session))) == session, path.name
 
 
 def test_a_hand_written_session_needs_only_what_has_no_default() -> None:
@@ -121,13 +121,13 @@ def test_branches_of_version_1_share_again_what_they_repeat(tmp_path: Path) -> N
     session = branched(tmp_path)
     assert len(session.branches) == 3
     old = {"format": "turnscope-session", "version": 1, "session": first_version(session)}
-    again = portable.loads(parse(json.dumps(old).encode()))
+    again = portable.loads(parse_json(json.dumps(old).encode()))
     assert again.branches == session.branches
     assert again.subagents == session.subagents
     assert [fork.start > 0 for fork in again.forks] == [False, True, True]
     assert again.branches[1].blocks[0] is again.blocks[0]
-    assert portable.loads(parse(portable.dumps(again))) == again
-    assert portable.loads(parse(portable.dumps(session))) == session
+    assert portable.loads(parse_json(portable.dumps(again))) == again
+    assert portable.loads(parse_json(portable.dumps(session))) == session
 
 
 def test_a_wrong_branch_of_version_1_is_named() -> None:

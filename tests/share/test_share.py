@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import turnscope
 from claude_log import Log, call
-from turnscope.__main__ import main
+from turnscope.cli import main
 from turnscope.counting.ledger import Ledger
 from turnscope.library.opening import load_policy, load_prices
 from turnscope.planning.trace import trace
@@ -209,4 +209,4 @@ def test_the_command_writes_a_report_and_a_summary(
         assert "API key" in capsys.readouterr().out
     assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
     assert "| pass |" in (tmp_path / "out.md").read_text()
-    assert main(["share", str(tmp_path / "none"), str(tmp_path / "x.html")]) == 1
+    assert main(["share", str(tmp_path / "none"), str(tmp_path / "x.html")]) == 2

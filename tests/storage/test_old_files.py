@@ -84,11 +84,11 @@ def test_an_old_chat_loads_with_all_that_was_recorded_and_replays_to_what_was_se
 
 def test_the_rest_of_an_old_file_is_there_and_can_be_added_to(old: Threads) -> None:
     assert [(row.id, row.title) for row in old.list()] == [(BRANCH, "old branch"), (CHAT, "old")]
-    assert old.kept_answers() == {"k1": Answer("A kept summary.", model="offline-200k", source="model")}
+    assert old.list_answers() == {"k1": Answer("A kept summary.", model="offline-200k", source="model")}
     assert {hit.thread for hit in old.search("north")} == {CHAT}
     old.keep_answer("k1", Answer("Another one.", source="model"))
-    assert old.kept_answers()["k1"].text == "Another one."
-    old.sink(CHAT).record_fact(CountFact(6, 589, 600, "offline-16k"))
+    assert old.list_answers()["k1"].text == "Another one."
+    old.open_writer(CHAT).record_fact(CountFact(6, 589, 600, "offline-16k"))
     assert old.load(CHAT).recorded.counts[6] == (CountFact(6, 589, 600, "offline-16k"),)
     with sqlite3.connect(old.path) as db:
         tables = {row[0] for row in db.execute("select name from sqlite_master where type = 'table'")}

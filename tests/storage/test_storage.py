@@ -26,7 +26,7 @@ from turnscope.reading import contents
 from turnscope.reading.source import Source
 from turnscope.session.model import Answer, Session
 from turnscope.storage import blobs, catalogue, packing, sessions
-from turnscope.storage.database import StorageError, reading, writing
+from turnscope.storage.database import StorageError, begin_write, open_database
 from turnscope.storage.threads import Threads
 
 OLD = Path(__file__).parent / "old"
@@ -63,7 +63,7 @@ def count(path: Path, table: str) -> int:
 def begun(threads: Threads, said: Sequence[str], base: Session | None = None) -> str:
     """A chat in which this was said."""
     thread = threads.create(title="a chat", base=base)
-    growing, sink = LiveSession(threads.load(thread), CHARS), threads.sink(thread)
+    growing, sink = LiveSession(threads.load(thread), CHARS), threads.open_writer(thread)
     for text in said:
         sink.record_message(growing.append_message("user", text, origin="prompt"), [text], "complete")
     return thread
@@ -81,7 +81,7 @@ def old_chats(path: Path) -> Path:
 
 def everything(path: Path) -> list[Any]:
     threads = Threads(path)
-    return [(row, threads.load(row.id), threads.policies(row.id)) for row in threads.list()]
+    return [(row, threads.load(row.id), threads.list_policies(row.id)) for row in threads.list()]
 
 
 # Chats of older versions
@@ -217,7 +217,7 @@ def test_forgetting_spares_every_chat_and_gives_the_rest_back(memory: Store, fil
     assert abs(freed - held) < 100_000
     after = {thread: Threads(memory.path).load(thread) for thread in (own, based)}
     assert after == before
-    assert threads.kept_answers() == {"k": Answer("of a replay")}
+    assert threads.list_answers() == {"k": Answer("of a replay")}
     assert [block.text for block in after[based].blocks] == text
     assert "text 7 of s2 " * 40 in text
     assert [hit.thread for hit in threads.search("something")] == [own]
@@ -243,7 +243,7 @@ def test_a_chat_may_be_written_while_sessions_are_forgotten_and_opened(memory: S
     files = [session_file(tmp_path / f"s{n}.jsonl", 120) for n in range(3)]
     threads = Threads(memory.path)
     thread = threads.create()
-    growing, sink = LiveSession(threads.load(thread), CHARS), threads.sink(thread)
+    growing, sink = LiveSession(threads.load(thread), CHARS), threads.open_writer(thread)
 
     def churn(_: int) -> None:
         for each in files:
@@ -265,7 +265,7 @@ def test_a_chat_may_be_written_while_sessions_are_forgotten_and_opened(memory: S
 
 def test_each_text_is_stored_once_over_files_and_chats(memory: Store, file: Path, tmp_path: Path) -> None:
     session = memory.open(file).session
-    distinct = {digest for digest, _ in packing.contents(session)}
+    distinct = {digest for digest, _ in packing.encode_contents(session)}
     assert count(memory.path, "blobs") == len(distinct)
     copy = tmp_path / "elsewhere.jsonl"
     copy.write_bytes(file.read_bytes())
@@ -299,17 +299,17 @@ def test_each_text_is_stored_once_over_files_and_chats(memory: Store, file: Path
     ids=repr,
 )
 def test_any_value_comes_back_as_it_was_under_one_digest(value: Any, tmp_path: Path) -> None:
-    content = blobs.encoded(value)
-    digest = blobs.digest_of(content)
+    content = blobs.encode_content(value)
+    digest = blobs.compute_digest(content)
     for chat in (False, True, False):
-        with writing(tmp_path / "x.db") as db:
+        with begin_write(tmp_path / "x.db") as db:
             blobs.keep(db, [(digest, content)], chat)
-    with reading(tmp_path / "x.db") as db:
-        assert blobs.contents(db, [digest, "none"]) == {digest: value}
-        assert blobs.missing(db, [digest, "none"]) == {"none"}
-    with writing(tmp_path / "x.db") as db:
+    with open_database(tmp_path / "x.db") as db:
+        assert blobs.read_contents(db, [digest, "none"]) == {digest: value}
+        assert blobs.find_missing(db, [digest, "none"]) == {"none"}
+    with begin_write(tmp_path / "x.db") as db:
         blobs.drop(db, [digest])  # a chat has held it
-        assert blobs.missing(db, [digest]) == set()
+        assert blobs.find_missing(db, [digest]) == set()
 
 
 # Known by a look
@@ -319,13 +319,13 @@ def test_any_value_comes_back_as_it_was_under_one_digest(value: Any, tmp_path: P
 def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of files whose content was read to recognise them."""
     names: list[str] = []
-    really = Source.digest
+    really = Source.compute_digest
 
     def noted(source: Source) -> str:
         names.append(source.path.name)
         return really(source)
 
-    monkeypatch.setattr(Source, "digest", noted)
+    monkeypatch.setattr(Source, "compute_digest", noted)
     return names
 
 
@@ -369,11 +369,11 @@ def test_the_same_content_elsewhere_is_recognised_and_a_file_that_moved_is_liste
 def test_entries_of_one_source_are_rows_of_their_own(tmp_path: Path) -> None:
     path, stamp = tmp_path / "chats.db", catalogue.Stamp(10, 20, "")
     for key, entry in (("k1", "a"), ("k2", "b"), ("k3", "b")):
-        row = catalogue.Recent(key, "/logs/x.json", "x", entry, "s", "", 1, 2, 3, None, 0, None, 4.0, 10)
-        catalogue.remember(path, replace(row, entry=entry), stamp, 20 + 2 * catalogue.SETTLED)
-    assert [catalogue.known(path, "/logs/x.json", entry, stamp) for entry in ("a", "b", "c")] == ["k1", "k3", ""]
-    assert catalogue.known(path, "/logs/x.json", "a", catalogue.Stamp(10, 21, "")) == ""
-    assert len(catalogue.recent(path, 10)) == 2
+        row = catalogue.CatalogueRow(key, "/logs/x.json", "x", entry, "s", "", 1, 2, 3, None, 0, None, 4.0, 10)
+        catalogue.remember(path, replace(row, entry=entry), stamp, 20 + 2 * catalogue.SETTLED_NANOSECONDS)
+    assert [catalogue.find_key(path, "/logs/x.json", entry, stamp) for entry in ("a", "b", "c")] == ["k1", "k3", ""]
+    assert catalogue.find_key(path, "/logs/x.json", "a", catalogue.Stamp(10, 21, "")) == ""
+    assert len(catalogue.list_recent(path, 10)) == 2
 
 
 # Only what is looked at
@@ -385,8 +385,8 @@ def test_the_second_opening_reads_texts_and_plans_requests_as_they_are_looked_at
     file = session_file(tmp_path / "long.jsonl", 600)
     memory.open(file)
     fetched: list[int] = []
-    really = sessions.texts
-    monkeypatch.setattr(sessions, "texts", lambda path, digests: (fetched.append(len(digests)), really(path, digests))[1])
+    really = sessions.read_texts
+    monkeypatch.setattr(sessions, "read_texts", lambda path, digests: (fetched.append(len(digests)), really(path, digests))[1])
     opened = memory.open(file)
     session, trace = opened.session, opened.trace
     assert opened.annotations[0].prompts[5] == 510
@@ -396,7 +396,7 @@ def test_the_second_opening_reads_texts_and_plans_requests_as_they_are_looked_at
     assert fetched == []
     assert session.blocks[300].text == "text 149 of long " * 40
     assert session.blocks[301].text == 'Read {"file_path":"f150.py"}'
-    assert fetched == [packing.RUN]
+    assert fetched == [packing.FETCH_BLOCKS]
     assert session == load(file)
     assert [plan.request.n for plan in trace.plans] == list(range(600))
     assert trace.plans[-1] is trace.plans[599]

@@ -59,7 +59,7 @@ def begun(threads: Threads, thread: str) -> LiveSession:
 
 def say(threads: Threads, thread: str, growing: LiveSession, role: str, content: Any, origin: str) -> Message:
     message = growing.append_message(role, content, origin=origin, sent_at=1.5)
-    threads.sink(thread).record_message(message, [content] if isinstance(content, str) else content, "complete")
+    threads.open_writer(thread).record_message(message, [content] if isinstance(content, str) else content, "complete")
     return message
 
 
@@ -77,7 +77,7 @@ def ask(threads: Threads, thread: str, growing: LiveSession, content: Any, statu
     done = growing.append_request(done)
     for edit in (decision.edit for decision in plan.decisions if decision.splice):
         growing.record_edit(done.n, edit)
-    threads.sink(thread).record_request(RequestEnded(thread, done, plan, status, answer, blocks, seconds=0.5))
+    threads.open_writer(thread).record_request(RequestEnded(thread, done, plan, status, answer, blocks, seconds=0.5))
     return plan
 
 
@@ -109,7 +109,7 @@ def test_any_thread_is_read_back_as_it_was_said(
         told = Answer(title, items=(title,), usage=Usage(input_tokens=1), model="m", source="model")
         fact = AnswerFact(f"ask {len(growing.facts.answers)}", told)
         growing.record_fact(fact)
-        threads.sink(thread).record_fact(fact)
+        threads.open_writer(thread).record_fact(fact)
     stored = threads.load(thread)
     same(stored, growing.session)
     assert stored.about == about
@@ -138,7 +138,7 @@ def test_half_a_character_harms_no_part_of_a_thread(half: str, tmp_path_factory:
     plan = structs.replace(plan, decisions=(Decision(0, asked.n, "test", edit, Splice((0, 0), (), ()), 1, 2),))
     growing.append_request(asked)
     growing.record_edit(asked.n, edit)
-    threads.sink(thread).record_request(RequestEnded(thread, asked, plan, "failed"))
+    threads.open_writer(thread).record_request(RequestEnded(thread, asked, plan, "failed"))
     threads.rename(thread, half)
     stored = threads.load(thread)
     assert stored.blocks == growing.session.blocks
@@ -253,7 +253,7 @@ def test_a_window_that_fell_behind_conflicts_however_often_it_tries(tmp_path: Pa
     one, two = begun(threads, thread), begun(threads, thread)
     say(threads, thread, one, "user", "one", "prompt")
     plan = ask(threads, thread, one, "answer")
-    sink = threads.sink(thread)
+    sink = threads.open_writer(thread)
     for n in range(4):  # its own addresses run on past those that are taken, and meet the end of the other's
         message = two.append_message("user", f"two {n}", origin="prompt")
         with pytest.raises(Conflict) as refused:
@@ -262,7 +262,7 @@ def test_a_window_that_fell_behind_conflicts_however_often_it_tries(tmp_path: Pa
     with pytest.raises(Conflict):
         say(threads, thread, begun(threads, threads.create()), "system", "Be brief.", "system")
     with pytest.raises(Conflict):
-        threads.sink(thread).record_request(RequestEnded(thread, plan.request, plan, "failed"))
+        threads.open_writer(thread).record_request(RequestEnded(thread, plan.request, plan, "failed"))
     same(threads.load(thread), one.session)
 
 
@@ -317,18 +317,18 @@ def test_a_request_refers_to_the_system_prompt_and_tools_it_was_sent_with(tmp_pa
     branch = begun(threads, fork)
     say(threads, fork, branch, "user", "elsewhere", "prompt")
     ask(threads, fork, branch, "three")
-    assert threads.statics(thread, 0) == ((), ())
-    assert threads.statics(thread, 1) == (("Be brief.",), tuple(tools))
-    assert threads.statics(thread, 2) == (("Be long.",), tuple(tools))
-    assert threads.statics(fork, 2) == (("Be brief.",), tuple(tools))
-    assert threads.statics(fork, 1) == threads.statics(thread, 1)
+    assert threads.find_statics(thread, 0) == ((), ())
+    assert threads.find_statics(thread, 1) == (("Be brief.",), tuple(tools))
+    assert threads.find_statics(thread, 2) == (("Be long.",), tuple(tools))
+    assert threads.find_statics(fork, 2) == (("Be brief.",), tuple(tools))
+    assert threads.find_statics(fork, 1) == threads.find_statics(thread, 1)
     assert count(threads.path, "select count(*) from messages where role in ('system', 'tools')") == 0
     with pytest.raises(TurnscopeError):
-        threads.statics(thread, 9)
+        threads.find_statics(thread, 9)
 
 
 def in_force(threads: Threads, thread: str, requests: int) -> list[Policy]:
-    policies = threads.policies(thread)
+    policies = threads.list_policies(thread)
     return [[policy for first, policy in policies if first <= n][-1] for n in range(requests)]
 
 
@@ -339,20 +339,20 @@ def test_each_request_has_the_policy_it_was_planned_with_and_a_chat_reopens_with
     for n in range(6):
         say(threads, thread, growing, "user", f"question {n}", "prompt")
         if n == 2:
-            threads.sink(thread).policy(replace(load("last-20-messages"), name='mine "own"', title="Mine"), n)
+            threads.open_writer(thread).write_policy(replace(load("last-20-messages"), name='mine "own"', title="Mine"), n)
         if n == 4:
-            threads.sink(thread).policy(KEPT, n)
+            threads.open_writer(thread).write_policy(KEPT, n)
         ask(threads, thread, growing, f"answer {n}")
     mine = replace(load("last-20-messages"), name='mine "own"', title="Mine")
     expected = [load("balanced")] * 2 + [mine] * 2 + [KEPT] * 2
     assert in_force(threads, thread, 6) == expected
     fork = threads.create(parent=thread, at=growing.session.requests[3].cut, about={"policy": "balanced"})
     assert in_force(threads, fork, 4) == [load("balanced"), load("balanced"), mine, load("balanced")]
-    assert threads.policies(threads.create()) == ()
+    assert threads.list_policies(threads.create()) == ()
     assert threads.load(thread).about == {"policy": "keep-everything", "model": "m"}
     assert {row.about.get("policy") for row in threads.list() if row.id == thread} == {"keep-everything"}
     with pytest.raises(TurnscopeError):
-        threads.policies("nowhere")
+        threads.list_policies("nowhere")
 
 
 @pytest.mark.parametrize("how", ["a file for a folder", "a folder for a file", "another file", "nothing to read"])

@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.util.genai.handler import TelemetryHandler
 from opentelemetry.util.genai.types import FunctionToolDefinition, InputMessage, OutputMessage, TextPart
 from turnscope import settings
-from turnscope.__main__ import main
+from turnscope.cli import main
 from turnscope.envelope.plan import Plan
 from turnscope.live import branches, request_headers
 from turnscope.live.chat import Chat, Settings
@@ -56,7 +56,9 @@ def chatting(server: OfflineServer, folder: Path, policy: str, turns: int, expor
     chosen = Settings("offline-16k", load(policy))
     thread = threads.create(title="traced")
     provider = connect(server.url, "secret-key-123", retries=0)
-    chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, f"You are brief; {SECRET}.", box.definitions)
+    chat = branches.start_chat(
+        thread, provider, threads.open_writer(thread), chosen, f"You are brief; {SECRET}.", box.definitions
+    )
     chat.tools = box
     for n in range(turns):
         text = f"read file file{n % 4}.py" if n % 3 == 0 else f"And what of point {n}? It matters because of reason {n * 7}."
@@ -240,7 +242,7 @@ def test_every_request_carries_the_conversation_in_a_header(
         threads = Threads(tmp_path / "chats.db")
         thread = threads.create(title="named")
         chosen = Settings("offline-16k", load("balanced"), count_from_share=1e-6)
-        chat = branches.start_chat(thread, connect(server.url, "none"), threads.sink(thread), chosen, "", [])
+        chat = branches.start_chat(thread, connect(server.url, "none"), threads.open_writer(thread), chosen, "", [])
         assert [*chat.send("Hello")]
         below = structs.replace(chat.live_session.session, id="b/é", parent=thread)
     assert len(seen) == 2, "a count and a request"
@@ -264,10 +266,13 @@ def test_every_request_carries_the_conversation_in_a_header(
 
 def test_the_command_writes_a_trace_and_says_what_it_cannot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "trace.jsonl"
+    assert main(["trace", str(SAMPLE), str(out), "--policy", "last-5-pairs"]) == 2
+    assert "there is no folder" in capsys.readouterr().err
+    out.parent.mkdir()
     assert main(["trace", str(SAMPLE), str(out), "--policy", "last-5-pairs"]) == 0
     assert "100 spans of 88 requests" in capsys.readouterr().out
     assert len([*lines(out)]) == 100
-    assert main(["trace", str(SAMPLE), str(out), "--policy", "no-such-policy"]) == 1
-    assert main(["trace", str(SAMPLE), str(SAMPLE / "below"), "--policy", "last-5-pairs"]) == 1
+    assert main(["trace", str(SAMPLE), str(out), "--policy", "no-such-policy"]) == 2
+    assert main(["trace", str(SAMPLE), str(SAMPLE / "below"), "--policy", "last-5-pairs"]) == 2
     assert "cannot be written" in capsys.readouterr().err
     assert len([*lines(out)]) == 100, "what stood there still does"

@@ -71,7 +71,9 @@ def test_a_chat_of_ours_passes_all_of_it(tmp_path: Path) -> None:
     with let_go(OfflineServer()) as server:
         box, thread = Toolbox(tmp_path), threads.create(title="audited")
         chosen, provider = Settings("offline-64k", parse("published", PATTERN)), connect(server.url, "none", retries=0)
-        chat = branches.start_chat(thread, provider, threads.sink(thread), chosen, "You are brief. " * 400, box.definitions)
+        chat = branches.start_chat(
+            thread, provider, threads.open_writer(thread), chosen, "You are brief. " * 400, box.definitions
+        )
         chat.tools = box
 
         def said(text: str) -> list[Event]:

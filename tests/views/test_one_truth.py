@@ -15,7 +15,8 @@ import turnscope
 from conftest import ROOT, SHARED
 from turnscope import figures
 from turnscope.counting.reconciliation import TOOL_INSTRUCTIONS
-from turnscope.planning.policy import Step, find_rule, load
+from turnscope.planning.policy import Step, load
+from turnscope.planning.rule_registry import find_rule
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.builder import Builder, parse_usage
 from turnscope.session.model import SHAPE

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 
 from turnscope.planning import policy as policies
-from turnscope.planning.policy import load_rules
-from turnscope.views import parameters
+from turnscope.planning.policy_catalog import load_shipped
+from turnscope.planning.rule_registry import load_rules
+from turnscope.views import policy_groups
 from turnscope.views.parameter_labels import LABELS, SHARED_LABELS
-from turnscope.views.policy_pages import README, build_page, build_pages, get_first_sentence, load_shipped, to_markdown
+from turnscope.views.policy_pages import README, build_page, build_pages, get_first_sentence, to_markdown
 
 
 def test_the_readme_beside_the_policies_is_what_they_say_of_themselves() -> None:
@@ -25,7 +26,7 @@ def test_every_policy_has_a_page_in_a_group_with_every_rule_and_constant_and_a_p
         assert {"Source", "Fidelity", "Guarantees", "Counts with"} <= {name for name, _ in each.facts}, each.name
         assert all("session:" in rule.picture and "after" in rule.picture for rule in each.rules), each.name
         assert each.group
-        assert each.group != parameters.OTHERS, f"say in parameters.SYSTEMS whose {each.name} is"
+        assert each.group != policy_groups.OTHERS, f"say in policy_groups.SYSTEMS whose {each.name} is"
 
 
 def test_every_page_says_when_to_use_it_what_it_costs_saves_and_loses_with_the_source() -> None:

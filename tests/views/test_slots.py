@@ -110,7 +110,9 @@ def begun(server: OfflineServer, path: Path, policy: str) -> Chat:
     threads = Threads(path)
     thread = threads.create(title="test")
     provider = connect(server.url, "secret-key-123", retries=0, timeout=10)
-    return branches.start_chat(thread, provider, threads.sink(thread), Settings("offline-64k", load(policy)), "Be brief.", [])
+    return branches.start_chat(
+        thread, provider, threads.open_writer(thread), Settings("offline-64k", load(policy)), "Be brief.", []
+    )
 
 
 def test_a_request_that_is_only_weighed_shows_what_will_be_put_in_and_keeps_nothing(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from turnscope.errors import PolicyError
 from turnscope.planning import policy
-from turnscope.planning.policy import Policy, Step, load, parse, write
+from turnscope.planning.policy import Policy, Step, load, parse
+from turnscope.planning.policy_catalog import load_catalog, save_policy
+from turnscope.planning.rule_registry import load_rules
 from turnscope.views.parameters import (
     Parameter,
     apply_changes,
@@ -17,12 +19,10 @@ from turnscope.views.parameters import (
     find_changes,
     format_field,
     group_parameters,
-    load_catalog,
     parse_field,
-    save_policy,
 )
 
-ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in policy.load_rules().values()))
+ALL = Policy("all", "t", "d", "s", "f", rules=tuple(Step(rule, rule.params()) for rule in load_rules().values()))
 EACH = [replace(ALL, rules=()), *(replace(ALL, rules=(part,)) for part in ALL.rules)]
 KNOBS = [(one, knob) for one in EACH for knob in group_parameters(one)[-1].parameters]
 TITLES = [f"{group_parameters(one)[-1].title}.{knob.name}" for one, knob in KNOBS]
@@ -38,7 +38,7 @@ def test_every_parameter_can_be_turned_and_survives_a_link(one: Policy, knob: Pa
     turned = apply_changes(one, decode_changes(encode_changes({knob.key: other})))
     assert find_changes(turned, one) == {knob.key: other}
     assert apply_changes(turned, {knob.key: knob.value}) == one
-    assert parse("all", write(turned)) == turned
+    assert parse("all", turned.to_toml()) == turned
 
 
 def test_every_parameter_has_a_line_of_help_and_a_field_that_gives_its_value_back() -> None:
@@ -87,7 +87,7 @@ def test_no_change_needs_no_link() -> None:
 def test_a_saved_policy_is_found_and_reads_back_equal(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "policies"
     mine = apply_changes(load("balanced"), {"budget.margin": 0.2})
-    assert save_policy("my-own", write(mine), folder).budget.margin == 0.2
+    assert save_policy("my-own", mine.to_toml(), folder).budget.margin == 0.2
     found = load_catalog(folder)
     assert found.own == {"my-own"}
     assert found.policies["my-own"].rules == mine.rules
@@ -117,7 +117,7 @@ def test_a_saved_policy_is_found_and_reads_back_equal(tmp_path: Path) -> None:
 )
 def test_a_name_that_is_no_plain_name_of_a_new_policy_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(PolicyError) as error:
-        save_policy(name, write(load("balanced")), tmp_path)
+        save_policy(name, load("balanced").to_toml(), tmp_path)
     assert error.value.hint
     assert list(tmp_path.iterdir()) == []
 
@@ -132,9 +132,10 @@ def test_a_broken_file_in_the_folder_is_reported_and_the_others_are_there(tmp_pa
     (tmp_path / "broken.toml").write_text("title = ", encoding="utf-8")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "unknown.toml").write_text('[[rules]]\nrule = "no_such_rule"\n', encoding="utf-8")
-    (tmp_path / "balanced.toml").write_text(write(load("keep-everything")), encoding="utf-8")
+    (tmp_path / "balanced.toml").write_text(load("keep-everything").to_toml(), encoding="utf-8")
     found = load_catalog(tmp_path)
-    assert set(found.problems) == {"broken", "binary", "unknown"}
+    assert set(found.problems) == {"broken", "binary", "unknown", "balanced"}
+    assert found.problems["balanced"].what == "Turnscope itself has a policy of that name"
     assert all(error.hint for error in found.problems.values())
     assert found.policies["balanced"] == load("balanced"), "a file of one's own never stands in for a built-in policy"
     assert found.own == frozenset()

@@ -7,20 +7,20 @@ from collections.abc import Iterable, Sequence
 import plotly.graph_objects as go
 
 from turnscope.figures.charts import FONT, Theme, escape_label
-from turnscope.library.index_queries import PICO, Spent
+from turnscope.library.index_queries import PICO_PER_USD, Spending
 from turnscope.palette import PALETTES
 
 MODELS = ("messages", "tool_results", "thinking", "tools", "system")  # colours of the dearest models; all others share one
 DAYS = 120  # newest days that are shown; more would be narrower than a hand can point at
 
 
-def draw_spending(rows: Iterable[Spent], theme: Theme = "dark", height: int = 200) -> go.Figure:
+def draw_spending(rows: Iterable[Spending], theme: Theme = "dark", height: int = 200) -> go.Figure:
     """Cost per day as bars, stacked by model, the dearest models in colours of their own."""
     palette, cost = PALETTES[theme], dict[str, dict[str, float]]()
     for row in rows:
         if row.day and row.pico:
             days = cost.setdefault(row.model or "unnamed model", {})
-            days[row.day] = days.get(row.day, 0) + row.pico / PICO
+            days[row.day] = days.get(row.day, 0) + row.pico / PICO_PER_USD
     ordered = sorted(cost, key=lambda model: -sum(cost[model].values()))
     shown = set(sorted({day for days in cost.values() for day in days})[-DAYS:])
     figure = go.Figure()

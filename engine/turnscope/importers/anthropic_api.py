@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from turnscope.importers import Importer
 from turnscope.reading.anthropic_calls import convert_call
-from turnscope.reading.conversations import conversations
-from turnscope.reading.dialect import speaks
+from turnscope.reading.conversations import read_conversations
+from turnscope.reading.dialect import score_dialect
 from turnscope.reading.source import Entry, Source
 from turnscope.session.thread import Thread
 
@@ -19,15 +19,15 @@ NAME = "anthropic-api"
 
 
 def sniff(source: Source) -> int:
-    return speaks(source, "anthropic")
+    return score_dialect(source, "anthropic")
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return conversations(source, convert_call).entries()
+    return read_conversations(source, convert_call).list_entries()
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    return Thread(conversations(source, convert_call).session(entry.id, NAME))
+    return Thread(read_conversations(source, convert_call).build_session(entry.id, NAME))
 
 
 IMPORTER = Importer(

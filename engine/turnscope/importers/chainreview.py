@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text
-from turnscope.reading.messages import nodes_of
-from turnscope.reading.nodes import Passed, Said, thread
-from turnscope.reading.parts import mapping
+from turnscope.reading.content_blocks import as_mapping
+from turnscope.reading.messages import make_nodes
+from turnscope.reading.nodes import NodeMessage, SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.thread import Thread
@@ -25,17 +25,17 @@ def sniff(source: Source) -> int:
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    document = mapping(source.document)
-    builder, passed = Builder(as_text(document.get("id")) or source.path.stem, NAME), Passed()
+    document = as_mapping(source.document)
+    builder, passed = Builder(as_text(document.get("id")) or source.path.stem, NAME), SkippedRecords()
     builder.about |= {key: document[key] for key in ABOUT if document.get(key)}
     history = document.get("apiHistory")
-    nodes = list(nodes_of(history if isinstance(history, list) else [], lambda _: {}, passed))
+    nodes = list(make_nodes(history if isinstance(history, list) else [], lambda _: {}, passed))
     summary = as_text(document.get("condensedSummary"))
-    lead = [Said("user", summary, "summary", "summary")] if summary else []
+    lead = [NodeMessage("user", summary, "summary", "summary")] if summary else []
     if summary:
         builder.add_note("info", 0, "a summary stands for messages that were condensed and that the file does not hold")
-    passed.tell(builder)
-    return thread(builder, nodes, lead=lead)
+    passed.add_notes(builder)
+    return build_thread(builder, nodes, lead=lead)
 
 
 IMPORTER = Importer(

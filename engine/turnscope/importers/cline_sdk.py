@@ -12,11 +12,11 @@ from typing import Any
 
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text
-from turnscope.reading.messages import nodes_of, spoken
-from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
-from turnscope.reading.parts import mapping, rows
+from turnscope.reading.content_blocks import as_mapping, as_rows
+from turnscope.reading.messages import convert_message, make_nodes
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import counted
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import Note, Part
 from turnscope.session.thread import Thread
@@ -57,31 +57,31 @@ def related(source: Source) -> list[Source]:
     if not source.path.name.endswith(END) or not sniff(source):
         return []
     stem = source.path.name.removesuffix(END)
-    return [found for name in (f"{stem}.compaction.json", f"{stem}.json") if (found := source.near(name))]
+    return [found for name in (f"{stem}.compaction.json", f"{stem}.json") if (found := source.open_sibling(name))]
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    document = mapping(source.document)
+    document = as_mapping(source.document)
     stem = source.path.name.removesuffix(END).removesuffix(".json")
-    manifest = source.near(f"{stem}.json") if source.path.name.endswith(END) else None
-    about = mapping(manifest.document if manifest else None)
-    builder, passed = Builder(as_text(document.get("sessionId")) or stem, NAME), Passed()
+    manifest = source.open_sibling(f"{stem}.json") if source.path.name.endswith(END) else None
+    about = as_mapping(manifest.document if manifest else None)
+    builder, passed = Builder(as_text(document.get("sessionId")) or stem, NAME), SkippedRecords()
     builder.about |= {key: about[key] for key in ("cwd", "provider", "status", "source", "metadata") if about.get(key)}
     if as_text(document.get("agent")):
         builder.about["agent"] = document["agent"]
     model = as_text(about.get("model"))
     stored = document["messages"]
-    nodes = list(nodes_of(stored, lambda message: _make_request(message, model), passed, "ts"))
-    sidecar = source.near(f"{stem}.compaction.json")
-    nodes = _add_compaction(nodes, stored, mapping(sidecar.document if sidecar else None), builder.notes)
+    nodes = list(make_nodes(stored, lambda message: _make_request(message, model), passed, "ts"))
+    sidecar = source.open_sibling(f"{stem}.compaction.json")
+    nodes = _add_compaction(nodes, stored, as_mapping(sidecar.document if sidecar else None), builder.notes)
     prompt = as_text(document.get("system_prompt"))
-    passed.tell(builder)
-    return thread(builder, nodes, lead=[Said("system", prompt, "system")] if prompt else [])
+    passed.add_notes(builder)
+    return build_thread(builder, nodes, lead=[NodeMessage("system", prompt, "system")] if prompt else [])
 
 
 def _add_compaction(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
     """The nodes with what the sidecar says; it stands for the first messages of the file."""
-    count, held = sidecar.get("source_message_count"), rows(sidecar.get("messages"))
+    count, held = sidecar.get("source_message_count"), as_rows(sidecar.get("messages"))
     if not held or not isinstance(count, int) or isinstance(count, bool):
         return nodes
     if not 0 < count <= len(stored):
@@ -91,20 +91,26 @@ def _add_compaction(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, 
         return nodes
     # A node is named by its message's place; results of one round that are several messages are the node of the first.
     at = next((n for n, node in enumerate(nodes) if int(node.id) >= count), len(nodes))
-    keep: list[tuple[Part, ...]] = [parts_of(role, blocks) for role, blocks in map(spoken, held) if role and blocks]
-    before = next((row["metadata"]["tokensBefore"] for row in held if "tokensBefore" in mapping(row.get("metadata"))), None)
+    keep: list[tuple[Part, ...]] = [
+        make_message_parts(role, blocks) for role, blocks in map(convert_message, held) if role and blocks
+    ]
+    before = next((row["metadata"]["tokensBefore"] for row in held if "tokensBefore" in as_mapping(row.get("metadata"))), None)
     facts = {"preTokens": before} if isinstance(before, int) else {}
     cut = Node(f"{count}-compaction", None, [], None, Cut("compacted: other messages stand for these", keep, facts=facts))
     return [*nodes[:at], cut, *nodes[at:]]
 
 
 def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
-    told, metrics = mapping(message.get("modelInfo")), mapping(message.get("metrics"))
+    told, metrics = as_mapping(message.get("modelInfo")), as_mapping(message.get("metrics"))
     tokens = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
     used = dict(
         zip(("inputTokens", "outputTokens", "cache_read_tokens", "cache_write_tokens"), map(metrics.get, tokens), strict=True)
     )
-    return {"model": as_text(told.get("id")) or model, "usage": counted(used), "logged_usd": parse_usd(metrics.get("cost"))}
+    return {
+        "model": as_text(told.get("id")) or model,
+        "usage": convert_usage(used),
+        "logged_usd": parse_usd(metrics.get("cost")),
+    }
 
 
 IMPORTER = Importer(

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer, Place
-from turnscope.reading.body import common
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, thread
-from turnscope.reading.parts import billed, item, joined
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import convert_item, join_blocks, make_usage
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, iter_objects, make_message_parts
+from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps, extract_text
@@ -52,7 +52,7 @@ class _Rollout:
     """The nodes of a rollout while its lines are read; `path` is what stands after rollbacks."""
 
     def __init__(self, builder: Builder) -> None:
-        self.builder, self.passed, self.lead = builder, Passed(), list[Said]()
+        self.builder, self.passed, self.lead = builder, SkippedRecords(), list[NodeMessage]()
         self.nodes, self.path = list[Node](), list[Node]()
         self.open: Node | None = None  # the answer that is being read
         self.model = ""
@@ -66,7 +66,7 @@ class _Rollout:
         held = record.get("payload")
         enveloped = record.get("type") in ENVELOPES and isinstance(held, Mapping)
         payload: Mapping[str, Any] = held if enveloped and isinstance(held, Mapping) else record
-        kind, at = as_text(record.get("type")) if enveloped else "response_item", when(record.get("timestamp"))
+        kind, at = as_text(record.get("type")) if enveloped else "response_item", parse_time(record.get("timestamp"))
         if kind == "session_meta" or (line == 1 and "type" not in record):
             self._read_meta(payload)
         elif kind == "turn_context":
@@ -82,16 +82,16 @@ class _Rollout:
         self.builder.about = {**{key: meta[key] for key in ABOUT if meta.get(key)}, **self.builder.about}
         told = meta.get("base_instructions") or meta.get("instructions")
         if told and not self.lead:
-            self.lead.append(Said("system", extract_text(told), "system"))
+            self.lead.append(NodeMessage("system", extract_text(told), "system"))
             if isinstance(meta.get("dynamic_tools"), list) and meta["dynamic_tools"]:
-                self.lead.insert(0, Said("tools", meta["dynamic_tools"], "system"))
+                self.lead.insert(0, NodeMessage("tools", meta["dynamic_tools"], "system"))
 
     def _read_event(self, event: Mapping[str, Any], line: int, at: float | None) -> None:
         kind = as_text(event.get("type"))
         if kind == "token_count":
             self._read_usage(event.get("info"), at)
         elif kind == "thread_rolled_back" and isinstance(event.get("num_turns"), int):
-            prompts = [n for n, node in enumerate(self.path) if node.said and _is_prompt(node.said[0])]
+            prompts = [n for n, node in enumerate(self.path) if node.messages and _is_prompt(node.messages[0])]
             self.path = self.path[: prompts[-event["num_turns"]]] if 0 < event["num_turns"] <= len(prompts) else []
             self.open = None
         elif kind == "turn_aborted":
@@ -107,30 +107,30 @@ class _Rollout:
         self.total = total.get("total_tokens")
         window = info.get("model_context_window")
         self.builder.window = window if isinstance(window, int) else self.builder.window
-        usage = billed(last.get("input_tokens"), last.get("output_tokens"), last.get("cached_input_tokens"))
-        request = self.open.said[0].request if self.open else None
+        usage = make_usage(last.get("input_tokens"), last.get("output_tokens"), last.get("cached_input_tokens"))
+        request = self.open.messages[0].request if self.open else None
         if isinstance(request, dict) and "usage" not in request:
             request |= {"usage": usage, "answered_at": at}
             self.behind = self.after = True
         elif self.after:  # of a request whose answer is no item, as a compaction's
-            self._add_node([Said("", request={"model": self.model, "usage": usage, "sent_at": self.before})], at)
+            self._add_node([NodeMessage("", request={"model": self.model, "usage": usage, "sent_at": self.before})], at)
         else:
             self.ahead = usage
 
     def _read_item(self, record: Mapping[str, Any], at: float | None) -> bool:
-        role, blocks = item(record)
+        role, blocks = convert_item(record)
         result = bool(blocks) and blocks[0].get("type") == "tool_result"
         if not role:
             return False
         if role == "assistant":
             self._add_answer_item(blocks, at)
-        elif result and self.path and self.path[-1].said[0].origin == "tool":
-            self.path[-1].said[0].content = [*self.path[-1].said[0].content, *blocks]
+        elif result and self.path and self.path[-1].messages[0].origin == "tool":
+            self.path[-1].messages[0].content = [*self.path[-1].messages[0].content, *blocks]
         else:
             aside = extract_text(blocks).lstrip().startswith(ASIDE)
             system = role in ("developer", "system")
             origin = "tool" if result else "system" if system else "meta" if aside else ""
-            said = Said("system" if system else "user", blocks if result else joined(blocks), origin, fence=system)
+            said = NodeMessage("system" if system else "user", blocks if result else join_blocks(blocks), origin, fence=system)
             self._add_node([said], at)
             self.open = self.open if result else None
             if _is_prompt(said) and not self.builder.title:
@@ -146,24 +146,27 @@ class _Rollout:
             request = {"model": self.model, "sent_at": self.before}
             if self.ahead is not None:
                 request["usage"], self.ahead = self.ahead, None
-            self.open, self.behind = self._add_node([Said("assistant", [], request=request)], at), False
+            self.open, self.behind = self._add_node([NodeMessage("assistant", [], request=request)], at), False
         self.broken = False
-        self.open.said[0].content = [*self.open.said[0].content, *blocks]
+        self.open.messages[0].content = [*self.open.messages[0].content, *blocks]
         self.open.at = at
 
     def _add_compaction(self, payload: Mapping[str, Any], at: float | None) -> None:
         told, history = as_text(payload.get("message")), payload.get("replacement_history")
         keep: list[str | tuple[Part, ...]] = []
         if isinstance(history, list):
-            items = [item(record) for record in history if isinstance(record, Mapping)]
+            items = [convert_item(record) for record in history if isinstance(record, Mapping)]
             items = [found for found in items if not told or extract_text(found[1]) != told]
-            mine = [(n.said[0].role, extract_text(n.said[0].content)) if n.said else ("", "") for n in self.path]
+            mine = [(n.messages[0].role, extract_text(n.messages[0].content)) if n.messages else ("", "") for n in self.path]
             roles = [("system" if role in ("developer", "system") else role, blocks) for role, blocks in items]
-            same = {y: x for x, y in common(mine, [(role, extract_text(joined(blocks))) for role, blocks in roles])}
-            keep = [self.path[same[n]].id if n in same else parts_of(role, blocks) for n, (role, blocks) in enumerate(roles)]
+            same = {y: x for x, y in find_common(mine, [(role, extract_text(join_blocks(blocks))) for role, blocks in roles])}
+            keep = [
+                self.path[same[n]].id if n in same else make_message_parts(role, blocks)
+                for n, (role, blocks) in enumerate(roles)
+            ]
         else:
             keep = [node.id for node in self._iter_recent_prompts()]
-        said = [Said("user", told, "summary", "summary")] if told else []
+        said = [NodeMessage("user", told, "summary", "summary")] if told else []
         node = self._add_node(said, at)
         facts = {key: payload[key] for key in ("window_id",) if payload.get(key)}
         node.cut = Cut("compacted: the history was replaced", keep, node.id if told else "", facts)
@@ -173,27 +176,31 @@ class _Rollout:
         """What a compaction keeps that lists nothing: the context at the start, and the newest prompts."""
         left, kept = KEPT, set[str]()
         for node in reversed(self.path):
-            if node.said and _is_prompt(node.said[0]) and (left := left - len(dumps(node.said[0].content)) // 4) >= 0:
+            if (
+                node.messages
+                and _is_prompt(node.messages[0])
+                and (left := left - len(dumps(node.messages[0].content)) // 4) >= 0
+            ):
                 kept.add(node.id)
-        return (n for n in self.path if n.id in kept or (n.said and n.said[0].origin in ("meta", "system")))
+        return (n for n in self.path if n.id in kept or (n.messages and n.messages[0].origin in ("meta", "system")))
 
-    def _add_node(self, said: list[Said], at: float | None) -> Node:
+    def _add_node(self, said: list[NodeMessage], at: float | None) -> Node:
         node = Node(str(len(self.nodes)), self.path[-1].id if self.path else "", said, at)
         self.nodes.append(node)
         self.path.append(node)
         return node
 
 
-def _is_prompt(said: Said) -> bool:
+def _is_prompt(said: NodeMessage) -> bool:
     return said.role == "user" and not said.origin
 
 
 def read(source: Source, _entry: Entry) -> Thread:
     rollout = _Rollout(Builder(source.path.stem, NAME))
-    for record, line in objects(source.records(), rollout.builder, rollout.passed):
+    for record, line in iter_objects(source.iter_records(), rollout.builder, rollout.passed):
         rollout.line(record, line)
-    rollout.passed.tell(rollout.builder)
-    return thread(rollout.builder, rollout.nodes, rollout.path[-1].id if rollout.path else "", rollout.lead)
+    rollout.passed.add_notes(rollout.builder)
+    return build_thread(rollout.builder, rollout.nodes, rollout.path[-1].id if rollout.path else "", rollout.lead)
 
 
 IMPORTER = Importer(

@@ -14,8 +14,18 @@ from typing import Any
 
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text
-from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
-from turnscope.reading.parts import billed, call, content_of, joined, mapping, result, rows, thinking, with_thoughts
+from turnscope.reading.content_blocks import (
+    as_mapping,
+    as_rows,
+    convert_content,
+    join_blocks,
+    make_call,
+    make_result,
+    make_thinking,
+    make_usage,
+    split_thinking,
+)
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps, extract_text
@@ -49,96 +59,98 @@ def read(source: Source, _entry: Entry) -> Thread:
     items = [item for item in document["history"] if isinstance(item, Mapping) and isinstance(item.get("message"), Mapping)]
     if odd := len(document["history"]) - len(items):
         builder.add_note("warning", 0, f"{odd} items of the history hold no message and were passed over")
-    passed = Passed()
+    passed = SkippedRecords()
     nodes = list(_make_nodes(items, as_text(document.get("chatModelTitle")), passed))
-    prompts = [log["prompt"] for item in items for log in rows(item.get("promptLogs")) if isinstance(log.get("prompt"), str)]
+    prompts = [log["prompt"] for item in items for log in as_rows(item.get("promptLogs")) if isinstance(log.get("prompt"), str)]
     if prompts:
         size = sum(map(len, prompts))
         builder.add_note(
             "info", 0, f"{len(prompts)} rendered prompts ({size:,} characters) repeat what was said; read for the system prompt"
         )
     system = next((found[1] or found[2] for prompt in prompts if (found := SYSTEM.search(prompt[:100_000]))), "")
-    passed.tell(builder)
-    return thread(builder, nodes, "", [Said("system", system, "system")] if system.strip() else [])
+    passed.add_notes(builder)
+    return build_thread(builder, nodes, "", [NodeMessage("system", system, "system")] if system.strip() else [])
 
 
-def _make_nodes(items: list[Item], model: str, passed: Passed) -> Iterator[Node]:
+def _make_nodes(items: list[Item], model: str, passed: SkippedRecords) -> Iterator[Node]:
     thoughts: list[JSON] = []
     answered: set[str] = set()
     summary: str = ""
     for number, item in enumerate(items):
         message = item["message"]
-        role, content = as_text(message.get("role")), content_of(message.get("content"))
+        role, content = as_text(message.get("role")), convert_content(message.get("content"))
         if role == "thinking":
-            thoughts += thinking(
+            thoughts += make_thinking(
                 extract_text(content), as_text(message.get("signature")) or as_text(message.get("redactedThinking"))
             )
             continue
         node = Node(str(number))
         if summary:
             node.cut, summary = (
-                Cut("compacted: a summary in the system prompt replaced the history", [parts_of("system", summary)]),
+                Cut("compacted: a summary in the system prompt replaced the history", [make_message_parts("system", summary)]),
                 "",
             )
         told = as_text(item.get("conversationSummary"))
         if told and extract_text(content) == told:  # the CLI's summary is a message
-            node.said = [Said(role or "assistant", told, "summary", "summary")]
+            node.messages = [NodeMessage(role or "assistant", told, "summary", "summary")]
         elif role == "user":
             files = [
                 {"type": "text", "text": as_text(row.get("content"))}
-                for row in rows(item.get("contextItems"))
+                for row in as_rows(item.get("contextItems"))
                 if row.get("content")
             ]
-            node.said = [Said("user", joined(content), files=files)]
+            node.messages = [NodeMessage("user", join_blocks(content), files=files)]
         elif role == "assistant":
-            node.said = list(_make_answer(item, [*thoughts, *content], model, answered))
+            node.messages = list(_make_answer(item, [*thoughts, *content], model, answered))
             thoughts = []
         elif role == "system":
-            node.said = [Said("system", joined(content), "system", fence=True)]
+            node.messages = [NodeMessage("system", join_blocks(content), "system", fence=True)]
         elif role == "tool" and as_text(message.get("toolCallId")) not in answered:
-            node.said = [Said("user", [result(as_text(message.get("toolCallId")), message.get("content"))], "tool")]
+            node.messages = [
+                NodeMessage("user", [make_result(as_text(message.get("toolCallId")), message.get("content"))], "tool")
+            ]
         elif role != "tool":
             passed.add(role, item)
-        if told and not (node.said and node.said[0].kind):
+        if told and not (node.messages and node.messages[0].kind):
             summary = told
         yield node
 
 
-def _make_answer(item: Item, content: list[JSON], model: str, answered: set[str]) -> Iterator[Said]:
+def _make_answer(item: Item, content: list[JSON], model: str, answered: set[str]) -> Iterator[NodeMessage]:
     """An answer, and the outputs of its calls as far as they ended."""
-    message, states = item["message"], rows(item.get("toolCallStates"))
+    message, states = item["message"], as_rows(item.get("toolCallStates"))
     reasoning = item.get("reasoning")
-    ahead = thinking(as_text(reasoning.get("text"))) if isinstance(reasoning, Mapping) else []
+    ahead = make_thinking(as_text(reasoning.get("text"))) if isinstance(reasoning, Mapping) else []
     if len(content) == 1 and content[0].get("type") == "text":
-        content = with_thoughts(content[0]["text"])
-    calls = rows(message.get("toolCalls")) or [
+        content = split_thinking(content[0]["text"])
+    calls = as_rows(message.get("toolCalls")) or [
         state["toolCall"] for state in states if isinstance(state.get("toolCall"), Mapping)
     ]
     uses = [_make_call(row) for row in calls]
-    logs = rows(item.get("promptLogs"))
-    named = as_text(mapping(logs[-1].get("completionOptions")).get("model")) if logs else ""
-    used = mapping(message.get("usage"))
-    details = mapping(used.get("promptTokensDetails"))
-    usage = billed(
+    logs = as_rows(item.get("promptLogs"))
+    named = as_text(as_mapping(logs[-1].get("completionOptions")).get("model")) if logs else ""
+    used = as_mapping(message.get("usage"))
+    details = as_mapping(used.get("promptTokensDetails"))
+    usage = make_usage(
         used.get("promptTokens"), used.get("completionTokens"), details.get("cachedTokens"), details.get("cacheWriteTokens")
     )
     title = as_text(logs[-1].get("modelTitle")) if logs else ""
-    yield Said("assistant", [*ahead, *content, *uses], request={"model": named or title or model, "usage": usage})
+    yield NodeMessage("assistant", [*ahead, *content, *uses], request={"model": named or title or model, "usage": usage})
     ended = [state for state in states if state.get("status") in ("done", "errored", "canceled") or state.get("output")]
     answered |= {as_text(state.get("toolCallId")) for state in ended}
     if ended:
-        yield Said("user", [_make_output(state) for state in ended], "tool")
+        yield NodeMessage("user", [_make_output(state) for state in ended], "tool")
 
 
 def _make_call(row: Item) -> JSON:
-    function = mapping(row.get("function"))
-    return call(as_text(row.get("id")), as_text(function.get("name")), function.get("arguments"))
+    function = as_mapping(row.get("function"))
+    return make_call(as_text(row.get("id")), as_text(function.get("name")), function.get("arguments"))
 
 
 def _make_output(state: Item) -> JSON:
-    told = "\n".join(as_text(row.get("content")) for row in rows(state.get("output")))
+    told = "\n".join(as_text(row.get("content")) for row in as_rows(state.get("output")))
     failed = state.get("status") in ("errored", "canceled")
-    return result(as_text(state.get("toolCallId")), told or (dumps(state["status"]).strip('"') if failed else ""), failed)
+    return make_result(as_text(state.get("toolCallId")), told or (dumps(state["status"]).strip('"') if failed else ""), failed)
 
 
 IMPORTER = Importer(

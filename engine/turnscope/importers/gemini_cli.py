@@ -12,9 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from turnscope.importers import Importer, Place
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, thread
-from turnscope.reading.parts import billed, call, joined, mapping, result, text, thinking
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import (
+    as_mapping,
+    join_blocks,
+    make_call,
+    make_result,
+    make_text,
+    make_thinking,
+    make_usage,
+)
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, iter_objects, make_message_parts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
@@ -29,7 +37,7 @@ Record = Mapping[str, Any]
 def sniff(source: Source) -> int:
     first = source.document if source.document is not None else next(iter(source.first), None)
     if isinstance(first, dict) and {"sessionId", "projectHash"} <= first.keys():
-        whole = sum("projectHash" in row and isinstance(row.get("messages"), list) for row in map(mapping, source.first))
+        whole = sum("projectHash" in row and isinstance(row.get("messages"), list) for row in map(as_mapping, source.first))
         return 95 if whole < 2 else 0  # a whole session on each line: each is one
     head = _read_checkpoint(source)[:20]
     return 85 if head and all(isinstance(row, dict) and _is_content(row) for row in head) else 0
@@ -55,7 +63,7 @@ class _Chat:
     """Messages by id, the newest version of each, and the nodes that they make. `path`: what stands after rewinds."""
 
     def __init__(self, builder: Builder) -> None:
-        self.builder, self.passed = builder, Passed()
+        self.builder, self.passed = builder, SkippedRecords()
         self.rows: dict[str, Record] = {}
         self.nodes: dict[str, Node] = {}
         self.path: list[str] = []
@@ -92,7 +100,7 @@ class _Chat:
         id = as_text(record.get("id")) or f"#{len(self.nodes)}"
         if id not in self.path:
             key = id if id not in self.nodes else f"{id}#{len(self.nodes)}"
-            self.nodes[key] = Node(key, self.path[-1] if self.path else "", [], when(record.get("timestamp")), cut)
+            self.nodes[key] = Node(key, self.path[-1] if self.path else "", [], parse_time(record.get("timestamp")), cut)
             self.path.append(key)
             self.rows[key] = record
         else:
@@ -106,7 +114,7 @@ class _Chat:
         for message in messages[:new]:
             id = message.get("id")
             same = id in self.path and _make_key(message) == _make_key(self.rows[str(id)])
-            keep += [str(id)] if same else [parts_of(s.role, s.content) for s in _make_messages(message, None)]
+            keep += [str(id)] if same else [make_message_parts(s.role, s.content) for s in _make_messages(message, None)]
         cut = Cut("the history was replaced by a shorter one", keep) if keep != self.path else None
         for number, message in enumerate(messages[new:]):
             self._add_message(message, line, None if number else cut)
@@ -119,8 +127,8 @@ class _Chat:
         before: float | None = None
         for id, node in self.nodes.items():
             if id in self.rows:
-                node.said = _make_messages(self.rows[id], before)
-                before = node.said[-1].at or node.at
+                node.messages = _make_messages(self.rows[id], before)
+                before = node.messages[-1].at or node.at
             yield node
 
 
@@ -128,13 +136,17 @@ def _make_key(record: Record) -> Any:
     return [(said.role, said.content) for said in _make_messages(record, None)]
 
 
-def _make_messages(record: Record, before: float | None) -> list[Said]:
+def _make_messages(record: Record, before: float | None) -> list[NodeMessage]:
     """A record as messages: of an answer with calls, also their results."""
     content = record.get("content")
     blocks = [block for part in (content if isinstance(content, list) else [content]) for block in _convert_part(part)]
     if record.get("type") != "gemini":
         results = [block for block in blocks if block.get("type") == "tool_result"]
-        return [Said("user", blocks if results else joined(blocks), "tool" if results and len(results) == len(blocks) else "")]
+        return [
+            NodeMessage(
+                "user", blocks if results else join_blocks(blocks), "tool" if results and len(results) == len(blocks) else ""
+            )
+        ]
     held = {block.get("type") for block in blocks}
     calls = (
         [c for c in record.get("toolCalls") or () if isinstance(c, Mapping)]
@@ -147,20 +159,24 @@ def _make_messages(record: Record, before: float | None) -> list[Said]:
         ahead = [
             b
             for t in thoughts
-            for b in thinking("\n".join(filter(None, (as_text(t.get(k)) for k in ("subject", "description")))))
+            for b in make_thinking("\n".join(filter(None, (as_text(t.get(k)) for k in ("subject", "description")))))
         ]
-        blocks = [*ahead, *blocks, *(call(as_text(c.get("id")), as_text(c.get("name")), c.get("args")) for c in calls)]
-    number = {key: value if isinstance(value, int) else 0 for key, value in mapping(record.get("tokens")).items()}
-    usage = billed(
+        blocks = [*ahead, *blocks, *(make_call(as_text(c.get("id")), as_text(c.get("name")), c.get("args")) for c in calls)]
+    number = {key: value if isinstance(value, int) else 0 for key, value in as_mapping(record.get("tokens")).items()}
+    usage = make_usage(
         number.get("input", 0) + number.get("tool", 0),
         number.get("output", 0) + number.get("thoughts", 0),
         number.get("cached", 0),
     )
-    said = [Said("assistant", blocks, request={"model": as_text(record.get("model")), "usage": usage, "sent_at": before})]
+    said = [
+        NodeMessage("assistant", blocks, request={"model": as_text(record.get("model")), "usage": usage, "sent_at": before})
+    ]
     answers = [_make_tool_result(c) for c in calls if c.get("result") is not None]
     if answers:
         said.append(
-            Said("user", answers, "tool", at=max(filter(None, (when(c.get("timestamp")) for c in calls)), default=None))
+            NodeMessage(
+                "user", answers, "tool", at=max(filter(None, (parse_time(c.get("timestamp")) for c in calls)), default=None)
+            )
         )
     return said
 
@@ -176,26 +192,26 @@ def _make_tool_result(tool: Record) -> JSON:
     ]
     media = [block for block in found if block.get("type") in ("image", "document")]
     whole = "\n".join(filter(None, answers))
-    return result(as_text(tool.get("id")), [*text(whole), *media] if media else whole, tool.get("status") == "error")
+    return make_result(as_text(tool.get("id")), [*make_text(whole), *media] if media else whole, tool.get("status") == "error")
 
 
 def _convert_part(row: Any) -> list[Any]:
     """A part of Gemini's API as blocks."""
     if isinstance(row, str):
-        return text(row)
+        return make_text(row)
     if not isinstance(row, Mapping):
         return []
     if isinstance(row.get("text"), str):
-        return thinking(row["text"]) if row.get("thought") is True else text(row["text"])
+        return make_thinking(row["text"]) if row.get("thought") is True else make_text(row["text"])
     for key in ("functionCall", "functionResponse"):
         held = row.get(key)
         if isinstance(held, Mapping):
             id = as_text(held.get("id")) or as_text(held.get("name"))
             if key == "functionCall":
-                return [call(id, as_text(held.get("name")), held.get("args"))]
+                return [make_call(id, as_text(held.get("name")), held.get("args"))]
             given = held.get("response")
             output = given.get("output", given.get("error")) if isinstance(given, Mapping) else given
-            return [result(id, output if isinstance(output, str) else given)]
+            return [make_result(id, output if isinstance(output, str) else given)]
     data = row.get("inlineData")
     if isinstance(data, Mapping):
         kind = as_text(data.get("mimeType"))
@@ -208,10 +224,10 @@ def read(source: Source, _entry: Entry) -> Thread:
     chat = _Chat(Builder(source.path.stem, NAME))
     for content in (row for row in _read_checkpoint(source) if isinstance(row, dict) and _is_content(row)):
         chat.line({"type": "gemini" if content["role"] == "model" else "user", "content": content["parts"]}, 0)
-    for record, line in objects(() if chat.path else source.values(), chat.builder, chat.passed):
+    for record, line in iter_objects(() if chat.path else source.iter_values(), chat.builder, chat.passed):
         chat.line(record, line)
-    chat.passed.tell(chat.builder)
-    return thread(chat.builder, chat.laid(), chat.path[-1] if chat.path else "")
+    chat.passed.add_notes(chat.builder)
+    return build_thread(chat.builder, chat.laid(), chat.path[-1] if chat.path else "")
 
 
 IMPORTER = Importer(

@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer, Place
-from turnscope.reading.calls import as_text, parsed, when
-from turnscope.reading.nodes import Cut, Node, Passed, Said, thread
-from turnscope.reading.parts import billed, call, image, mapping, result, rows, text, thinking
+from turnscope.reading.calls import as_text, parse_if_json, parse_time
+from turnscope.reading.content_blocks import (
+    as_mapping,
+    as_rows,
+    make_call,
+    make_image,
+    make_result,
+    make_text,
+    make_thinking,
+    make_usage,
+)
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
@@ -29,9 +38,9 @@ Value = Mapping[str, Any]
 
 def sniff(source: Source) -> int:
     if source.kind == "sqlite":
-        if not {"sessions", "messages"} <= source.tables():
+        if not {"sessions", "messages"} <= source.list_tables():
             return 0
-        return 90 if any("content_json" in row.values() for row in source.rows("pragma table_info(messages)")) else 0
+        return 90 if any("content_json" in row.values() for row in source.query("pragma table_info(messages)")) else 0
     head = source.document if source.document is not None else next(iter(source.first), None)
     if not isinstance(head, dict) or "working_dir" not in head:
         return 80 if source.document is None and any(map(_is_message, source.first[:5])) else 0
@@ -42,8 +51,8 @@ def sniff(source: Source) -> int:
 
 def _is_message(row: Any) -> bool:
     """A line of the first versions, whose head told less, or was not there."""
-    held = mapping(row)
-    typed = rows(held.get("content"))
+    held = as_mapping(row)
+    typed = as_rows(held.get("content"))
     return held.get("role") in ("user", "assistant") and "created" in held and bool(typed) and all("type" in t for t in typed)
 
 
@@ -58,55 +67,55 @@ def finds(machine: Machine) -> Iterator[Place]:
 
 def entries(source: Source) -> Iterator[Entry]:
     if source.kind != "sqlite":
-        yield Entry(at=source.at, size=source.size)
+        yield Entry(at=source.modified_at, size=source.size)
         return
-    for row in source.rows("select * from sessions order by updated_at desc, id desc"):
+    for row in source.query("select * from sessions order by updated_at desc, id desc"):
         title = as_text(row.get("name")) or as_text(row.get("description"))
-        yield Entry(str(row["id"]), title, when(row.get("updated_at")))
+        yield Entry(str(row["id"]), title, parse_time(row.get("updated_at")))
 
 
 def read(source: Source, entry: Entry) -> Thread:
     notes: list[Note] = []
     if source.kind == "sqlite":
-        info: Value = next(iter(source.rows("select * from sessions where cast(id as text) = ?", (entry.id,))), {})
+        info: Value = next(iter(source.query("select * from sessions where cast(id as text) = ?", (entry.id,))), {})
         order = "select * from messages where cast(session_id as text) = ? order by created_timestamp, id"
-        stored = [_convert_row(row) for row in source.rows(order, (entry.id,))]
+        stored = [_convert_row(row) for row in source.query(order, (entry.id,))]
     else:
-        found = list(source.values())
+        found = list(source.iter_values())
         notes = [value for value, _ in found if isinstance(value, Note)]
-        held = [mapping(value) for value, _ in found if not isinstance(value, Note)]
+        held = [as_mapping(value) for value, _ in found if not isinstance(value, Note)]
         info = held[0] if held else {}
-        stored = rows(info.get("conversation")) or [row for row in held if "role" in row]
+        stored = as_rows(info.get("conversation")) or [row for row in held if "role" in row]
     builder = Builder(entry.id or source.path.stem, NAME, entry.title or as_text(info.get("description") or info.get("name")))
     builder.notes += notes
     builder.about |= {key: info[key] for key in ABOUT if info.get(key)}
-    config = mapping(parsed(as_text(info.get("model_config_json"))) or info.get("model_config"))
+    config = as_mapping(parse_if_json(as_text(info.get("model_config_json"))) or info.get("model_config"))
     window = config.get("context_limit")
     builder.window = window if isinstance(window, int) and window > 0 else None
-    passed = Passed()
+    passed = SkippedRecords()
     nodes = list(_make_nodes(stored, as_text(config.get("model_name")), passed))
-    asked = [said.request for node in nodes for said in node.said if isinstance(said.request, dict)]
+    asked = [said.request for node in nodes for said in node.messages if isinstance(said.request, dict)]
     if asked:
-        asked[-1]["usage"] = billed(info.get("input_tokens"), info.get("output_tokens"))
-    passed.tell(builder)
-    return thread(builder, nodes)
+        asked[-1]["usage"] = make_usage(info.get("input_tokens"), info.get("output_tokens"))
+    passed.add_notes(builder)
+    return build_thread(builder, nodes)
 
 
 def _convert_row(row: Value) -> Value:
     """A row of the database as newer exports write a message."""
-    metadata = mapping(parsed(as_text(row.get("metadata_json"))))
-    content = parsed(as_text(row.get("content_json")))
+    metadata = as_mapping(parse_if_json(as_text(row.get("metadata_json"))))
+    content = parse_if_json(as_text(row.get("content_json")))
     return {"role": row.get("role"), "created": row.get("created_timestamp"), "content": content, "metadata": metadata}
 
 
-def _make_nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Node]:
+def _make_nodes(stored: list[Value], model: str, passed: SkippedRecords) -> Iterator[Node]:
     """The messages. What the agent alone sees is a summary, or goes on behind one."""
     open_: Node | None = None
     before: float | None = None
     hidden = False
     for number, row in enumerate(stored):
-        seen = mapping(row.get("metadata"))
-        alone, at = seen.get("userVisible") is False, when(row.get("created"))
+        seen = as_mapping(row.get("metadata"))
+        alone, at = seen.get("userVisible") is False, parse_time(row.get("created"))
         content = row.get("content")
         parts = content if isinstance(content, list) else [content]
         blocks = [block for part in parts for block in _convert_block(part, passed)]
@@ -116,45 +125,47 @@ def _make_nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Nod
             passed.add("message that only the person sees", row)
             continue
         if row.get("role") == "assistant" and open_ is not None:  # one answer may be stored in several rows
-            open_.said[0].content = [*open_.said[0].content, *blocks]
+            open_.messages[0].content = [*open_.messages[0].content, *blocks]
         elif row.get("role") == "assistant" and blocks:
             request = {"model": model, "sent_at": before, "answered_at": at} if not alone else None
-            open_ = Node(str(number), None, [Said("assistant", blocks, "" if request else "meta", request=request)], at)
+            open_ = Node(str(number), None, [NodeMessage("assistant", blocks, "" if request else "meta", request=request)], at)
             yield open_
         elif row.get("role") == "user" and blocks:
             results = all(block.get("type") == "tool_result" for block in blocks)
             origin = "summary" if told else "meta" if alone else "tool" if results else ""
-            node = Node(str(number), None, [Said("user", blocks, origin, "summary" if told else "")], at)
+            node = Node(str(number), None, [NodeMessage("user", blocks, origin, "summary" if told else "")], at)
             node.cut = Cut("compacted into a summary", summary=node.id) if told else None
             open_, before = None, at
             yield node
 
 
 def _is_alone(row: Value) -> bool:
-    return mapping(row.get("metadata")).get("userVisible") is False
+    return as_mapping(row.get("metadata")).get("userVisible") is False
 
 
-def _convert_block(part: Any, passed: Passed) -> list[JSON]:
-    held = mapping(part)
+def _convert_block(part: Any, passed: SkippedRecords) -> list[JSON]:
+    held = as_mapping(part)
     id = as_text(held.get("id"))
     match held.get("type"):
         case "text":
-            return text(as_text(held.get("text")))
+            return make_text(as_text(held.get("text")))
         case "thinking" | "reasoning":
-            return thinking(as_text(held.get("thinking") or held.get("text")), as_text(held.get("signature")))
+            return make_thinking(as_text(held.get("thinking") or held.get("text")), as_text(held.get("signature")))
         case "redactedThinking":
-            return thinking("", as_text(held.get("data")))
+            return make_thinking("", as_text(held.get("data")))
         case "image":
-            return [image(f"data:{as_text(held.get('mimeType'))};base64,{as_text(held.get('data'))}")]
+            return [make_image(f"data:{as_text(held.get('mimeType'))};base64,{as_text(held.get('data'))}")]
         case "toolRequest" | "frontendToolRequest":
-            asked = mapping(held.get("toolCall"))
-            value = mapping(asked.get("value")) or asked
-            return [call(id, as_text(value.get("name")), value.get("arguments"))]
+            asked = as_mapping(held.get("toolCall"))
+            value = as_mapping(asked.get("value")) or asked
+            return [make_call(id, as_text(value.get("name")), value.get("arguments"))]
         case "toolResponse":
-            gave = mapping(held.get("toolResult"))
+            gave = as_mapping(held.get("toolResult"))
             value = gave.get("value", gave.get("error"))
-            inside = mapping(value).get("content", value)
-            return [result(id, extract_text(inside), gave.get("status") == "error" or mapping(value).get("isError") is True)]
+            inside = as_mapping(value).get("content", value)
+            return [
+                make_result(id, extract_text(inside), gave.get("status") == "error" or as_mapping(value).get("isError") is True)
+            ]
     passed.add(held.get("type"), part)
     return []
 

@@ -15,13 +15,13 @@ from typing import Any
 from msgspec import structs
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.conversations import Call, Conversations, gathered
-from turnscope.reading.messages import body_of, nodes_of, spoken
-from turnscope.reading.nodes import Passed, thread
-from turnscope.reading.parts import mapping, rows
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import as_mapping, as_rows
+from turnscope.reading.conversations import Call, Conversations, group_calls
+from turnscope.reading.messages import build_body, convert_message, make_nodes
+from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import counted
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import JSON, Note, Session
 from turnscope.session.thread import Thread
@@ -35,7 +35,10 @@ Value = Mapping[str, Any]
 def sniff(source: Source) -> int:
     if source.kind == "zip":
         return (
-            90 if source.near("_journal/start.json") or (source.near("header.json") and source.beside("samples/*.json")) else 0
+            90
+            if source.open_sibling("_journal/start.json")
+            or (source.open_sibling("header.json") and source.find_siblings("samples/*.json"))
+            else 0
         )
     document = source.document if source.kind == "file" else None
     if not isinstance(document, dict) or not isinstance(document.get("eval"), dict):
@@ -45,12 +48,12 @@ def sniff(source: Source) -> int:
 
 def entries(source: Source) -> Iterator[Entry]:
     if source.kind != "zip":
-        for number, sample in enumerate(rows(mapping(source.document).get("samples"))):
+        for number, sample in enumerate(as_rows(as_mapping(source.document).get("samples"))):
             yield Entry(str(number), _make_title(sample), _find_start(sample), requests=len(_find_calls(sample)))
         return
-    told = source.near("summaries.json")
-    about = {f"{row.get('id')}_{row.get('epoch')}": row for row in rows(told.document if told else None)}
-    for file in source.beside("samples/*.json"):
+    told = source.open_sibling("summaries.json")
+    about = {f"{row.get('id')}_{row.get('epoch')}": row for row in as_rows(told.document if told else None)}
+    for file in source.find_siblings("samples/*.json"):
         name = file.path.relative_to(source.path).as_posix()
         if found := SAMPLE.fullmatch(name):
             summary = about.get(f"{found[1]}_{found[2]}", {})
@@ -59,13 +62,16 @@ def entries(source: Source) -> Iterator[Entry]:
 
 def read(source: Source, entry: Entry) -> Thread:
     if source.kind == "zip":
-        file, start = source.near(entry.id), source.near("header.json") or source.near("_journal/start.json")
-        sample, log = mapping(file.document if file else None), mapping(start.document if start else None)
+        file, start = (
+            source.open_sibling(entry.id),
+            source.open_sibling("header.json") or source.open_sibling("_journal/start.json"),
+        )
+        sample, log = as_mapping(file.document if file else None), as_mapping(start.document if start else None)
     else:
-        log = mapping(source.document)
-        sample = rows(log.get("samples"))[int(entry.id)]
+        log = as_mapping(source.document)
+        sample = as_rows(log.get("samples"))[int(entry.id)]
     id = f"{source.path.stem}/{sample.get('id')}.{sample.get('epoch')}"
-    evaluated = mapping(log.get("eval"))
+    evaluated = as_mapping(log.get("eval"))
     about = {
         "task": evaluated.get("task"),
         "sample": sample.get("id"),
@@ -76,34 +82,34 @@ def read(source: Source, entry: Entry) -> Thread:
     calls = _find_calls(sample)
     if not calls:
         return _build_without_events(id, entry.title, about, sample, as_text(evaluated.get("model")))
-    kept, notes = mapping(sample.get("attachments")), list(_make_notes(sample))
-    messages = [_resolve(message, kept) for message in rows(sample.get("messages"))]
-    session = _build_session(gathered([_convert_call(event, sample, kept) for event in calls], id), messages)
+    kept, notes = as_mapping(sample.get("attachments")), list(_make_notes(sample))
+    messages = [_resolve(message, kept) for message in as_rows(sample.get("messages"))]
+    session = _build_session(group_calls([_convert_call(event, sample, kept) for event in calls], id), messages)
     held = {key: value for key, value in about.items() if value not in (None, "", {})}
     return Thread(structs.replace(session, title=entry.title, about=held, notes=(*session.notes, *notes)))
 
 
 def _build_without_events(id: str, title: str, about: Mapping[str, JSON], sample: Value, model: str) -> Thread:
     """A sample without events: each answer is taken to have seen all that stands before it."""
-    builder, passed = Builder(id, NAME, title, **about), Passed()
-    kept = mapping(sample.get("attachments"))
-    messages = [_resolve(message, kept) for message in rows(sample.get("messages"))]
-    nodes = list(nodes_of(messages, lambda message: {"model": as_text(message.get("model")) or model}, passed))
+    builder, passed = Builder(id, NAME, title, **about), SkippedRecords()
+    kept = as_mapping(sample.get("attachments"))
+    messages = [_resolve(message, kept) for message in as_rows(sample.get("messages"))]
+    nodes = list(make_nodes(messages, lambda message: {"model": as_text(message.get("model")) or model}, passed))
     builder.add_note("info", 0, "the log holds no event of a model's call: what was sent is taken from the list of messages")
-    passed.tell(builder)
-    return thread(builder, nodes)
+    passed.add_notes(builder)
+    return build_thread(builder, nodes)
 
 
 def _build_session(found: Conversations, messages: list[Any]) -> Session:
     """The main conversation, the others hanging from the answers that were the newest when they began."""
-    first, *more = (entry.id for entry in found.entries())
-    main, others = found.session(first, NAME), [found.session(id, NAME) for id in more]
+    first, *more = (entry.id for entry in found.list_entries())
+    main, others = found.build_session(first, NAME), [found.build_session(id, NAME) for id in more]
     said = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
     last = main.messages[-1]
     if said and last.role == "assistant":  # results that no call saw any more
         blocks = [block.raw for block in main.blocks[last.start : last.stop]]
-        if blocks == spoken(messages[said[-1]])[1]:
-            main = found.session(first, NAME, body_of(messages[said[-1] + 1 :])["messages"])
+        if blocks == convert_message(messages[said[-1]])[1]:
+            main = found.build_session(first, NAME, build_body(messages[said[-1] + 1 :])["messages"])
     sent = [request.sent_at or 0 for request in main.requests]
     agents = []
     for agent in others:
@@ -115,24 +121,24 @@ def _build_session(found: Conversations, messages: list[Any]) -> Session:
 
 def _make_title(sample: Value) -> str:
     asked = sample.get("input")
-    messages = rows(asked) if isinstance(asked, list) else []
+    messages = as_rows(asked) if isinstance(asked, list) else []
     first = next((as_text(message.get("content")) for message in messages if message.get("role") == "user"), as_text(asked))
     told = " ".join(first.split())[:60] if not first.startswith(KEPT) else ""
     return f"{sample.get('id')} (epoch {sample.get('epoch')})" + (f": {told}" if told else "")
 
 
 def _find_start(sample: Value) -> float | None:
-    first = next(iter(rows(sample.get("events"))), {})
-    return when(sample.get("started_at") or first.get("timestamp"))
+    first = next(iter(as_rows(sample.get("events"))), {})
+    return parse_time(sample.get("started_at") or first.get("timestamp"))
 
 
 def _find_calls(sample: Value) -> list[Value]:
-    return [event for event in rows(sample.get("events")) if event.get("event") == "model" and "output" in event]
+    return [event for event in as_rows(sample.get("events")) if event.get("event") == "model" and "output" in event]
 
 
 def _make_notes(sample: Value) -> Iterator[Note]:
     """Compactions and limits as the log tells them; what a compaction did is seen in the next input."""
-    for event in rows(sample.get("events")):
+    for event in as_rows(sample.get("events")):
         if event.get("event") == "compaction":
             sizes = f"{event.get('tokens_before')} tokens before, {event.get('tokens_after')} after"
             yield Note("info", 0, f"a compaction ({event.get('type') or 'summary'}): {sizes}")
@@ -141,34 +147,36 @@ def _make_notes(sample: Value) -> Iterator[Note]:
 
 
 def _convert_call(event: Value, sample: Value, kept: Value) -> Call:
-    output = mapping(event.get("output"))
-    choice = next(iter(rows(output.get("choices"))), {})
-    usage = mapping(output.get("usage"))
-    raw = mapping(mapping(event.get("call")).get("response"))
-    sent, retries = when(event.get("timestamp")), event.get("retries")
+    output = as_mapping(event.get("output"))
+    choice = next(iter(as_rows(output.get("choices"))), {})
+    usage = as_mapping(output.get("usage"))
+    raw = as_mapping(as_mapping(event.get("call")).get("response"))
+    sent, retries = parse_time(event.get("timestamp")), event.get("retries")
     lasted = parse_usd(output.get("time"))  # seconds: any number that is none below zero
     about: dict[str, Any] = {
         "model": as_text(output.get("model")) or as_text(event.get("model")),
         "sent_at": sent,
-        "answered_at": when(event.get("completed")) or (sent + lasted if sent and lasted else None),
+        "answered_at": parse_time(event.get("completed")) or (sent + lasted if sent and lasted else None),
         "stop_reason": as_text(choice.get("stop_reason")) or None,
         "id": as_text(raw.get("id")),
-        "usage": counted(usage) if event.get("cache") != "read" else None,  # an answer from Inspect's own cache cost nothing
+        "usage": convert_usage(usage)
+        if event.get("cache") != "read"
+        else None,  # an answer from Inspect's own cache cost nothing
         "logged_usd": parse_usd(usage.get("total_cost")),
     }
     if isinstance(retries, int) and 0 < retries < 1000:
         about["attempts"] = 1 + retries
     tools = event.get("tools")
     messages = [_resolve(message, kept) for message in _find_input(event, sample)]
-    body = body_of(messages, [_resolve(tool, kept) for tool in tools] if isinstance(tools, list) else ())
-    content = spoken({**mapping(_resolve(choice.get("message"), kept)), "role": "assistant"})[1]
+    body = build_body(messages, [_resolve(tool, kept) for tool in tools] if isinstance(tools, list) else ())
+    content = convert_message({**as_mapping(_resolve(choice.get("message"), kept)), "role": "assistant"})[1]
     error = as_text(event.get("error")) or as_text(output.get("error"))
     return Call(body, {"content": content} if content else None, about, (error or "no answer") if not content else "")
 
 
 def _find_input(event: Value, sample: Value) -> list[Any]:
     """What was sent; in newer logs as ranges of the sample's pool of messages."""
-    held, pool = event.get("input"), mapping(sample.get("events_data")).get("messages")
+    held, pool = event.get("input"), as_mapping(sample.get("events_data")).get("messages")
     if isinstance(held, str):
         return [{"role": "user", "content": held}]
     if held or not isinstance(pool, list) or not isinstance(event.get("input_refs"), list):

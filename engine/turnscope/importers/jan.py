@@ -13,10 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer, Place
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.jan_threads import active_path, new_parents, ui_message, waves
-from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
-from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import (
+    as_mapping,
+    as_rows,
+    join_blocks,
+    make_call,
+    make_image,
+    make_result,
+    make_text,
+    make_thinking,
+    make_usage,
+    split_thinking,
+)
+from turnscope.reading.jan_threads import convert_message, find_active_path, find_new_parents, split_waves
+from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread, split_rounds
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
@@ -31,13 +42,13 @@ Value = Mapping[str, Any]
 
 def sniff(source: Source) -> int:
     if source.kind == "folder":
-        file = source.near(FILES[1]) if source.near(FILES[0]) else None
+        file = source.open_sibling(FILES[1]) if source.open_sibling(FILES[0]) else None
         return 90 if file and sniff(file) else 0
-    head = mapping(source.document if source.document is not None else next(iter(source.first), None))
+    head = as_mapping(source.document if source.document is not None else next(iter(source.first), None))
     if head.get("object") == "thread.message":
         return 90
     if head.get("object") == "thread" and "assistants" in head:
-        return 85 if source.near(FILES[1]) else 0
+        return 85 if source.open_sibling(FILES[1]) else 0
     return 90 if {"exported_at", "title"} <= head.keys() and isinstance(head.get("messages"), list) else 0
 
 
@@ -49,7 +60,7 @@ def finds(machine: Machine) -> Iterator[Place]:
 def related(source: Source) -> Iterator[Source]:
     """The other file of the thread."""
     if source.kind == "folder" or source.path.name in FILES:
-        found = (source.near(name) for name in FILES if name != source.path.name)
+        found = (source.open_sibling(name) for name in FILES if name != source.path.name)
         yield from (file for file in found if file is not None)
 
 
@@ -60,20 +71,20 @@ def part_of(path: Path) -> Path:
 
 def read(source: Source, _entry: Entry) -> Thread:
     about, stored, notes = _read_thread(source)
-    assistant = next(iter(rows(about.get("assistants"))), {})
-    model = as_text(mapping(assistant.get("model")).get("id")) or as_text(mapping(about.get("model")).get("id"))
+    assistant = next(iter(as_rows(about.get("assistants"))), {})
+    model = as_text(as_mapping(assistant.get("model")).get("id")) or as_text(as_mapping(about.get("model")).get("id"))
     name = source.path.absolute().name if source.kind == "folder" else source.path.stem
     builder = Builder(as_text(about.get("id")) or name, NAME, as_text(about.get("title")))
     builder.notes += notes
     builder.about |= {key: assistant[key] for key in ("assistant_name",) if assistant.get(key)}
     held = [_clean_message(message, number) for number, message in enumerate(stored)]
     known = {one["id"]: one for one in reversed(held)}
-    for id, parent in new_parents(held).items():
+    for id, parent in find_new_parents(held).items():
         known[id]["metadata"]["parentId"] = parent
-    path = list(dict.fromkeys(active_path(held, as_text(mapping(about.get("metadata")).get("activeRootId")) or None)))
+    path = list(dict.fromkeys(find_active_path(held, as_text(as_mapping(about.get("metadata")).get("activeRootId")) or None)))
     above = dict(zip(path, ["", *path], strict=False))
     times = {one["id"]: one["created_at"] for one in held}
-    passed, speeds = Passed(), dict[str, Any]()
+    passed, speeds = SkippedRecords(), dict[str, Any]()
     nodes = list[Node]()
     for one in held:
         parent = above.get(one["id"], one["metadata"].get("parentId", nodes[-1].id if nodes else "")) or ""
@@ -84,66 +95,70 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder.about |= {"stored": {NAME: kept}} if kept else {}
     if speeds:
         builder.about["tokenSpeed"] = speeds
-    passed.tell(builder)
+    passed.add_notes(builder)
     told = as_text(assistant.get("instructions"))
-    return thread(builder, nodes, path[-1] if path else "", [Said("system", told, "system")] if told else [])
+    return build_thread(builder, nodes, path[-1] if path else "", [NodeMessage("system", told, "system")] if told else [])
 
 
 def _clean_message(message: Value, number: int) -> dict[str, Any]:
     """A stored message with what its place in the thread hangs on read safely: id, time, parent, the child that is shown."""
-    metadata = dict(mapping(message.get("metadata")))
+    metadata = dict(as_mapping(message.get("metadata")))
     for key in ("parentId", "activeChildId"):
         if key in metadata and not isinstance(metadata[key], str):
             metadata[key] = None
     id = as_text(message.get("id")) or f"#{number}"
-    return {**message, "id": id, "created_at": when(message.get("created_at")), "metadata": metadata}
+    return {**message, "id": id, "created_at": parse_time(message.get("created_at")), "metadata": metadata}
 
 
 def _read_thread(source: Source) -> tuple[Value, list[Value], list[Note]]:
     """What is known of the thread, its messages, and notes on lines that cannot be read."""
-    document = mapping(source.document)
+    document = as_mapping(source.document)
     if isinstance(document.get("messages"), list):
-        return document, rows(document["messages"]), []
-    lines = source if document.get("object") == "thread.message" or source.path.name == FILES[1] else source.near(FILES[1])
-    near = source if document.get("object") == "thread" else source.near(FILES[0])
+        return document, as_rows(document["messages"]), []
+    lines = (
+        source if document.get("object") == "thread.message" or source.path.name == FILES[1] else source.open_sibling(FILES[1])
+    )
+    near = source if document.get("object") == "thread" else source.open_sibling(FILES[0])
     if lines is None or (source.kind == "file" and document.get("object") != "thread" and source.path.suffix == ".jsonl"):
         lines = source
-    found = [value for value, _ in lines.values()]
+    found = [value for value, _ in lines.iter_values()]
     notes = [value for value in found if isinstance(value, Note)]
-    return mapping(near.document) if near else {}, [value for value in found if isinstance(value, dict)], notes
+    return as_mapping(near.document) if near else {}, [value for value in found if isinstance(value, dict)], notes
 
 
-def _make_node(message: Value, above: str, times: Mapping[str, float | None], model: str, passed: Passed) -> Node:
+def _make_node(message: Value, above: str, times: Mapping[str, float | None], model: str, passed: SkippedRecords) -> Node:
     metadata = message["metadata"]
     node = Node(message["id"], above, [], message["created_at"])
     blocks = [block for part in _get_rows(message.get("content")) for block in _convert_part(part, passed)]
-    for made in rows(metadata.get("tool_calls")):  # as older versions keep them
-        tool, gave = mapping(made.get("tool")), mapping(made.get("response"))
-        function = mapping(tool.get("function"))
-        blocks.append(call(as_text(tool.get("id")), as_text(function.get("name")), function.get("arguments")))
-        blocks += [result(as_text(tool.get("id")), extract_text(gave.get("content") or gave.get("error")))] if gave else []
+    for made in as_rows(metadata.get("tool_calls")):  # as older versions keep them
+        tool, gave = as_mapping(made.get("tool")), as_mapping(made.get("response"))
+        function = as_mapping(tool.get("function"))
+        blocks.append(make_call(as_text(tool.get("id")), as_text(function.get("name")), function.get("arguments")))
+        blocks += [make_result(as_text(tool.get("id")), extract_text(gave.get("content") or gave.get("error")))] if gave else []
     if message.get("role") == "assistant":
-        used, speed = mapping(metadata.get("usage")), mapping(metadata.get("tokenSpeed"))
+        used, speed = as_mapping(metadata.get("usage")), as_mapping(metadata.get("tokenSpeed"))
         out = used.get("outputTokens", used.get("completionTokens", speed.get("tokenCount", 0)))
         total = used.get("totalTokens")
         rest = total - out if isinstance(total, int) and isinstance(out, int) else 0
-        ended, status = when(message.get("completed_at")), as_text(message.get("status"))
+        ended, status = parse_time(message.get("completed_at")), as_text(message.get("status"))
         later = ended is not None and node.at is not None and ended > node.at
         request = {
             "model": as_text(metadata.get("modelId")) or model,
-            "usage": billed(used.get("inputTokens", used.get("promptTokens", rest)), out, used.get("cachedInputTokens")),
+            "usage": make_usage(used.get("inputTokens", used.get("promptTokens", rest)), out, used.get("cachedInputTokens")),
             "sent_at": node.at if later else times.get(above),
             "answered_at": ended or node.at,
             "stop_reason": as_text(metadata.get("finishReason")) or (status if status not in ("", "ready") else None),
         }
-        node.said = rounds(blocks, request, parallel=True) or [Said("", request=request)]
+        node.messages = split_rounds(blocks, request, parallel=True) or [NodeMessage("", request=request)]
     elif message.get("role") == "user":
-        files = [block for row in rows(metadata.get("inline_file_contents")) for block in text(as_text(row.get("content")))]
-        node.said = [Said("user", joined(blocks), "prompt", files=files)]
+        files = [
+            block for row in as_rows(metadata.get("inline_file_contents")) for block in make_text(as_text(row.get("content")))
+        ]
+        node.messages = [NodeMessage("user", join_blocks(blocks), "prompt", files=files)]
     elif message.get("role") == "tool":
-        node.said = [Said("user", [result(as_text(message.get("tool_call_id")), extract_text(blocks))], "tool")]
+        node.messages = [NodeMessage("user", [make_result(as_text(message.get("tool_call_id")), extract_text(blocks))], "tool")]
     elif message.get("role") == "system":
-        node.said = [Said("system", joined(blocks), "system", fence=True)]
+        node.messages = [NodeMessage("system", join_blocks(blocks), "system", fence=True)]
     else:
         passed.add(f"message of role {message.get('role')}", message)
     return node
@@ -152,12 +167,12 @@ def _make_node(message: Value, above: str, times: Mapping[str, float | None], mo
 def _iter_stored(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
     """What Jan sends of a stored message, by the ids of the session's: its parts, a message for each round of calls."""
     content, files = [_clean_part(part) for part in _get_rows(message.get("content"))], list[JSON]()
-    calls = [_clean_call(made) for made in rows(message["metadata"].get("tool_calls"))]
-    shown = ui_message({"id": node.id, "role": message.get("role"), "content": content, "metadata": {"tool_calls": calls}})
-    for file in rows(message["metadata"].get("inline_file_contents")):
+    calls = [_clean_call(made) for made in as_rows(message["metadata"].get("tool_calls"))]
+    shown = convert_message({"id": node.id, "role": message.get("role"), "content": content, "metadata": {"tool_calls": calls}})
+    for file in as_rows(message["metadata"].get("inline_file_contents")):
         files.append({"name": as_text(file.get("name")), "content": as_text(file.get("content"))})
-    parted = waves([shown])
-    answers = [n for n, said in enumerate(node.said) if said.role == shown["role"]]
+    parted = split_waves([shown])
+    answers = [n for n, said in enumerate(node.messages) if said.role == shown["role"]]
     plain = not files and all(part == {"type": "text", "text": part.get("text")} for part in shown["parts"])
     if not plain and len(answers) == len(parted):
         for number, wave in zip(answers, parted, strict=True):
@@ -167,35 +182,35 @@ def _iter_stored(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
 
 def _clean_part(part: Value) -> Value:
     """A part of a stored message whose texts are texts."""
-    told = as_text(mapping(part.get("text")).get("value")) or as_text(part.get("text"))
-    return {**part, "text": {"value": told}, "image_url": {"url": as_text(mapping(part.get("image_url")).get("url"))}}
+    told = as_text(as_mapping(part.get("text")).get("value")) or as_text(part.get("text"))
+    return {**part, "text": {"value": told}, "image_url": {"url": as_text(as_mapping(part.get("image_url")).get("url"))}}
 
 
 def _clean_call(made: Value) -> Value:
     """A call as older versions keep it, read safely."""
-    tool, gave = mapping(made.get("tool")), mapping(made.get("response"))
-    texts = [{"text": as_text(part.get("text"))} for part in rows(gave.get("content"))]
-    function = mapping(tool.get("function"))
+    tool, gave = as_mapping(made.get("tool")), as_mapping(made.get("response"))
+    texts = [{"text": as_text(part.get("text"))} for part in as_rows(gave.get("content"))]
+    function = as_mapping(tool.get("function"))
     return {"tool": {"id": tool.get("id"), "function": function}, "state": made.get("state"), "response": {"content": texts}}
 
 
 def _get_rows(content: Any) -> list[Value]:
-    return [{"type": "text", "text": content}] if isinstance(content, str) else rows(content)
+    return [{"type": "text", "text": content}] if isinstance(content, str) else as_rows(content)
 
 
-def _convert_part(part: Value, passed: Passed) -> list[JSON]:
+def _convert_part(part: Value, passed: SkippedRecords) -> list[JSON]:
     kind, held = part.get("type"), part.get("text")
-    told = as_text(mapping(held).get("value")) or as_text(held)
+    told = as_text(as_mapping(held).get("value")) or as_text(held)
     if kind == "text":
-        return with_thoughts(told)
+        return split_thinking(told)
     if kind == "reasoning":
-        return thinking(told)
+        return make_thinking(told)
     if kind == "image_url":
-        return [image(as_text(mapping(part.get("image_url")).get("url")))]
+        return [make_image(as_text(as_mapping(part.get("image_url")).get("url")))]
     if kind == "tool_call":
         id, gave = as_text(part.get("tool_call_id")), part.get("output")
-        use = call(id, as_text(part.get("tool_name")), part.get("input"))
-        return [use, *([result(id, gave if isinstance(gave, str) else extract_text(gave))] if gave is not None else [])]
+        use = make_call(id, as_text(part.get("tool_name")), part.get("input"))
+        return [use, *([make_result(id, gave if isinstance(gave, str) else extract_text(gave))] if gave is not None else [])]
     passed.add(f"part {kind}", part)
     return []
 

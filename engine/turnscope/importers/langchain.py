@@ -7,11 +7,11 @@ from typing import Any
 
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text
-from turnscope.reading.messages import nodes_of
-from turnscope.reading.nodes import Passed, thread
-from turnscope.reading.parts import mapping
+from turnscope.reading.content_blocks import as_mapping
+from turnscope.reading.messages import make_nodes
+from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import counted
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder
 from turnscope.session.model import Note
 from turnscope.session.thread import Thread
@@ -28,7 +28,7 @@ def sniff(source: Source) -> int:
     held = _find_messages(document) if document is not None else list(source.first)
     if held and all(_is_message(value) for value in held[:5]):
         return 85
-    bare = [mapping(value) for value in held[:5]]  # dumps without what is empty
+    bare = [as_mapping(value) for value in held[:5]]  # dumps without what is empty
     known = all(value.get("type") in TYPES and "content" in value for value in bare)
     return 70 if known and any(value.get("type") in ("human", "ai") for value in bare) else 0
 
@@ -42,44 +42,44 @@ def _find_messages(document: Any) -> list[Any]:
 
 
 def _is_message(value: Any) -> bool:
-    held = mapping(value)
+    held = as_mapping(value)
     if held.get("lc") == 1 and isinstance(held.get("id"), list):
         return as_text(held["id"][-1] if held["id"] else "").rstrip("Chunk").endswith("Message")
     if held.get("type") not in TYPES:
         return False
-    return "content" in mapping(held.get("data")) or ("content" in held and any(key in held for key in OWN))
+    return "content" in as_mapping(held.get("data")) or ("content" in held and any(key in held for key in OWN))
 
 
 def _convert_message(value: Any) -> dict[str, Any]:
     """A message with the keys that LangChain gives it, whatever wraps them."""
-    held = mapping(value)
+    held = as_mapping(value)
     if held.get("lc") == 1:
         names = held.get("id")
         role = as_text(names[-1]) if isinstance(names, list) and names else ""
-        return {"type": role.removesuffix("Chunk"), **mapping(held.get("kwargs")), "role": role.removesuffix("Chunk")}
-    data = mapping(held.get("data"))
+        return {"type": role.removesuffix("Chunk"), **as_mapping(held.get("kwargs")), "role": role.removesuffix("Chunk")}
+    data = as_mapping(held.get("data"))
     return {**data, "role": as_text(held.get("type"))} if data else {**held, "role": as_text(held.get("type"))}
 
 
 def _make_request(message: Mapping[str, Any]) -> dict[str, Any]:
-    about = mapping(message.get("response_metadata"))
+    about = as_mapping(message.get("response_metadata"))
     told = message.get("usage_metadata") or about.get("token_usage") or about.get("usage")
     return {
         "model": as_text(about.get("model_name")) or as_text(about.get("model")) or as_text(about.get("model_id")),
-        "usage": counted(told),
+        "usage": convert_usage(told),
         "id": as_text(message.get("id")) or as_text(about.get("id")),
         "stop_reason": as_text(about.get("finish_reason") or about.get("stop_reason") or about.get("stopReason")) or None,
     }
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    builder, passed = Builder(source.path.stem, NAME), Passed()
-    values = [value for value, _ in source.records()] if source.document is None else _find_messages(source.document)
+    builder, passed = Builder(source.path.stem, NAME), SkippedRecords()
+    values = [value for value, _ in source.iter_records()] if source.document is None else _find_messages(source.document)
     builder.notes += [value for value in values if isinstance(value, Note)]
     messages = [_convert_message(value) for value in values if not isinstance(value, Note)]
-    nodes = list(nodes_of(messages, _make_request, passed))
-    passed.tell(builder)
-    return thread(builder, nodes)
+    nodes = list(make_nodes(messages, _make_request, passed))
+    passed.add_notes(builder)
+    return build_thread(builder, nodes)
 
 
 IMPORTER = Importer(

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.messages import blocks_of, nodes_of
-from turnscope.reading.nodes import Cut, Node, Passed, Said, thread
-from turnscope.reading.parts import mapping, result, rows
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import as_mapping, as_rows, make_result
+from turnscope.reading.messages import convert_content, make_nodes
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps
@@ -25,68 +25,72 @@ Value = Mapping[str, Any]
 
 def sniff(source: Source) -> int:
     document = source.document if source.kind == "file" else None
-    agents = rows(document.get("agents")) if isinstance(document, dict) else []
+    agents = as_rows(document.get("agents")) if isinstance(document, dict) else []
     return 90 if agents and "in_context_message_ids" in agents[0] else 0
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    for number, agent in enumerate(rows(mapping(source.document).get("agents"))):
-        yield Entry(str(number), as_text(agent.get("name")) or as_text(agent.get("id")), when(agent.get("created_at")))
+    for number, agent in enumerate(as_rows(as_mapping(source.document).get("agents"))):
+        yield Entry(str(number), as_text(agent.get("name")) or as_text(agent.get("id")), parse_time(agent.get("created_at")))
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    document = mapping(source.document)
-    agent = rows(document.get("agents"))[int(entry.id)]
-    config = mapping(agent.get("llm_config"))
+    document = as_mapping(source.document)
+    agent = as_rows(document.get("agents"))[int(entry.id)]
+    config = as_mapping(agent.get("llm_config"))
     window = config.get("context_window")
-    builder, passed = Builder(f"{source.path.stem}/{agent.get('id')}", NAME, entry.title), Passed()
+    builder, passed = Builder(f"{source.path.stem}/{agent.get('id')}", NAME, entry.title), SkippedRecords()
     builder.window = window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
     model = as_text(config.get("model"))
-    stored = rows(agent.get("messages"))
+    stored = as_rows(agent.get("messages"))
     nodes = list(_make_nodes(stored, model, passed))
-    prompts = any(node.said and node.said[0].role == "system" for node in nodes)
-    lead = [Said("system", agent["system"], "system")] if as_text(agent.get("system")) and not prompts else []
-    named = {as_text(tool.get("id")): tool for tool in rows(document.get("tools"))}
+    prompts = any(node.messages and node.messages[0].role == "system" for node in nodes)
+    lead = [NodeMessage("system", agent["system"], "system")] if as_text(agent.get("system")) and not prompts else []
+    named = {as_text(tool.get("id")): tool for tool in as_rows(document.get("tools"))}
     held = agent.get("tool_ids")
-    tools = [mapping(named.get(as_text(id))).get("json_schema") for id in (held if isinstance(held, list) else ())]
-    if rows(tools):
-        lead.insert(0, Said("tools", [{**tool, "input_schema": tool.get("parameters")} for tool in rows(tools)], "system"))
+    tools = [as_mapping(named.get(as_text(id))).get("json_schema") for id in (held if isinstance(held, list) else ())]
+    if as_rows(tools):
+        lead.insert(
+            0, NodeMessage("tools", [{**tool, "input_schema": tool.get("parameters")} for tool in as_rows(tools)], "system")
+        )
     _add_cut(nodes, agent.get("in_context_message_ids"))
-    passed.tell(builder)
-    return thread(builder, nodes, lead=lead)
+    passed.add_notes(builder)
+    return build_thread(builder, nodes, lead=lead)
 
 
-def _make_nodes(stored: list[Value], model: str, passed: Passed) -> Iterator[Node]:
+def _make_nodes(stored: list[Value], model: str, passed: SkippedRecords) -> Iterator[Node]:
     """A node for each message, by its id in the file."""
     for number, message in enumerate(stored):
         id = as_text(message.get("id")) or f"#{number}"
-        returned = rows(message.get("tool_returns"))
+        returned = as_rows(message.get("tool_returns"))
         if message.get("role") == "tool" and returned:
             content = [
-                result(as_text(one.get("tool_call_id")), one.get("func_response") or dumps(one), one.get("status") == "error")
+                make_result(
+                    as_text(one.get("tool_call_id")), one.get("func_response") or dumps(one), one.get("status") == "error"
+                )
                 for one in returned
             ]
-            yield Node(id, None, [Said("user", content, "tool")], when(message.get("created_at")))
+            yield Node(id, None, [NodeMessage("user", content, "tool")], parse_time(message.get("created_at")))
         elif message.get("role") == "summary":
             yield Node(
                 id,
                 None,
-                [Said("user", blocks_of(message.get("content")), "summary", "summary")],
-                when(message.get("created_at")),
+                [NodeMessage("user", convert_content(message.get("content")), "summary", "summary")],
+                parse_time(message.get("created_at")),
             )
         else:
             named = as_text(message.get("model")) or model
-            for node in nodes_of([message], lambda _, named=named: {"model": named}, passed, "created_at"):  # type: ignore[misc]
+            for node in make_nodes([message], lambda _, named=named: {"model": named}, passed, "created_at"):  # type: ignore[misc]
                 node.id = id
-                node.said[0].fence = node.said[0].role == "system" and number > 0
+                node.messages[0].fence = node.messages[0].role == "system" and number > 0
                 yield node
 
 
 def _add_cut(nodes: list[Node], ids: Any) -> None:
     """What the newest answer was asked with, where not all that was said is in the context any more."""
     context = [id for id in ids if isinstance(id, str)] if isinstance(ids, list) else []
-    last = next((n for n in range(len(nodes) - 1, -1, -1) if nodes[n].said and nodes[n].said[0].role == "assistant"), 0)
-    before = [node.id for node in nodes[:last] if node.said and node.said[0].role != "system"]
+    last = next((n for n in range(len(nodes) - 1, -1, -1) if nodes[n].messages and nodes[n].messages[0].role == "assistant"), 0)
+    before = [node.id for node in nodes[:last] if node.messages and node.messages[0].role != "system"]
     keep = [id for id in context if id in before]
     if last and nodes[last].id in context and keep != before:
         nodes[last].cut = Cut("not in the agent's context any more", keep)

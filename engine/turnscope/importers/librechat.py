@@ -11,10 +11,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.leaves import last_child
-from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, rounds, thread
-from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import (
+    as_mapping,
+    as_rows,
+    join_blocks,
+    make_call,
+    make_image,
+    make_result,
+    make_text,
+    make_thinking,
+    make_usage,
+    split_thinking,
+)
+from turnscope.reading.leaves import find_last_leaf
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts, split_rounds
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
@@ -36,23 +47,23 @@ def sniff(source: Source) -> int:
 
 def read(source: Source, _entry: Entry) -> Thread:
     document = source.document
-    options = mapping(document.get("options"))
+    options = as_mapping(document.get("options"))
     builder = Builder(source.path.stem, NAME, as_text(document.get("title")))
     builder.about |= {key: document[key] for key in ("conversationId", "endpoint", "exportAt") if document.get(key)}
-    passed = Passed()
+    passed = SkippedRecords()
     held = document.get("messages", document.get("messagesTree"))
     stored = list(_flatten(held if isinstance(held, list) else [held]))
-    times = {as_text(m.get("messageId")): when(m.get("createdAt")) for m, _ in stored}
+    times = {as_text(m.get("messageId")): parse_time(m.get("createdAt")) for m, _ in stored}
     summed = {as_text(m.get("messageId")): cut for m, _ in stored if (cut := _make_cut(m, stored))}
     nodes = []
     for number, (message, up) in enumerate(stored):
-        node = Node(as_text(message.get("messageId")) or f"#{number}", up, [], when(message.get("createdAt")))
-        node.said = _make_messages(message, as_text(options.get("model")), times.get(up), passed)
+        node = Node(as_text(message.get("messageId")) or f"#{number}", up, [], parse_time(message.get("createdAt")))
+        node.messages = _make_messages(message, as_text(options.get("model")), times.get(up), passed)
         node.cut = summed.get(up)
         nodes.append(node)
-    passed.tell(builder)
+    passed.add_notes(builder)
     prefix = as_text(options.get("promptPrefix")) or as_text(options.get("system"))
-    return thread(builder, nodes, last_child(nodes), [Said("system", prefix, "system")] if prefix else [])
+    return build_thread(builder, nodes, find_last_leaf(nodes), [NodeMessage("system", prefix, "system")] if prefix else [])
 
 
 def _flatten(messages: list[Any]) -> Iterator[tuple[Value, str]]:
@@ -70,59 +81,59 @@ def _flatten(messages: list[Any]) -> Iterator[tuple[Value, str]]:
         waiting += [(child, id) for child in reversed(children if isinstance(children, list) else [])]
 
 
-def _make_messages(message: Value, model: str, before: float | None, passed: Passed) -> list[Said]:
+def _make_messages(message: Value, model: str, before: float | None, passed: SkippedRecords) -> list[NodeMessage]:
     parts = message.get("content")
     blocks: list[JSON] = []
-    for part in rows(parts):
+    for part in as_rows(parts):
         blocks += _convert_part(part, passed)
     if not blocks:
         told = as_text(message.get("text"))
-        blocks = text(told) if message.get("isCreatedByUser") is True else with_thoughts(told)
-    for file in (*rows(message.get("files")), *rows(message.get("attachments"))):
+        blocks = make_text(told) if message.get("isCreatedByUser") is True else split_thinking(told)
+    for file in (*as_rows(message.get("files")), *as_rows(message.get("attachments"))):
         passed.add("file without its content", file)
     if message.get("isCreatedByUser") is True or str(message.get("sender")).lower() == "user":
-        return [Said("user", joined(blocks), "prompt")]
-    used = mapping(mapping(message.get("metadata")).get("usage"))
+        return [NodeMessage("user", join_blocks(blocks), "prompt")]
+    used = as_mapping(as_mapping(message.get("metadata")).get("usage"))
     request = {
         "model": as_text(message.get("model")) or model,
         "usage": _convert_usage(used)
-        or (billed(message.get("promptTokens"), message.get("tokenCount")) if message.get("promptTokens") else None),
+        or (make_usage(message.get("promptTokens"), message.get("tokenCount")) if message.get("promptTokens") else None),
         "sent_at": before,
         "stop_reason": as_text(message.get("finish_reason"))
         or next((k for k in ("error", "unfinished") if message.get(k) is True), None),
     }
-    return rounds(blocks, request, parallel=True) or [Said("", request=request)]
+    return split_rounds(blocks, request, parallel=True) or [NodeMessage("", request=request)]
 
 
 def _convert_usage(used: Value) -> Any:
     """Usage as the client kept it: LangChain's names, or those of the providers."""
-    details = mapping(used.get("input_token_details"))
+    details = as_mapping(used.get("input_token_details"))
     whole, out = (
         next((used[k] for k in keys if k in used), 0)
         for keys in (("input_tokens", "prompt_tokens"), ("output_tokens", "completion_tokens"))
     )
-    return billed(whole, out, details.get("cache_read"), details.get("cache_creation"))
+    return make_usage(whole, out, details.get("cache_read"), details.get("cache_creation"))
 
 
-def _convert_part(part: Value, passed: Passed) -> list[JSON]:
+def _convert_part(part: Value, passed: SkippedRecords) -> list[JSON]:
     kind = part.get("type")
     held = part.get(str(kind)) if isinstance(kind, str) else None
     match kind:
         case "text" | "steer":
-            return text(held if isinstance(held, str) else as_text(mapping(held).get("value")))
+            return make_text(held if isinstance(held, str) else as_text(as_mapping(held).get("value")))
         case "think" | "thinking" | "reasoning" | "reasoning_content":
-            return thinking(extract_text(held) if held else "", as_text(part.get("signature")))
+            return make_thinking(extract_text(held) if held else "", as_text(part.get("signature")))
         case "tool_call":
-            asked = mapping(held)
+            asked = as_mapping(held)
             id, output = as_text(asked.get("id")), asked.get("output")
             return [
-                call(id, as_text(asked.get("name")), asked.get("args")),
-                *([result(id, output)] if output is not None else []),
+                make_call(id, as_text(asked.get("name")), asked.get("args")),
+                *([make_result(id, output)] if output is not None else []),
             ]
         case "image_url":
-            return [image(as_text(mapping(held).get("url")) or as_text(held))]
+            return [make_image(as_text(as_mapping(held).get("url")) or as_text(held))]
         case "image_file":
-            return [image(as_text(mapping(held).get("filepath")))]
+            return [make_image(as_text(as_mapping(held).get("filepath")))]
         case "summary":
             return []
     passed.add(f"part {kind}", part)
@@ -131,13 +142,13 @@ def _convert_part(part: Value, passed: Passed) -> list[JSON]:
 
 def _make_cut(message: Value, stored: list[tuple[Value, str]]) -> Cut | None:
     """What a summary on a message leaves of what stands up to it: it goes into the system prompt."""
-    parts = [part for part in rows(message.get("content")) if part.get("type") == "summary"]
+    parts = [part for part in as_rows(message.get("content")) if part.get("type") == "summary"]
     told = [t for part in parts if (t := extract_text(part.get("content") or part.get("text") or part.get("summary") or ""))]
     summary = told[-1] if told else as_text(message.get("summary"))
     if not summary:
         return None
     kept: list[str] = []
-    first = as_text(mapping(parts[-1].get("coverage")).get("retainedFromMessageId")) if parts else ""
+    first = as_text(as_mapping(parts[-1].get("coverage")).get("retainedFromMessageId")) if parts else ""
     above = {as_text(m.get("messageId")): up for m, up in stored} if first else {}
     at = as_text(message.get("messageId"))
     while first and at in above and at not in kept:
@@ -147,7 +158,9 @@ def _make_cut(message: Value, stored: list[tuple[Value, str]]) -> Cut | None:
         at = above[at]
     counts = {"tokens": message["summaryTokenCount"]} if isinstance(message.get("summaryTokenCount"), int) else {}
     keep = kept[::-1] if kept and kept[-1] == first else []
-    return Cut("a summary in the system prompt replaced the history", [parts_of("system", summary), *keep], facts=counts)
+    return Cut(
+        "a summary in the system prompt replaced the history", [make_message_parts("system", summary), *keep], facts=counts
+    )
 
 
 IMPORTER = Importer(

@@ -11,10 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.leaves import downwards
-from turnscope.reading.nodes import Node, Passed, Said, rounds, thread
-from turnscope.reading.parts import billed, call, image, joined, mapping, result, rows, text, thinking, with_thoughts
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import (
+    as_mapping,
+    as_rows,
+    join_blocks,
+    make_call,
+    make_image,
+    make_result,
+    make_text,
+    make_thinking,
+    make_usage,
+    split_thinking,
+)
+from turnscope.reading.leaves import follow_choices
+from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread, split_rounds
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import JSON
@@ -34,29 +45,29 @@ def sniff(source: Source) -> int:
         shared = {"version", "exportedAt"} <= document.keys() and isinstance(document.get("messages"), list)
         data = document.get("data")
         return 95 if backup or (isinstance(data, dict) and TABLES & data.keys()) else 90 if shared else 0
-    simple = rows(document[:200]) if isinstance(document, list) else []
+    simple = as_rows(document[:200]) if isinstance(document, list) else []
     spoken = bool(simple) and all({"role", "content"} <= row.keys() for row in simple)
-    return 85 if spoken and any("apiName" in tool for row in simple for tool in rows(row.get("tools"))) else 0
+    return 85 if spoken and any("apiName" in tool for row in simple for tool in as_rows(row.get("tools"))) else 0
 
 
 def _read_tables(source: Source) -> dict[str, Any]:
     """Messages by conversation, and what is said of those: by the ids of session and topic."""
-    if "tables" not in source.kept:
+    if "tables" not in source.cache:
         document = source.document
-        state = mapping(document.get("state") or document.get("data")) if isinstance(document, dict) else {}
-        stored = rows(document if isinstance(document, list) else state.get("messages") or document.get("messages"))
-        plugins = {str(row.get("id")): row for row in rows(state.get("messagePlugins"))}
+        state = as_mapping(document.get("state") or document.get("data")) if isinstance(document, dict) else {}
+        stored = as_rows(document if isinstance(document, list) else state.get("messages") or document.get("messages"))
+        plugins = {str(row.get("id")): row for row in as_rows(state.get("messagePlugins"))}
         talks: dict[str, list[Value]] = {}
         for row in stored:
             key = "/".join(str(row.get(name) or "") for name in ("sessionId", "topicId") if state)
             talks.setdefault(key, []).append({**row, "_plugin": plugins.get(str(row.get("id")), row.get("plugin"))})
         about = {
-            name: {str(row.get("id")): row for row in rows(state.get(name))}
+            name: {str(row.get("id")): row for row in as_rows(state.get(name))}
             for name in ("sessions", "topics", "agents", "threads")
         }
-        links = {str(row.get("sessionId")): str(row.get("agentId")) for row in rows(state.get("agentsToSessions"))}
-        source.kept["tables"] = {"talks": talks, "links": links, **about}
-    tables: dict[str, Any] = source.kept["tables"]
+        links = {str(row.get("sessionId")): str(row.get("agentId")) for row in as_rows(state.get("agentsToSessions"))}
+        source.cache["tables"] = {"talks": talks, "links": links, **about}
+    tables: dict[str, Any] = source.cache["tables"]
     return tables
 
 
@@ -64,15 +75,15 @@ def entries(source: Source) -> Iterator[Entry]:
     tables = _read_tables(source)
     for key, talk in tables["talks"].items():
         session, _, topic = key.partition("/")
-        named = as_text(mapping(tables["topics"].get(topic)).get("title"))
-        whose = mapping(tables["sessions"].get(session))
-        title = named or as_text(whose.get("title")) or as_text(mapping(whose.get("meta")).get("title"))
+        named = as_text(as_mapping(tables["topics"].get(topic)).get("title"))
+        whose = as_mapping(tables["sessions"].get(session))
+        title = named or as_text(whose.get("title")) or as_text(as_mapping(whose.get("meta")).get("title"))
         document = source.document
         title = title or (as_text(document.get("title")) if isinstance(document, dict) else "")
         yield Entry(
             key if len(tables["talks"]) > 1 else "",
             title,
-            max(filter(None, (when(m.get("createdAt")) for m in talk)), default=None),
+            max(filter(None, (parse_time(m.get("createdAt")) for m in talk)), default=None),
         )
 
 
@@ -80,28 +91,34 @@ def read(source: Source, entry: Entry) -> Thread:
     tables = _read_tables(source)
     key = entry.id or next(iter(tables["talks"]))
     session, _, topic = key.partition("/")
-    whose = mapping(tables["sessions"].get(session))
-    agent = mapping(tables["agents"].get(tables["links"].get(session, ""))) or mapping(whose.get("config"))
+    whose = as_mapping(tables["sessions"].get(session))
+    agent = as_mapping(tables["agents"].get(tables["links"].get(session, ""))) or as_mapping(whose.get("config"))
     builder = Builder(entry.id or source.path.stem, NAME, entry.title)
-    told = {"chatConfig": agent.get("chatConfig"), "historySummary": mapping(tables["topics"].get(topic)).get("historySummary")}
-    passed = Passed()
-    talk = [m for _, m in sorted(enumerate(tables["talks"][key]), key=lambda row: (when(row[1].get("createdAt")) or 0, row[0]))]
+    told = {
+        "chatConfig": agent.get("chatConfig"),
+        "historySummary": as_mapping(tables["topics"].get(topic)).get("historySummary"),
+    }
+    passed = SkippedRecords()
+    talk = [
+        m
+        for _, m in sorted(enumerate(tables["talks"][key]), key=lambda row: (parse_time(row[1].get("createdAt")) or 0, row[0]))
+    ]
     newest = next((as_text(m.get("id")) for m in reversed(talk) if m.get("role") in ("user", "assistant")), "")
     told["historySummaryBehind"] = newest if told["historySummary"] else ""
     builder.about |= {key: value for key, value in told.items() if value}
     linked = any(m.get("role") == "user" and m.get("parentId") for m in talk)
     roots = {id: as_text(row.get("sourceMessageId")) for id, row in tables["threads"].items()}
     nodes = list(_make_nodes(talk, linked, roots, as_text(agent.get("model")), builder, passed))
-    kept = {node.id: _select_stored(message) for node, message in zip(nodes, talk, strict=True) if node.said}
+    kept = {node.id: _select_stored(message) for node, message in zip(nodes, talk, strict=True) if node.messages}
     builder.about |= {"stored": {NAME: kept}} if kept else {}
     role = as_text(agent.get("systemRole"))
-    passed.tell(builder)
-    current = _find_active(nodes, {as_text(m.get("id")): mapping(m.get("metadata")) for m in talk}) if linked else ""
-    return thread(builder, nodes, current, [Said("system", role, "system")] if role else [])
+    passed.add_notes(builder)
+    current = _find_active(nodes, {as_text(m.get("id")): as_mapping(m.get("metadata")) for m in talk}) if linked else ""
+    return build_thread(builder, nodes, current, [NodeMessage("system", role, "system")] if role else [])
 
 
 def _make_nodes(
-    talk: list[Value], linked: bool, roots: Mapping[str, str], model: str, builder: Builder, passed: Passed
+    talk: list[Value], linked: bool, roots: Mapping[str, str], model: str, builder: Builder, passed: SkippedRecords
 ) -> Iterator[Node]:
     before, begun = None, set[str]()
     for number, message in enumerate(talk):
@@ -110,9 +127,9 @@ def _make_nodes(
         if aside and not up and aside not in begun:
             up = roots.get(aside, "")
         begun.add(aside)
-        node = Node(as_text(message.get("id")) or f"#{number}", up, [], when(message.get("createdAt")))
-        node.said = _make_messages(message, model, before, passed)
-        error = mapping(message.get("error"))
+        node = Node(as_text(message.get("id")) or f"#{number}", up, [], parse_time(message.get("createdAt")))
+        node.messages = _make_messages(message, model, before, passed)
+        error = as_mapping(message.get("error"))
         if error:
             builder.add_note(
                 "warning", 0, f"a request failed: {as_text(error.get('type') or error.get('message')) or 'for no known reason'}"
@@ -121,31 +138,35 @@ def _make_nodes(
         yield node
 
 
-def _make_messages(message: Value, model: str, before: float | None, passed: Passed) -> list[Said]:
+def _make_messages(message: Value, model: str, before: float | None, passed: SkippedRecords) -> list[NodeMessage]:
     role, told = message.get("role"), as_text(message.get("content"))
     if role == "user":
         return [
-            Said(
-                "user", joined([*text(told), *(image(as_text(i.get("url"))) for i in rows(message.get("imageList")))]), "prompt"
+            NodeMessage(
+                "user",
+                join_blocks(
+                    [*make_text(told), *(make_image(as_text(i.get("url"))) for i in as_rows(message.get("imageList")))]
+                ),
+                "prompt",
             )
         ]
     if role == "system":
-        return [Said("system", told, "system", fence=True)]
+        return [NodeMessage("system", told, "system", fence=True)]
     if role == "tool":
-        plugin = mapping(message.get("_plugin"))
+        plugin = as_mapping(message.get("_plugin"))
         id = as_text(message.get("tool_call_id")) or as_text(plugin.get("toolCallId"))
-        return [Said("user", [result(id, told, bool(message.get("pluginError") or plugin.get("error")))], "tool")]
+        return [NodeMessage("user", [make_result(id, told, bool(message.get("pluginError") or plugin.get("error")))], "tool")]
     if role == "compressedGroup":
-        return [Said("user", told, "summary", "summary")]
+        return [NodeMessage("user", told, "summary", "summary")]
     if role not in ("assistant", "supervisor", "assistantGroup"):
         passed.add(f"message of role {role}", message)
         return []
-    blocks = [block for part in (message, *rows(message.get("children"))) for block in _convert_content(part)]
-    extra, metadata = mapping(message.get("extra")), mapping(message.get("metadata"))
-    used = mapping(message.get("usage")) or mapping(metadata.get("usage")) or metadata
+    blocks = [block for part in (message, *as_rows(message.get("children"))) for block in _convert_content(part)]
+    extra, metadata = as_mapping(message.get("extra")), as_mapping(message.get("metadata"))
+    used = as_mapping(message.get("usage")) or as_mapping(metadata.get("usage")) or metadata
     request = {
         "model": as_text(message.get("model")) or as_text(extra.get("fromModel")) or model,
-        "usage": billed(
+        "usage": make_usage(
             used.get("totalInputTokens"),
             used.get("totalOutputTokens"),
             used.get("inputCachedTokens"),
@@ -155,27 +176,27 @@ def _make_messages(message: Value, model: str, before: float | None, passed: Pas
         "sent_at": before,
         "stop_reason": "error" if message.get("error") else as_text(metadata.get("finishType")) or None,
     }
-    return rounds(blocks, request, parallel=True) or [Said("", request=request)]
+    return split_rounds(blocks, request, parallel=True) or [NodeMessage("", request=request)]
 
 
 def _select_stored(message: Value) -> dict[str, JSON]:
     """A message as it is stored, as far as the app's requests hang on it."""
-    plugin, metadata = mapping(message.get("_plugin")), mapping(message.get("metadata"))
-    error = mapping(message.get("pluginError")) or mapping(plugin.get("error"))
-    reasoning = mapping(message.get("reasoning"))
-    used = mapping(message.get("usage")) or mapping(metadata.get("usage")) or metadata
+    plugin, metadata = as_mapping(message.get("_plugin")), as_mapping(message.get("metadata"))
+    error = as_mapping(message.get("pluginError")) or as_mapping(plugin.get("error"))
+    reasoning = as_mapping(message.get("reasoning"))
+    used = as_mapping(message.get("usage")) or as_mapping(metadata.get("usage")) or metadata
     kept: dict[str, JSON] = {
-        "tools": [_select_stored_call(tool) for tool in rows(message.get("tools"))],
+        "tools": [_select_stored_call(tool) for tool in as_rows(message.get("tools"))],
         "tool_call_id": as_text(message.get("tool_call_id")) or as_text(plugin.get("toolCallId")),
         "plugin": {key: as_text(plugin.get(key)) for key in ("identifier", "apiName", "type") if plugin.get(key)},
         "pluginError": {"message": as_text(error.get("message"))} if error else None,
         "reasoning": {key: as_text(reasoning.get(key)) for key in ("content", "signature") if reasoning.get(key)},
-        "imageList": [{key: as_text(one.get(key)) for key in ("url", "alt")} for one in rows(message.get("imageList"))],
-        "fileList": [{key: as_text(one.get(key)) for key in ("url", "name")} for one in rows(message.get("fileList"))],
+        "imageList": [{key: as_text(one.get(key)) for key in ("url", "alt")} for one in as_rows(message.get("imageList"))],
+        "fileList": [{key: as_text(one.get(key)) for key in ("url", "name")} for one in as_rows(message.get("fileList"))],
         "usage": {"totalOutputTokens": used["totalOutputTokens"]} if isinstance(used.get("totalOutputTokens"), int) else None,
         "metadata": {key: metadata[key] for key in FLAGS if metadata.get(key) is True}
         | ({"reactions": _get_emojis(metadata)} if _get_emojis(metadata) else {}),
-        "children": [_select_stored(child) for child in rows(message.get("children"))],
+        "children": [_select_stored(child) for child in as_rows(message.get("children"))],
         **{key: as_text(message.get(key)) for key in ("id", "parentId", "agentId")},
     }
     spoken = {"role": as_text(message.get("role")), "content": as_text(message.get("content"))}
@@ -186,29 +207,29 @@ def _select_stored_call(tool: Value) -> JSON:
     kept: dict[str, JSON] = {key: as_text(tool[key]) for key in CALL if tool.get(key)}
     gave = tool.get("result")
     if isinstance(gave, Mapping):
-        error = mapping(gave.get("error"))
+        error = as_mapping(gave.get("error"))
         kept["result"] = {"id": as_text(gave.get("id")), "content": as_text(gave.get("content"))}
         kept["result"] |= {"error": {"message": as_text(error.get("message"))}} if error else {}
     return kept
 
 
 def _get_emojis(metadata: Value) -> list[JSON]:
-    found = (as_text(one.get("emoji")) for one in rows(metadata.get("reactions")))
+    found = (as_text(one.get("emoji")) for one in as_rows(metadata.get("reactions")))
     return [{"emoji": emoji} for emoji in found if emoji]
 
 
 def _convert_content(message: Value) -> list[JSON]:
-    reasoning, told = mapping(message.get("reasoning")), as_text(message.get("content"))
+    reasoning, told = as_mapping(message.get("reasoning")), as_text(message.get("content"))
     told = "" if told == "..." else told
-    blocks = thinking(as_text(reasoning.get("content")), as_text(reasoning.get("signature")))
-    blocks += text(told) if blocks else with_thoughts(told)
+    blocks = make_thinking(as_text(reasoning.get("content")), as_text(reasoning.get("signature")))
+    blocks += make_text(told) if blocks else split_thinking(told)
     answers: list[JSON] = []
-    for tool in rows(message.get("tools")):
+    for tool in as_rows(message.get("tools")):
         id = as_text(tool.get("id"))
         name = "____".join(filter(None, (as_text(tool.get("identifier")), as_text(tool.get("apiName")))))
-        blocks.append(call(id, name, tool.get("arguments")))
+        blocks.append(make_call(id, name, tool.get("arguments")))
         if isinstance(tool.get("result"), Mapping):
-            answers.append(result(id, tool["result"].get("content"), bool(tool["result"].get("error"))))
+            answers.append(make_result(id, tool["result"].get("content"), bool(tool["result"].get("error"))))
     return [*blocks, *answers]
 
 
@@ -222,7 +243,7 @@ def _find_active(nodes: list[Node], metadata: Mapping[str, Value]) -> str:
             return below[index].id
         return next((node.id for node in below if node.id in parents), below[0].id)
 
-    return downwards(nodes, choose)
+    return follow_choices(nodes, choose)
 
 
 IMPORTER = Importer(

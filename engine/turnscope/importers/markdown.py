@@ -1,4 +1,4 @@
-"""Chats as Markdown, as this program writes them (`views.exporting`): a heading for each message, fences for all but texts.
+"""Chats as Markdown, as Turnscope writes them (`share.export_formats`): a heading for each message, fences for all but texts.
 
 What neither holds is lost there: usage, times, models, definitions of tools, signatures of thinking.
 """
@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import parsed
-from turnscope.reading.nodes import Node, Said, thread
-from turnscope.reading.parts import image, result, text, thinking
+from turnscope.reading.calls import parse_if_json
+from turnscope.reading.content_blocks import make_image, make_result, make_text, make_thinking
+from turnscope.reading.nodes import Node, NodeMessage, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.model import JSON
@@ -34,7 +34,7 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder = Builder(source.path.stem, NAME)
     builder.title = whole.partition("\n")[0].removeprefix("# ").strip()
     said = [_make_message(role, body) for role, body in _split_messages(whole)]
-    return thread(builder, [Node(str(n), said=[each]) for n, each in enumerate(said)])
+    return build_thread(builder, [Node(str(n), messages=[each]) for n, each in enumerate(said)])
 
 
 def _split_messages(whole: str) -> Iterator[tuple[str, str]]:
@@ -45,7 +45,7 @@ def _split_messages(whole: str) -> Iterator[tuple[str, str]]:
         yield head[1], whole[head.end() : after.start() if after else len(whole)]
 
 
-def _make_message(role: str, body: str) -> Said:
+def _make_message(role: str, body: str) -> NodeMessage:
     blocks: list[JSON] = []
     kinds, at = set[str](), 0
     for fence in _FENCE.finditer(body):
@@ -56,20 +56,20 @@ def _make_message(role: str, body: str) -> Said:
         match kind:
             case "tool_use":
                 name, _, given = inner.partition(" ")
-                blocks.append({"type": kind, "id": about, "name": name, "input": parsed(given)})
+                blocks.append({"type": kind, "id": about, "name": name, "input": parse_if_json(given)})
             case "tool_result":
-                blocks.append(result(about, inner))
+                blocks.append(make_result(about, inner))
             case "thinking" | "redacted_thinking":
-                blocks += thinking(inner)
+                blocks += make_thinking(inner)
             case "file":
-                blocks += text(f'<file name="{about}">\n{inner}\n</file>')
+                blocks += make_text(f'<file name="{about}">\n{inner}\n</file>')
             case "image" | "document" if about:
                 blocks.append({"type": kind, "source": _make_media_source(about, inner)})
             case _:
-                blocks += text(inner)
+                blocks += make_text(inner)
                 kinds.add(kind)
     blocks += _split_texts(body[at:])
-    return Said(role, blocks, kind=kinds.pop() if len(kinds) == 1 else "", request={} if role == "assistant" else None)
+    return NodeMessage(role, blocks, kind=kinds.pop() if len(kinds) == 1 else "", request={} if role == "assistant" else None)
 
 
 def _make_media_source(about: str, inner: str) -> JSON:
@@ -83,10 +83,10 @@ def _split_texts(body: str) -> Iterator[JSON]:
     """Texts and images between fences."""
     at = 0
     for picture in _IMAGE.finditer(body):
-        yield from text(_ESCAPED.sub("", body[at : picture.start()].strip("\n")))
-        yield image(picture[1])
+        yield from make_text(_ESCAPED.sub("", body[at : picture.start()].strip("\n")))
+        yield make_image(picture[1])
         at = picture.end()
-    yield from text(_ESCAPED.sub("", body[at:].strip("\n")))
+    yield from make_text(_ESCAPED.sub("", body[at:].strip("\n")))
 
 
 IMPORTER = Importer(

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.commands import with_commands
-from turnscope.reading.messages import nodes_of
-from turnscope.reading.nodes import Passed, thread
-from turnscope.reading.parts import item, mapping, rows
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.commands import convert_commands
+from turnscope.reading.content_blocks import as_mapping, as_rows, convert_item
+from turnscope.reading.messages import make_nodes
+from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import counted
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.content import extract_text
 from turnscope.session.thread import Thread
@@ -31,27 +31,27 @@ def sniff(source: Source) -> int:
     if not isinstance(document, dict) or not isinstance(document.get("messages"), list):
         return 0
     named = as_text(document.get("trajectory_format")).startswith("mini-swe-agent")
-    return 95 if named else 80 if "mini_version" in mapping(document.get("info")) else 0
+    return 95 if named else 80 if "mini_version" in as_mapping(document.get("info")) else 0
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    document = mapping(source.document)
-    info = mapping(document.get("info"))
-    config, stats = mapping(info.get("config")), mapping(info.get("model_stats"))
-    model = as_text(mapping(config.get("model")).get("model_name"))
+    document = as_mapping(source.document)
+    info = as_mapping(document.get("info"))
+    config, stats = as_mapping(info.get("config")), as_mapping(info.get("model_stats"))
+    model = as_text(as_mapping(config.get("model")).get("model_name"))
     about: dict[str, Any] = {
         "exit_status": info.get("exit_status"),
         "mini_version": info.get("mini_version"),
         "model_stats": dict(stats),
     }
-    builder, passed = Builder(source.path.name.split(".traj")[0].removesuffix(".json"), NAME, **about), Passed()
+    builder, passed = Builder(source.path.name.split(".traj")[0].removesuffix(".json"), NAME, **about), SkippedRecords()
     if cost := parse_usd(stats.get("instance_cost")):
         builder.about["run_usd"] = cost
         builder.add_note(
             "info", 0, f"the log tells the run's cost: {stats['instance_cost']} USD for {stats.get('api_calls')} calls"
         )
     chat: list[Mapping[str, Any]] = []
-    for message in rows(document.get("messages")):
+    for message in as_rows(document.get("messages")):
         if message.get("role") == "exit":  # how the run ended; no message that was sent
             builder.add_note("info", 0, f"the run ended: {as_text(message.get('content'))[:200]}")
         elif (
@@ -60,9 +60,9 @@ def read(source: Source, _entry: Entry) -> Thread:
             or message.get("type") in ("function_call_output", "message")
         ):
             chat.append(_simplify(message))
-    nodes = list(nodes_of(list(with_commands(chat, _find_command)), lambda message: _make_request(message, model), passed))
-    passed.tell(builder)
-    return thread(builder, nodes)
+    nodes = list(make_nodes(list(convert_commands(chat, _find_command)), lambda message: _make_request(message, model), passed))
+    passed.add_notes(builder)
+    return build_thread(builder, nodes)
 
 
 def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
@@ -74,11 +74,11 @@ def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
 def _simplify(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message of the Responses API as one with a role."""
     at = {
-        "timestamp": message.get("timestamp") or mapping(message.get("extra")).get("timestamp"),
+        "timestamp": message.get("timestamp") or as_mapping(message.get("extra")).get("timestamp"),
         "extra": message.get("extra"),
     }
     if message.get("object") == "response":
-        blocks = [block for one in rows(message.get("output")) for block in item(one)[1]]
+        blocks = [block for one in as_rows(message.get("output")) for block in convert_item(one)[1]]
         return {"role": "assistant", "content": blocks, **at, "response": message}
     if message.get("type") == "function_call_output":
         return {"role": "tool", "tool_call_id": message.get("call_id"), "content": message.get("output"), **at}
@@ -86,14 +86,14 @@ def _simplify(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
-    extra = mapping(message.get("extra"))
-    response = mapping(extra.get("response")) or mapping(message.get("response"))
-    choice = next(iter(rows(response.get("choices"))), {})
+    extra = as_mapping(message.get("extra"))
+    response = as_mapping(extra.get("response")) or as_mapping(message.get("response"))
+    choice = next(iter(as_rows(response.get("choices"))), {})
     return {
         "model": as_text(response.get("model")) or model,
-        "usage": counted(response.get("usage")),
+        "usage": convert_usage(response.get("usage")),
         "id": as_text(response.get("id")),
-        "sent_at": when(response.get("created") or response.get("created_at")),
+        "sent_at": parse_time(response.get("created") or response.get("created_at")),
         "stop_reason": as_text(choice.get("finish_reason")) or as_text(response.get("status")) or None,
         "logged_usd": parse_usd(extra.get("cost")),
     }

@@ -14,11 +14,23 @@ from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer, Place
-from turnscope.reading.calls import as_text, parsed, when
-from turnscope.reading.leaves import last_child
-from turnscope.reading.listing import conversation, first, listed
-from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, rounds, thread
-from turnscope.reading.parts import billed, call, image, item, joined, mapping, result, rows, text, thinking, with_thoughts
+from turnscope.reading.calls import as_text, parse_if_json, parse_time
+from turnscope.reading.content_blocks import (
+    as_mapping,
+    as_rows,
+    convert_item,
+    join_blocks,
+    make_call,
+    make_image,
+    make_result,
+    make_text,
+    make_thinking,
+    make_usage,
+    split_thinking,
+)
+from turnscope.reading.leaves import find_last_leaf
+from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts, split_rounds
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
@@ -36,17 +48,17 @@ Value = Mapping[str, Any]
 
 def sniff(source: Source) -> int:
     if source.kind == "sqlite":
-        return 90 if {"chat", "user"} <= source.tables() and _has_chats(source) else 0
-    found = first(source) if source.kind == "file" else {}
-    chat = mapping(found.get("chat") or found)
-    if isinstance(mapping(chat.get("history")).get("messages"), dict):
+        return 90 if {"chat", "user"} <= source.list_tables() and _has_chats(source) else 0
+    found = peek_first(source) if source.kind == "file" else {}
+    chat = as_mapping(found.get("chat") or found)
+    if isinstance(as_mapping(chat.get("history")).get("messages"), dict):
         return 95
-    said = rows(chat.get("messages"))
+    said = as_rows(chat.get("messages"))
     return 85 if "models" in chat and said and all({"id", "role", "content"} <= row.keys() for row in said) else 0
 
 
 def _has_chats(source: Source) -> bool:
-    return {"id", "title", "chat"} <= {row["name"] for row in source.rows("pragma table_info(chat)")}
+    return {"id", "title", "chat"} <= {row["name"] for row in source.query("pragma table_info(chat)")}
 
 
 def finds(machine: Machine) -> Iterator[Place]:
@@ -61,39 +73,39 @@ def finds(machine: Machine) -> Iterator[Place]:
 
 def entries(source: Source) -> Iterator[Entry]:
     if source.kind != "sqlite":
-        yield from listed(source, _make_entry)
+        yield from list_entries(source, _make_entry)
         return
-    for row in source.rows("select id, title, updated_at, length(chat) as size from chat order by updated_at desc, id"):
-        yield Entry(str(row["id"]), as_text(row["title"]), when(row["updated_at"]), row["size"] or 0)
+    for row in source.query("select id, title, updated_at, length(chat) as size from chat order by updated_at desc, id"):
+        yield Entry(str(row["id"]), as_text(row["title"]), parse_time(row["updated_at"]), row["size"] or 0)
 
 
 def _make_entry(row: Value) -> Entry:
-    chat = mapping(row.get("chat") or row)
+    chat = as_mapping(row.get("chat") or row)
     return Entry(
         as_text(row.get("id")),
         as_text(row.get("title") or chat.get("title")),
-        when(row.get("updated_at") or chat.get("timestamp")),
+        parse_time(row.get("updated_at") or chat.get("timestamp")),
     )
 
 
 def read(source: Source, entry: Entry) -> Thread:
     if source.kind == "sqlite":
-        row: Value = next(iter(source.rows("select * from chat where cast(id as text) = ?", (entry.id,))), {})
-        chat = mapping(parsed(as_text(row.get("chat"))))
+        row: Value = next(iter(source.query("select * from chat where cast(id as text) = ?", (entry.id,))), {})
+        chat = as_mapping(parse_if_json(as_text(row.get("chat"))))
     else:
-        row = conversation(source, entry)
-        chat = mapping(row.get("chat") or row)
-    history = mapping(chat.get("history"))
-    messages = {str(id): mapping(value) for id, value in mapping(history.get("messages")).items()}
+        row = get_conversation(source, entry)
+        chat = as_mapping(row.get("chat") or row)
+    history = as_mapping(chat.get("history"))
+    messages = {str(id): as_mapping(value) for id, value in as_mapping(history.get("messages")).items()}
     if not messages:  # the first versions kept a list alone
-        said = rows(chat.get("messages"))
+        said = as_rows(chat.get("messages"))
         ups = [None, *(row.get("id") for row in said)]
         messages = {str(row.get("id")): {"parentId": up, **row} for row, up in zip(said, ups, strict=False)}
-    if not messages and "chat_message" in source.tables():
+    if not messages and "chat_message" in source.list_tables():
         messages = dict(_read_table(source, entry.id))
     builder = Builder(entry.id or source.path.stem, NAME, entry.title or as_text(chat.get("title")))
     builder.about |= {key: row[key] for key in ("folder_id", "meta") if row.get(key)}
-    passed = Passed()
+    passed = SkippedRecords()
     nodes = [_make_node(id, message, messages, passed) for id, message in messages.items()]
     named = (row.get("current_message_id"), history.get("currentId"), chat.get("currentId"), chat.get("branchPointMessageId"))
     kept = {node.id: facts for node in nodes if (facts := _select_stored(messages[node.id], _get_blocks(node)))}
@@ -101,16 +113,19 @@ def read(source: Source, entry: Entry) -> Thread:
     beside = [one for node in nodes for one in _iter_retrieved(messages[node.id])]
     builder.about |= {"context": beside} if beside else {}
     current = next((id for id in named if isinstance(id, str) and id in messages), "")
-    system = as_text(mapping(chat.get("params")).get("system")) or as_text(chat.get("system"))
-    passed.tell(builder)
-    return thread(builder, nodes, current or last_child(nodes), [Said("system", system, "system")] if system else [])
+    system = as_text(as_mapping(chat.get("params")).get("system")) or as_text(chat.get("system"))
+    passed.add_notes(builder)
+    return build_thread(
+        builder, nodes, current or find_last_leaf(nodes), [NodeMessage("system", system, "system")] if system else []
+    )
 
 
 def _read_table(source: Source, chat: str) -> Iterator[tuple[str, Value]]:
     """The messages of a chat as newer versions keep them in a table of their own; ids there begin with the chat's."""
-    for row in source.rows("select * from chat_message where chat_id = ? order by created_at, id", (chat,)):
+    for row in source.query("select * from chat_message where chat_id = ? order by created_at, id", (chat,)):
         held = {
-            key: parsed(value) if isinstance(value, str) and key not in ("id", "role") else value for key, value in row.items()
+            key: parse_if_json(value) if isinstance(value, str) and key not in ("id", "role") else value
+            for key, value in row.items()
         }
         id = str(row["id"]).removeprefix(f"{chat}-")
         up = as_text(row.get("parent_id")).removeprefix(f"{chat}-")
@@ -118,56 +133,58 @@ def _read_table(source: Source, chat: str) -> Iterator[tuple[str, Value]]:
         yield id, {**held, **named, "contextSummary": held.get("context_summary")}
 
 
-def _make_node(id: str, message: Value, messages: Mapping[str, Value], passed: Passed) -> Node:
+def _make_node(id: str, message: Value, messages: Mapping[str, Value], passed: SkippedRecords) -> Node:
     above = as_text(message.get("parentId"))
-    node = Node(id, above, [], when(message.get("timestamp")))
+    node = Node(id, above, [], parse_time(message.get("timestamp")))
     held = message.get("content")
     told = held if isinstance(held, str) else extract_text(held) if held else ""
-    for file in rows(message.get("files")):
+    for file in as_rows(message.get("files")):
         if file.get("type") != "image":
             passed.add("file without its content", file)
     if message.get("role") == "assistant":
-        output = rows(message.get("output"))
+        output = as_rows(message.get("output"))
         blocks = [block for part in output for block in _convert_output(part, passed)] if output else _split_details(told)
-        used = mapping(message.get("usage")) or mapping(mapping(message.get("info")).get("usage"))
+        used = as_mapping(message.get("usage")) or as_mapping(as_mapping(message.get("info")).get("usage"))
         request = {
             "model": as_text(message.get("model")),
             "usage": _convert_usage(used),
-            "sent_at": when(mapping(messages.get(above)).get("timestamp")),
+            "sent_at": parse_time(as_mapping(messages.get(above)).get("timestamp")),
             "stop_reason": "error" if message.get("error") else "unfinished" if message.get("done") is False else None,
         }
-        node.said = rounds(blocks, request, parallel=True) or [Said("", request=request)]
+        node.messages = split_rounds(blocks, request, parallel=True) or [NodeMessage("", request=request)]
     elif message.get("role") == "user":
-        images = [image(as_text(f.get("url"))) for f in rows(message.get("files")) if f.get("type") == "image"]
-        node.said = [Said("user", joined([*text(told), *images]), "prompt")]
+        images = [make_image(as_text(f.get("url"))) for f in as_rows(message.get("files")) if f.get("type") == "image"]
+        node.messages = [NodeMessage("user", join_blocks([*make_text(told), *images]), "prompt")]
     elif message.get("role") == "system":
-        node.said = [Said("system", told, "system", fence=True)]
+        node.messages = [NodeMessage("system", told, "system", fence=True)]
     else:
         passed.add(f"message of role {message.get('role')}", message)
     if summary := as_text(message.get("contextSummary")):
-        node.cut = Cut("compacted: a summary in the system prompt replaced the history", [parts_of("system", summary)])
+        node.cut = Cut(
+            "compacted: a summary in the system prompt replaced the history", [make_message_parts("system", summary)]
+        )
     return node
 
 
 def _select_stored(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
     """What is stored with a message beside its text; and for an answer in which more is read than that, all that it is."""
-    kept: dict[str, JSON] = {key: mapping(message.get(key)) for key in ("usage", "info") if mapping(message.get(key))}
-    kept |= {"files": rows(message.get("files"))} if rows(message.get("files")) else {}
+    kept: dict[str, JSON] = {key: as_mapping(message.get(key)) for key in ("usage", "info") if as_mapping(message.get(key))}
+    kept |= {"files": as_rows(message.get("files"))} if as_rows(message.get("files")) else {}
     kept |= {key: as_text(message.get(key)) for key in ("contextSummary",) if as_text(message.get(key))}
-    told, voice = as_text(message.get("content")), mapping(mapping(message.get("meta")).get("voice"))
-    speech = [{"transcript": as_text(part.get("transcript"))} for part in rows(voice.get("speech"))]
+    told, voice = as_text(message.get("content")), as_mapping(as_mapping(message.get("meta")).get("voice"))
+    speech = [{"transcript": as_text(part.get("transcript"))} for part in as_rows(voice.get("speech"))]
     if voice:
         kept |= {"meta": {"voice": {"model": as_text(voice.get("model")), "speech": speech}}, "model": message.get("model")}
-    if message.get("role") == "assistant" and (message.get("output") or voice or [*blocks] != text(told)):
-        output = [_select_stored_item(part) for part in rows(message.get("output"))]
+    if message.get("role") == "assistant" and (message.get("output") or voice or [*blocks] != make_text(told)):
+        output = [_select_stored_item(part) for part in as_rows(message.get("output"))]
         kept |= {"role": "assistant", "content": told, **({"output": output} if output else {})}
     return kept
 
 
 def _iter_retrieved(message: Value) -> Iterator[JSON]:
     """What its retrieval put beside the question that a message answers: chunks of documents, results of a web search."""
-    for one in rows(message.get("sources")):
-        source, told = mapping(one.get("source")), rows(one.get("metadata"))
+    for one in as_rows(message.get("sources")):
+        source, told = as_mapping(one.get("source")), as_rows(one.get("metadata"))
         texts = one.get("document")
         for n, chunk in enumerate(texts if isinstance(texts, list) else ()):
             named = told[n] if n < len(told) else {}
@@ -179,14 +196,14 @@ def _iter_retrieved(message: Value) -> Iterator[JSON]:
 
 def _get_blocks(node: Node) -> list[JSON]:
     """All that is read in a message."""
-    held = [said.content for said in node.said if said.role]
-    return [block for content in held for block in (text(content) if isinstance(content, str) else content)]
+    held = [said.content for said in node.messages if said.role]
+    return [block for content in held for block in (make_text(content) if isinstance(content, str) else content)]
 
 
 def _select_stored_item(part: Value) -> Value:
     """An item of an answer's output whose parts are objects, and their texts texts."""
     lists = {key: part[key] for key in ("content", "summary", "output") if isinstance(part.get(key), list)}
-    clean = {key: [{**one, "text": as_text(one.get("text"))} for one in rows(held)] for key, held in lists.items()}
+    clean = {key: [{**one, "text": as_text(one.get("text"))} for one in as_rows(held)] for key, held in lists.items()}
     names = {key: as_text(part[key]) for key in ("type", "call_id", "name", "status") if key in part}
     kind, gave = names.get("type"), part.get("output")
     if kind == "function_call_output" and not isinstance(gave, list):
@@ -201,16 +218,16 @@ def _convert_usage(used: Value) -> Any:
     whole = next((used[key] for key in PROMPT if used.get(key)), None)
     if whole is None and isinstance(used.get("prompt_n"), int):  # llama.cpp counts what it had cached apart
         whole = used["prompt_n"] + (used["cache_n"] if isinstance(used.get("cache_n"), int) else 0)
-    cached = mapping(used.get("prompt_tokens_details")).get("cached_tokens", used.get("cache_n"))
-    return billed(whole, next((used[key] for key in OUTPUT if used.get(key)), 0), cached)
+    cached = as_mapping(used.get("prompt_tokens_details")).get("cached_tokens", used.get("cache_n"))
+    return make_usage(whole, next((used[key] for key in OUTPUT if used.get(key)), 0), cached)
 
 
-def _convert_output(part: Value, passed: Passed) -> list[JSON]:
+def _convert_output(part: Value, passed: SkippedRecords) -> list[JSON]:
     """An item of an answer's output."""
     if part.get("type") == "open_webui:code_interpreter":
         code, gave = as_text(part.get("code")), part.get("output")
-        return [*text(code), *([{"type": "text", "text": str(gave)}] if gave else [])]
-    role, blocks = item(part)
+        return [*make_text(code), *([{"type": "text", "text": str(gave)}] if gave else [])]
+    role, blocks = convert_item(part)
     if not role:
         passed.add(part.get("type"), part)
     return blocks
@@ -225,18 +242,18 @@ def _split_details(told: str) -> list[JSON]:
         kind = about.get("type")
         if kind not in ("reasoning", "tool_calls"):
             continue
-        blocks += text(told[at : found.start()].strip())
+        blocks += make_text(told[at : found.start()].strip())
         at = found.end()
         if kind == "reasoning":
             lines = unescape(found[2]).strip().splitlines()
-            blocks += thinking("\n".join(line.removeprefix(">").removeprefix(" ") for line in lines))
+            blocks += make_thinking("\n".join(line.removeprefix(">").removeprefix(" ") for line in lines))
         else:
             id = about.get("id") or f"details-{number}"
-            blocks.append(call(id, about.get("name", ""), about.get("arguments", "")))
+            blocks.append(make_call(id, about.get("name", ""), about.get("arguments", "")))
             if about.get("done") != "false" or "result" in about:
-                gave = parsed(about.get("result", ""))
-                blocks.append(result(id, gave if isinstance(gave, str) else about.get("result", "")))
-    return [*blocks, *text(told[at:].strip())] if blocks else with_thoughts(told)
+                gave = parse_if_json(about.get("result", ""))
+                blocks.append(make_result(id, gave if isinstance(gave, str) else about.get("result", "")))
+    return [*blocks, *make_text(told[at:].strip())] if blocks else split_thinking(told)
 
 
 IMPORTER = Importer(

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import Exchange, as_text, bare_list
-from turnscope.reading.chat_completions import content_of, converted, usage_of
-from turnscope.reading.conversations import TITLE, Call, conversations
-from turnscope.reading.dialect import speaks
+from turnscope.reading.calls import Exchange, as_text, is_bare_list
+from turnscope.reading.chat_completions import convert_body, convert_content, convert_usage
+from turnscope.reading.conversations import TITLE_CHARACTERS, Call, read_conversations
+from turnscope.reading.dialect import score_dialect
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.streams import completion_of, events
+from turnscope.reading.streams import join_completion, parse_events
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
 from turnscope.session.model import Session
@@ -24,30 +24,34 @@ NAME = "openai-chat"
 
 
 def sniff(source: Source) -> int:
-    return speaks(source, "openai")
+    return score_dialect(source, "openai")
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return iter([Entry(at=source.at, size=source.size)]) if _is_history(source) else conversations(source, call_of).entries()
+    return (
+        iter([Entry(at=source.modified_at, size=source.size)])
+        if _is_history(source)
+        else read_conversations(source, call_of).list_entries()
+    )
 
 
 def read(source: Source, entry: Entry) -> Thread:
     if _is_history(source):
         return Thread(_build_history(source.document, source.path.stem))
-    return Thread(conversations(source, call_of).session(entry.id, NAME))
+    return Thread(read_conversations(source, call_of).build_session(entry.id, NAME))
 
 
 def _is_history(source: Source) -> bool:
     """A saved conversation without its requests."""
     document = source.document
-    return isinstance(document, list) and bare_list(document) and any(m["role"] == "assistant" for m in document)
+    return isinstance(document, list) and is_bare_list(document) and any(m["role"] == "assistant" for m in document)
 
 
 def _build_history(messages: list[dict[str, Any]], stem: str) -> Session:
     """Each answer had a request of its own, with all that stands before it."""
-    body = converted({"messages": messages})
+    body = convert_body({"messages": messages})
     prompts = [extract_text(m["content"]) for m in body["messages"] if m["role"] == "user"]
-    builder = Builder(stem, NAME, " ".join(prompts[0].split())[:TITLE] if prompts else "")
+    builder = Builder(stem, NAME, " ".join(prompts[0].split())[:TITLE_CHARACTERS] if prompts else "")
     if "system" in body:
         builder.add_message("system", body["system"], origin="system")
     for message in body["messages"]:
@@ -63,21 +67,21 @@ def _build_history(messages: list[dict[str, Any]], stem: str) -> Session:
 
 def call_of(found: Exchange) -> Call:
     """A recorded call in Anthropic's shape."""
-    response = completion_of(events(found.response)) if isinstance(found.response, str) else found.response
+    response = join_completion(parse_events(found.response)) if isinstance(found.response, str) else found.response
     about: dict[str, Any] = {
         "model": as_text(found.body.get("model")),
         "sent_at": found.sent_at,
         "answered_at": found.answered_at,
     }
-    body = converted(found.body)
+    body = convert_body(found.body)
     choices = response.get("choices") if isinstance(response, Mapping) else None
     choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], Mapping) else {}
     if not isinstance(response, Mapping) or not isinstance(choice.get("message"), Mapping):
         return Call(body, None, about, found.error, found.line)
-    about |= {"usage": usage_of(response.get("usage")), "id": as_text(response.get("id"))}
+    about |= {"usage": convert_usage(response.get("usage")), "id": as_text(response.get("id"))}
     about["model"] = as_text(response.get("model")) or about["model"]
     about["stop_reason"] = as_text(choice.get("finish_reason")) or None
-    return Call(body, {"content": content_of(choice["message"])}, about, "", found.line)
+    return Call(body, {"content": convert_content(choice["message"])}, about, "", found.line)
 
 
 IMPORTER = Importer(

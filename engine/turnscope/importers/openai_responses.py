@@ -11,12 +11,21 @@ from itertools import islice
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import REQUEST, RESPONSE, TIMES, as_text, parsed, records_of, unwrapped, when
-from turnscope.reading.conversations import Call, Conversations, gathered
-from turnscope.reading.messages import body_of
-from turnscope.reading.parts import item, mapping, rows
+from turnscope.reading.calls import (
+    REQUEST_KEYS,
+    RESPONSE_KEYS,
+    TIME_KEYS,
+    as_text,
+    iter_records,
+    parse_if_json,
+    parse_time,
+    unwrap_body,
+)
+from turnscope.reading.content_blocks import as_mapping, as_rows, convert_item
+from turnscope.reading.conversations import Call, Conversations, group_calls
+from turnscope.reading.messages import build_body
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import counted
+from turnscope.reading.usage import convert_usage
 from turnscope.session.model import JSON, Note
 from turnscope.session.thread import Thread
 
@@ -28,15 +37,15 @@ Value = Mapping[str, Any]
 def sniff(source: Source) -> int:
     if source.kind != "file" or source.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
         return 0
-    records = records_of(source) if source.document is not None else ((record, 0) for record in source.first)
+    records = iter_records(source) if source.document is not None else ((record, 0) for record in source.first)
     return 85 if any(_find_sides(record) for record, _ in islice(records, 20)) else 0
 
 
 def _find_sides(record: Any) -> tuple[Value, Value] | None:
     """The body and the response of a record; None where it holds no call of this API."""
-    held = mapping(record)
-    inner = next((body for key in REQUEST if _is_body(body := mapping(unwrapped(held.get(key))))), None)
-    answer = next((found for key in RESPONSE if (found := _find_response(held.get(key)))), {})
+    held = as_mapping(record)
+    inner = next((body for key in REQUEST_KEYS if _is_body(body := as_mapping(unwrap_body(held.get(key))))), None)
+    answer = next((found for key in RESPONSE_KEYS if (found := _find_response(held.get(key)))), {})
     if inner is not None:
         return inner, answer
     if _is_response(held):
@@ -53,12 +62,12 @@ def _is_response(held: Value) -> bool:
 
 
 def _find_response(value: Any) -> Value:
-    held = unwrapped(value)
+    held = unwrap_body(value)
     if isinstance(held, str) and "data:" in held:
-        events = [mapping(parsed(line[5:].strip())) for line in held.splitlines() if line.startswith("data:")]
+        events = [as_mapping(parse_if_json(line[5:].strip())) for line in held.splitlines() if line.startswith("data:")]
         done = ("response.completed", "response.incomplete", "response.failed")
         held = next((event.get("response") for event in reversed(events) if event.get("type") in done), None)
-    return mapping(held) if _is_response(mapping(held)) else {}
+    return as_mapping(held) if _is_response(as_mapping(held)) else {}
 
 
 def _make_messages(items: Any) -> list[JSON]:
@@ -66,8 +75,8 @@ def _make_messages(items: Any) -> list[JSON]:
     if isinstance(items, str):
         return [{"role": "user", "content": items}] if items else []
     found: list[dict[str, Any]] = []
-    for one in rows(items):
-        role, blocks = item(one)
+    for one in as_rows(items):
+        role, blocks = convert_item(one)
         results = bool(blocks) and all(block["type"] == "tool_result" for block in blocks)
         last = found[-1] if found else {}
         if last.get("role") == role == "assistant" or (results and last.get("results")):
@@ -78,16 +87,16 @@ def _make_messages(items: Any) -> list[JSON]:
 
 
 def _read_conversations(source: Source) -> Conversations:
-    if "found" not in source.kept:
-        source.kept["found"] = gathered(_iter_calls(source), source.path.stem)
-    found: Conversations = source.kept["found"]
+    if "found" not in source.cache:
+        source.cache["found"] = group_calls(_iter_calls(source), source.path.stem)
+    found: Conversations = source.cache["found"]
     return found
 
 
 def _iter_calls(source: Source) -> Iterator[Call | Note]:
     known: dict[str, list[JSON]] = {}  # what was said up to the end of a response
     passed = 0
-    for record, line in records_of(source):
+    for record, line in iter_records(source):
         sides = None if isinstance(record, Note) else _find_sides(record)
         if isinstance(record, Note):
             yield record
@@ -105,29 +114,29 @@ def _iter_calls(source: Source) -> Iterator[Call | Note]:
         lead: list[JSON] = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
         settings = {key: body[key] for key in SETTINGS if body.get(key) is not None}
         tools = body.get("tools")
-        whole = body_of([*lead, *messages], tools if isinstance(tools, list) else (), **settings)
+        whole = build_body([*lead, *messages], tools if isinstance(tools, list) else (), **settings)
         content = [block for message in said for block in message["content"]]
         about: dict[str, Any] = {
             "model": as_text(response.get("model")) or as_text(body.get("model")),
             "id": id,
-            "usage": counted(response.get("usage")),
+            "usage": convert_usage(response.get("usage")),
             "stop_reason": as_text(response.get("status")) or None,
-            "sent_at": when(response.get("created_at"))
-            or next((at for k in TIMES if (at := when(mapping(record).get(k)))), None),
-            "answered_at": when(response.get("completed_at")),
+            "sent_at": parse_time(response.get("created_at"))
+            or next((at for k in TIME_KEYS if (at := parse_time(as_mapping(record).get(k)))), None),
+            "answered_at": parse_time(response.get("completed_at")),
         }
-        failed = as_text(mapping(response.get("error")).get("message")) or ("" if content else "no answer is logged")
+        failed = as_text(as_mapping(response.get("error")).get("message")) or ("" if content else "no answer is logged")
         yield Call(whole, {"content": content} if content else None, about, "" if content else failed, line)
     if passed:
         yield Note("info", 0, f"{passed} records hold no call and were passed over")
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return _read_conversations(source).entries()
+    return _read_conversations(source).list_entries()
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    return Thread(_read_conversations(source).session(entry.id, NAME))
+    return Thread(_read_conversations(source).build_session(entry.id, NAME))
 
 
 IMPORTER = Importer(

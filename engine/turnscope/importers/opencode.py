@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import structs
 
 from turnscope.importers import Importer, Place
-from turnscope.reading.calls import as_text, parsed, when
-from turnscope.reading.nodes import Cut, Node, Passed, Said, thread
-from turnscope.reading.parts import call, image, mapping, result, rows, text, thinking
+from turnscope.reading.calls import as_text, parse_if_json, parse_time
+from turnscope.reading.content_blocks import as_mapping, as_rows, make_call, make_image, make_result, make_text, make_thinking
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder, make_part, parse_usage, parse_usd
 from turnscope.session.model import JSON, Edit, ObservedEdit, Session, Span
@@ -33,13 +33,13 @@ Value = Mapping[str, Any]
 
 def sniff(source: Source) -> int:
     if source.kind == "sqlite":
-        return 90 if {"session", "message", "part"} <= source.tables() else 0
+        return 90 if {"session", "message", "part"} <= source.list_tables() else 0
     if source.kind == "folder":
         return 90 if _find_tree(source) else 0
     document = source.document if source.kind == "file" else None
     if not isinstance(document, dict):
         return 0
-    info = mapping(document.get("info"))
+    info = as_mapping(document.get("info"))
     if isinstance(document.get("messages"), list) and as_text(info.get("id")).startswith("ses"):
         return 95
     alone = as_text(document.get("id")).startswith("ses_") and "time" in document and "directory" in document
@@ -60,26 +60,26 @@ def part_of(path: Path) -> Path:
 
 
 def _find_tree(source: Source) -> list[Source]:
-    return source.beside("session/*/ses_*.json") or source.beside("storage/session/*/ses_*.json")
+    return source.find_siblings("session/*/ses_*.json") or source.find_siblings("storage/session/*/ses_*.json")
 
 
 def _list_infos(source: Source) -> dict[str, tuple[Value, Source | None]]:
     """Every session of a source by its id, with the file that holds it in a tree."""
-    if "infos" not in source.kept:
+    if "infos" not in source.cache:
         found: dict[str, tuple[Value, Source | None]] = {}
         if source.kind == "sqlite":
-            for row in source.rows("select * from session order by time_updated desc, id desc"):
+            for row in source.query("select * from session order by time_updated desc, id desc"):
                 time = {"created": row.get("time_created"), "updated": row.get("time_updated")}
-                revert = parsed(as_text(row.get("revert")))
+                revert = parse_if_json(as_text(row.get("revert")))
                 info = {**row, "parentID": row.get("parent_id"), "time": time, "revert": revert}
                 found[str(row.get("id"))] = info, None
         else:
             files = _find_tree(source) if source.kind == "folder" else [source]
-            values = ((mapping(mapping(f.document).get("info") or f.document), f) for f in files)
-            ordered = sorted(values, key=lambda v: -(when(mapping(v[0].get("time")).get("updated")) or 0))
+            values = ((as_mapping(as_mapping(f.document).get("info") or f.document), f) for f in files)
+            ordered = sorted(values, key=lambda v: -(parse_time(as_mapping(v[0].get("time")).get("updated")) or 0))
             found = {as_text(info.get("id")): (info, file) for info, file in ordered}
-        source.kept["infos"] = found
-    infos: dict[str, tuple[Value, Source | None]] = source.kept["infos"]
+        source.cache["infos"] = found
+    infos: dict[str, tuple[Value, Source | None]] = source.cache["infos"]
     return infos
 
 
@@ -87,7 +87,7 @@ def entries(source: Source) -> Iterator[Entry]:
     infos = _list_infos(source)
     for id, (info, file) in infos.items():
         if as_text(info.get("parentID")) not in infos:
-            at = when(mapping(info.get("time")).get("updated"))
+            at = parse_time(as_mapping(info.get("time")).get("updated"))
             yield Entry(id if len(infos) > 1 else "", as_text(info.get("title")), at, file.size if file else 0)
 
 
@@ -100,14 +100,14 @@ def _build_session(source: Source, id: str, above: set[str]) -> Session:
     info, file = _list_infos(source)[id]
     builder = Builder(id or source.path.stem, NAME, as_text(info.get("title")))
     builder.about |= {key: info[key] for key in ("directory", "version", "agent", "slug") if info.get(key)}
-    laid, passed, cleared = _Layout(), Passed(), dict[str, float]()
+    laid, passed, cleared = _Layout(), SkippedRecords(), dict[str, float]()
     for message, parts in _iter_messages(source, info, file):
         laid.take(message, parts, passed, cleared)
-    passed.tell(builder)
-    undone = as_text(mapping(info.get("revert")).get("messageID"))
+    passed.add_notes(builder)
+    undone = as_text(as_mapping(info.get("revert")).get("messageID"))
     ids = [node.id for node in laid.nodes]
     current = ids[ids.index(undone) - 1] if undone in ids[1:] else ""
-    session = thread(builder, laid.nodes, current, laid.lead, [lambda path: _observe_cleared(path, cleared)]).session
+    session = build_thread(builder, laid.nodes, current, laid.lead, [lambda path: _observe_cleared(path, cleared)]).session
     children = [k for k, (v, _) in _list_infos(source).items() if id and v.get("parentID") == id and k not in above]
     found = [_build_session(source, child, {*above, id}) for child in children]
     agents = [
@@ -117,7 +117,7 @@ def _build_session(source: Source, id: str, above: set[str]) -> Session:
 
 
 def _find_start(session: Session, call_id: str) -> int:
-    uses = (b.at for b in session.blocks if call_id and b.kind == "tool_use" and mapping(b.raw).get("id") == call_id)
+    uses = (b.at for b in session.blocks if call_id and b.kind == "tool_use" and as_mapping(b.raw).get("id") == call_id)
     return next(uses, -1)
 
 
@@ -126,48 +126,50 @@ def _iter_messages(source: Source, info: Value, file: Source | None) -> Iterator
     id = as_text(info.get("id"))
     if file is None:
         parts: dict[str, list[Value]] = {}
-        for row in source.rows("select * from part where session_id = ? order by id", (id,)):
+        for row in source.query("select * from part where session_id = ? order by id", (id,)):
             parts.setdefault(str(row.get("message_id")), []).append(
-                {**mapping(parsed(as_text(row.get("data")))), "id": row["id"]}
+                {**as_mapping(parse_if_json(as_text(row.get("data")))), "id": row["id"]}
             )
-        for row in source.rows("select * from message where session_id = ? order by time_created, id", (id,)):
-            yield {**mapping(parsed(as_text(row.get("data")))), "id": row["id"]}, parts.get(str(row["id"]), [])
-    elif "info" in mapping(file.document):
-        for message in rows(file.document["messages"]):
-            yield mapping(message.get("info")), rows(message.get("parts"))
+        for row in source.query("select * from message where session_id = ? order by time_created, id", (id,)):
+            yield {**as_mapping(parse_if_json(as_text(row.get("data")))), "id": row["id"]}, parts.get(str(row["id"]), [])
+    elif "info" in as_mapping(file.document):
+        for message in as_rows(file.document["messages"]):
+            yield as_mapping(message.get("info")), as_rows(message.get("parts"))
     else:
-        found = [mapping(near.document) for near in _iter_subagents(file, "message", id)]
-        for message in sorted(found, key=lambda m: (when(mapping(m.get("time")).get("created")) or 0, as_text(m.get("id")))):
-            yield message, [mapping(part.document) for part in _iter_subagents(file, "part", as_text(message.get("id")))]
+        found = [as_mapping(near.document) for near in _iter_subagents(file, "message", id)]
+        for message in sorted(
+            found, key=lambda m: (parse_time(as_mapping(m.get("time")).get("created")) or 0, as_text(m.get("id")))
+        ):
+            yield message, [as_mapping(part.document) for part in _iter_subagents(file, "part", as_text(message.get("id")))]
 
 
 def _iter_subagents(file: Source, kind: str, id: str) -> list[Source]:
     """The files of a tree's message or part folder. An id that is none leads nowhere."""
-    return file.beside(f"../../{kind}/{id}/*.json") if id.replace("_", "").isalnum() else []
+    return file.find_siblings(f"../../{kind}/{id}/*.json") if id.replace("_", "").isalnum() else []
 
 
 class _Layout:
     """The nodes of a session while its messages are read."""
 
     def __init__(self) -> None:
-        self.nodes, self.lead = list[Node](), list[Said]()
+        self.nodes, self.lead = list[Node](), list[NodeMessage]()
         self.asked: tuple[str, str] | None = None  # a compaction that was asked for: its message, where the tail begins
         self.cut: Cut | None = None
         self.tasks: dict[str, str] = {}  # session of a subagent -> the call that started it
 
-    def take(self, message: Value, parts: list[Value], passed: Passed, cleared: dict[str, float]) -> None:
-        id, time = as_text(message.get("id")) or f"#{len(self.nodes)}", mapping(message.get("time"))
-        node = Node(id, None, [], when(time.get("created")), self.cut)
+    def take(self, message: Value, parts: list[Value], passed: SkippedRecords, cleared: dict[str, float]) -> None:
+        id, time = as_text(message.get("id")) or f"#{len(self.nodes)}", as_mapping(message.get("time"))
+        node = Node(id, None, [], parse_time(time.get("created")), self.cut)
         self.cut = None
         if message.get("role") == "user":
             system = as_text(message.get("system"))
             if system and not self.nodes:
-                self.lead = [Said("system", system, "system")]
+                self.lead = [NodeMessage("system", system, "system")]
             mark = next((part for part in parts if part.get("type") == "compaction"), None)
-            node.said = [Said("user", text(QUESTION), "inferred")] if mark else _make_prompt(parts, passed)
+            node.messages = [NodeMessage("user", make_text(QUESTION), "inferred")] if mark else _make_prompt(parts, passed)
             self.asked = (id, as_text(mark.get("tail_start_id"))) if mark else None
         elif message.get("role") == "assistant":
-            node.said = list(self._make_answers(message, parts, time, passed, cleared))
+            node.messages = list(self._make_answers(message, parts, time, passed, cleared))
             if message.get("summary") is True and self.asked and not message.get("error") and time.get("completed"):
                 ids = [known.id for known in self.nodes]
                 tail = ids[ids.index(self.asked[1]) : ids.index(self.asked[0])] if self.asked[1] in ids else []
@@ -177,8 +179,8 @@ class _Layout:
         self.nodes.append(node)
 
     def _make_answers(
-        self, message: Value, parts: list[Value], time: Value, passed: Passed, cleared: dict[str, float]
-    ) -> Iterator[Said]:
+        self, message: Value, parts: list[Value], time: Value, passed: SkippedRecords, cleared: dict[str, float]
+    ) -> Iterator[NodeMessage]:
         """The requests of a message, each with the results of its calls."""
         steps: list[list[Value]] = [[]]
         for part in parts:
@@ -190,36 +192,38 @@ class _Layout:
             finish = next((part for part in step if part.get("type") == "step-finish"), message)
             blocks, answers = self._convert_parts(step, passed, cleared)
             last = number == len(steps) - 1
-            error = mapping(message.get("error"))
+            error = as_mapping(message.get("error"))
             request = {
                 "model": as_text(message.get("modelID")),
-                "usage": _convert_usage(mapping(finish.get("tokens"))),
+                "usage": _convert_usage(as_mapping(finish.get("tokens"))),
                 "logged_usd": parse_usd(finish.get("cost")),
-                "sent_at": when(time.get("created")) if not number else None,
-                "answered_at": when(time.get("completed")) if last else None,
+                "sent_at": parse_time(time.get("created")) if not number else None,
+                "answered_at": parse_time(time.get("completed")) if last else None,
                 "stop_reason": as_text(error.get("name")) or as_text(finish.get("reason") or message.get("finish")) or None,
                 "attempts": 1 + sum(part.get("type") == "retry" for part in step),
             }
-            yield Said("assistant" if blocks else "", blocks, kind=kind, origin=kind, request=request)
+            yield NodeMessage("assistant" if blocks else "", blocks, kind=kind, origin=kind, request=request)
             if answers:
-                yield Said("user", answers, "tool", at=when(time.get("completed")))
+                yield NodeMessage("user", answers, "tool", at=parse_time(time.get("completed")))
 
-    def _convert_parts(self, step: list[Value], passed: Passed, cleared: dict[str, float]) -> tuple[list[JSON], list[JSON]]:
+    def _convert_parts(
+        self, step: list[Value], passed: SkippedRecords, cleared: dict[str, float]
+    ) -> tuple[list[JSON], list[JSON]]:
         blocks: list[JSON] = []
         answers: list[JSON] = []
         for part in step:
             match part.get("type"):
                 case "text":
-                    blocks += text(as_text(part.get("text")))
+                    blocks += make_text(as_text(part.get("text")))
                 case "reasoning":
-                    blocks += thinking(as_text(part.get("text")))
+                    blocks += make_thinking(as_text(part.get("text")))
                 case "tool":
-                    state, id = mapping(part.get("state")), as_text(part.get("callID"))
-                    blocks.append(call(id, as_text(part.get("tool")), state.get("input")))
+                    state, id = as_mapping(part.get("state")), as_text(part.get("callID"))
+                    blocks.append(make_call(id, as_text(part.get("tool")), state.get("input")))
                     answers.append(_make_output(id, state))
-                    if (at := when(mapping(state.get("time")).get("compacted"))) is not None:
+                    if (at := parse_time(as_mapping(state.get("time")).get("compacted"))) is not None:
                         cleared[id] = at
-                    if child := as_text(mapping(state.get("metadata")).get("sessionId")):
+                    if child := as_text(as_mapping(state.get("metadata")).get("sessionId")):
                         self.tasks[child] = id
                 case "step-start" | "retry":
                     pass
@@ -228,37 +232,39 @@ class _Layout:
         return blocks, answers
 
 
-def _make_prompt(parts: list[Value], passed: Passed) -> list[Said]:
+def _make_prompt(parts: list[Value], passed: SkippedRecords) -> list[NodeMessage]:
     """A user's message. Text files stand in it as text that the tool made, beside the part that names them."""
     blocks: list[JSON] = []
     for part in parts:
         kind, mime = part.get("type"), as_text(part.get("mime"))
         if kind == "text" and part.get("ignored") is not True:
-            blocks += text(as_text(part.get("text")))
+            blocks += make_text(as_text(part.get("text")))
         elif kind == "file" and mime.startswith("image/"):
-            blocks.append(image(as_text(part.get("url"))))
+            blocks.append(make_image(as_text(part.get("url"))))
         elif kind == "file" and mime == "application/pdf":
-            blocks.append({**image(as_text(part.get("url"))), "type": "document"})
+            blocks.append({**make_image(as_text(part.get("url"))), "type": "document"})
         elif kind == "subtask":
-            blocks += text(as_text(part.get("prompt")))
+            blocks += make_text(as_text(part.get("prompt")))
         elif kind not in ("file", *UNSENT):
             passed.add(f"part {kind}", part)
     made = all(part.get("synthetic") is True for part in parts if part.get("type") == "text")
-    return [Said("user", blocks, "meta" if made and blocks else "")] if blocks else []
+    return [NodeMessage("user", blocks, "meta" if made and blocks else "")] if blocks else []
 
 
 def _make_output(id: str, state: Value) -> JSON:
     done = state.get("status") == "completed"
     told = as_text(state.get("output")) if done else as_text(state.get("error")) or INTERRUPTED
     media = [
-        image(as_text(a.get("url"))) for a in rows(state.get("attachments")) if as_text(a.get("mime")).startswith("image/")
+        make_image(as_text(a.get("url")))
+        for a in as_rows(state.get("attachments"))
+        if as_text(a.get("mime")).startswith("image/")
     ]
-    return result(id, [*text(told), *media] if media else told, not done)
+    return make_result(id, [*make_text(told), *media] if media else told, not done)
 
 
 def _convert_usage(tokens: Value) -> Any:
     """`output` holds the reasoning in versions that log no total; later the total tells."""
-    cache = mapping(tokens.get("cache"))
+    cache = as_mapping(tokens.get("cache"))
     count = {key: value if isinstance(value, int) else 0 for key, value in {**tokens, **cache}.items()}
     whole = sum(count.get(key, 0) for key in ("input", "output", "read", "write"))
     apart = count.get("reasoning", 0) if count.get("total", 0) > whole else 0
@@ -276,7 +282,7 @@ def _convert_usage(tokens: Value) -> Any:
 def _observe_cleared(session: Session, cleared: Mapping[str, float]) -> Iterable[ObservedEdit]:
     """Outputs that were marked, cleared from the first request on that was sent after that."""
     for block in session.blocks if cleared else ():
-        id = as_text(mapping(block.raw).get("tool_use_id")) if block.kind == "tool_result" else ""
+        id = as_text(as_mapping(block.raw).get("tool_use_id")) if block.kind == "tool_result" else ""
         if id in cleared:
             later = (r.n for r in session.requests if r.cut > block.at and r.sent_at is not None and r.sent_at > cleared[id])
             if (n := next(later, None)) is not None:

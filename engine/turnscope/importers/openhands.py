@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.listing import conversation, first, listed
-from turnscope.reading.messages import blocks_of, spoken, tool_of
-from turnscope.reading.nodes import Cut, Node, Passed, Said, parts_of, thread
-from turnscope.reading.parts import call, image, joined, mapping, result, rows, text
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, make_call, make_image, make_result, make_text
+from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.messages import convert_content, convert_message, convert_tool
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import counted
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Part
@@ -50,13 +50,13 @@ def sniff(source: Source) -> int:
     document = source.document
     if _is_list(source) or (ONE.fullmatch(source.path.name) and _is_event(document)):
         return 90
-    head = [first(source, "runs")] if document is not None else source.first
+    head = [peek_first(source, "runs")] if document is not None else source.first
     runs = [run for run in head if isinstance(run, dict) and "instance_id" in run and isinstance(run.get("history"), list)]
     return 90 if any(_is_event(next(iter(_flatten(run["history"])), None)) for run in runs) else 0
 
 
 def _is_event(event: Any) -> bool:
-    held = mapping(event)
+    held = as_mapping(event)
     if as_text(held.get("kind")) in KINDS or (as_text(held.get("kind")) and {"id", "timestamp", "source"} <= held.keys()):
         return True
     acted = "action" in held and ("args" in held or "source" in held)
@@ -67,7 +67,7 @@ def _flatten(history: Any) -> list[Value]:
     """The events of a history, which may be pairs of an action and its observation."""
     found: list[Value] = []
     for row in history if isinstance(history, list) else ():
-        found += rows(row) if isinstance(row, list) else [row] if isinstance(row, Mapping) else []
+        found += as_rows(row) if isinstance(row, list) else [row] if isinstance(row, Mapping) else []
     return found
 
 
@@ -81,12 +81,12 @@ def _is_list(source: Source) -> bool:
 
 def entries(source: Source) -> Iterator[Entry]:
     if _is_list(source):
-        return iter([Entry(at=source.at, size=source.size)])
-    return listed(source, lambda run: Entry(str(run.get("instance_id") or ""), str(run.get("instance_id") or "")), "runs")
+        return iter([Entry(at=source.modified_at, size=source.size)])
+    return list_entries(source, lambda run: Entry(str(run.get("instance_id") or ""), str(run.get("instance_id") or "")), "runs")
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    run: Value = {} if _is_list(source) else conversation(source, entry, "runs")
+    run: Value = {} if _is_list(source) else get_conversation(source, entry, "runs")
     document = source.document
     inner = document.get("trajectory") if isinstance(document, dict) else document
     alone = bool(ONE.fullmatch(source.path.name))
@@ -99,8 +99,10 @@ def read(source: Source, entry: Entry) -> Thread:
     )
     id = as_text(run.get("instance_id"))
     builder = Builder(f"{source.path.stem}/{id}" if id else source.path.stem, NAME, id)
-    config = mapping(mapping(run.get("metadata")).get("llm_config")) or mapping(mapping(run.get("metadata")).get("llm"))
-    metrics = mapping(run.get("metrics"))
+    config = as_mapping(as_mapping(run.get("metadata")).get("llm_config")) or as_mapping(
+        as_mapping(run.get("metadata")).get("llm")
+    )
+    metrics = as_mapping(run.get("metrics"))
     if alone:
         config, metrics = _read_state(source)
         builder = Builder(source.path.parent.parent.name or source.path.stem, NAME)
@@ -112,21 +114,23 @@ def read(source: Source, entry: Entry) -> Thread:
     events_read = _Events(as_text(config.get("model")), metrics)
     for number, event in enumerate(events):
         events_read.take(event, number)
-    events_read.passed.tell(builder)
-    return thread(builder, events_read.nodes, lead=events_read.lead)
+    events_read.passed.add_notes(builder)
+    return build_thread(builder, events_read.nodes, lead=events_read.lead)
 
 
 def _list_files(source: Source) -> list[Source]:
     """The files of all events of a conversation, in their order."""
-    return [file for file in source.beside("event-*.json") if ONE.fullmatch(file.path.name)]
+    return [file for file in source.find_siblings("event-*.json") if ONE.fullmatch(file.path.name)]
 
 
 def _read_state(source: Source) -> tuple[Value, Value]:
     """The model's settings and what was used, as the conversation's state tells them."""
-    found = source.near("../base_state.json") or source.near("base_state.json")
-    held = mapping(found.document) if found else {}
-    used = mapping(mapping(held.get("stats")).get("usage_to_metrics"))
-    return mapping(mapping(held.get("agent")).get("llm")), mapping(used.get("agent") or next(iter(used.values()), None))
+    found = source.open_sibling("../base_state.json") or source.open_sibling("base_state.json")
+    held = as_mapping(found.document) if found else {}
+    used = as_mapping(as_mapping(held.get("stats")).get("usage_to_metrics"))
+    return as_mapping(as_mapping(held.get("agent")).get("llm")), as_mapping(
+        used.get("agent") or next(iter(used.values()), None)
+    )
 
 
 def related(source: Source) -> list[Source]:
@@ -142,11 +146,11 @@ class _Events:
 
     def __init__(self, model: str, metrics: Value) -> None:
         self.model = model
-        self.told = {as_text(row.get("response_id")): row for row in rows(metrics.get("token_usages"))}
-        costs, self.spent = rows(metrics.get("costs")), 0.0
+        self.told = {as_text(row.get("response_id")): row for row in as_rows(metrics.get("token_usages"))}
+        costs, self.spent = as_rows(metrics.get("costs")), 0.0
         same = len(costs) == len(self.told)
         self.costs = dict(zip(self.told, (parse_usd(row.get("cost")) for row in costs), strict=False)) if same else {}
-        self.nodes, self.lead, self.passed = list[Node](), list[Said](), Passed()
+        self.nodes, self.lead, self.passed = list[Node](), list[NodeMessage](), SkippedRecords()
         self.answers: dict[str, Node] = {}  # by the id of the model's response
         self.calls: dict[str, str] = {}  # the id of the call that an action is, by the event's
         self.homes: dict[str, str] = {}  # the node that an event stands in
@@ -155,11 +159,11 @@ class _Events:
 
     def take(self, event: Value, number: int) -> None:
         id = str(event.get("id", f"#{number}"))
-        at = when(event.get("timestamp"))
+        at = parse_time(event.get("timestamp"))
         kind = as_text(event.get("kind")) or as_text(event.get("action")) or as_text(event.get("observation"))
         count = len(self.nodes)
         if kind in ("condensation", "Condensation"):
-            self._take_condensation(id, mapping(event.get("args")) or event, at)
+            self._take_condensation(id, as_mapping(event.get("args")) or event, at)
         elif not (self._take_new(event, id, at) if event.get("kind") else self._take_old(event, id, at)) and kind not in SILENT:
             self.passed.add(kind or "without a kind", event)
         if id in self.homes:
@@ -167,56 +171,58 @@ class _Events:
         self.before = at if len(self.nodes) > count or id in self.homes else self.before
 
     def _take_old(self, event: Value, id: str, at: float | None) -> bool:
-        args, agent = mapping(event.get("args")), event.get("source") == "agent"
+        args, agent = as_mapping(event.get("args")), event.get("source") == "agent"
         action = as_text(event.get("action"))
         if action == "system":
             return self._take_system(as_text(args.get("content")), args.get("tools"))
         if action == "message" and not agent:
             addresses = args.get("image_urls")
-            images = [image(one) for one in (addresses if isinstance(addresses, list) else ()) if isinstance(one, str)]
-            return self._add_node(id, Said("user", joined([*text(as_text(args.get("content"))), *images]), "prompt"), at)
+            images = [make_image(one) for one in (addresses if isinstance(addresses, list) else ()) if isinstance(one, str)]
+            return self._add_node(
+                id, NodeMessage("user", join_blocks([*make_text(as_text(args.get("content"))), *images]), "prompt"), at
+            )
         if action and agent:
             return self._take_action(event, args, action, id, at)
         if not event.get("observation"):
             return False
-        called = as_text(mapping(event.get("tool_call_metadata")).get("tool_call_id")) or self.calls.get(
+        called = as_text(as_mapping(event.get("tool_call_metadata")).get("tool_call_id")) or self.calls.get(
             str(event.get("cause"))
         )
         if called:
             content, failed = event.get("content"), event.get("observation") == "error" or event.get("success") is False
-            return self._take_result(id, result(called, content, failed), at)
-        extras = mapping(event.get("extras"))
-        known = [as_text(row.get("content")) for row in rows(extras.get("microagent_knowledge"))]
+            return self._take_result(id, make_result(called, content, failed), at)
+        extras = as_mapping(event.get("extras"))
+        known = [as_text(row.get("content")) for row in as_rows(extras.get("microagent_knowledge"))]
         known = [*(as_text(extras.get(key)) for key in ("repo_instructions", "additional_agent_instructions")), *known]
         told = "\n\n".join(filter(None, known)) if event.get("observation") == "recall" else as_text(event.get("content"))
         silent = event.get("observation") in SILENT and not told
-        return not silent and bool(told) and self._add_node(id, Said("user", told, "meta"), at)
+        return not silent and bool(told) and self._add_node(id, NodeMessage("user", told, "meta"), at)
 
     def _take_action(self, event: Value, args: Value, action: str, id: str, at: float | None) -> bool:
         """An action of the agent: its call in the model's answer, or the answer itself."""
-        about = mapping(event.get("tool_call_metadata"))
-        response = mapping(about.get("model_response"))
+        about = as_mapping(event.get("tool_call_metadata"))
+        response = as_mapping(about.get("model_response"))
         answer = as_text(response.get("id")) or id
         self.calls[id] = as_text(about.get("tool_call_id"))
         if answer in self.answers:
             self.homes[id] = self.answers[answer].id
             return True
-        choice = next(iter(rows(response.get("choices"))), {})
-        blocks = spoken({**mapping(choice.get("message")), "role": "assistant"})[1]
+        choice = next(iter(as_rows(response.get("choices"))), {})
+        blocks = convert_message({**as_mapping(choice.get("message")), "role": "assistant"})[1]
         if not blocks and action == "message":
-            blocks = text(as_text(args.get("content")))
+            blocks = make_text(as_text(args.get("content")))
             self.calls.pop(id)
         elif not blocks:  # the action alone is known
             self.calls[id] = self.calls[id] or f"event-{id}"
             given = {key: value for key, value in args.items() if key not in INNER and value not in (None, "")}
             thought = as_text(args.get("thought"))
-            blocks = [*text(thought), call(self.calls[id], as_text(about.get("function_name")) or action, given)]
-        spent = mapping(event.get("llm_metrics")).get("accumulated_cost")
+            blocks = [*make_text(thought), make_call(self.calls[id], as_text(about.get("function_name")) or action, given)]
+        spent = as_mapping(event.get("llm_metrics")).get("accumulated_cost")
         cost = self.costs.get(answer, max(0.0, spent - self.spent) if parse_usd(spent) is not None and spent else None)
         self.spent = parse_usd(spent) or self.spent
         request = {
             "model": as_text(response.get("model")) or self.model,
-            "usage": counted(response.get("usage") or self.told.get(answer)),
+            "usage": convert_usage(response.get("usage") or self.told.get(answer)),
             "id": as_text(response.get("id")),
             "stop_reason": as_text(choice.get("finish_reason")) or None,
             "logged_usd": cost,
@@ -228,65 +234,65 @@ class _Events:
             case "SystemPromptEvent":
                 held = event.get("system_prompt")
                 more = event.get("dynamic_context")
-                told = "\n\n".join(filter(None, (as_text(mapping(one).get("text")) or as_text(one) for one in (held, more))))
+                told = "\n\n".join(filter(None, (as_text(as_mapping(one).get("text")) or as_text(one) for one in (held, more))))
                 return self._take_system(told, event.get("tools"))
             case "MessageEvent":
-                role, blocks = spoken(mapping(event.get("llm_message")))
-                more = blocks_of(event.get("extended_content")) if isinstance(event.get("extended_content"), list) else []
+                role, blocks = convert_message(as_mapping(event.get("llm_message")))
+                more = convert_content(event.get("extended_content")) if isinstance(event.get("extended_content"), list) else []
                 answer = as_text(event.get("llm_response_id")) or id
                 if role == "assistant":
                     return self._take_answer(answer, id, blocks, self._make_request(answer), at)
-                return bool(role) and self._add_node(id, Said("user", joined([*blocks, *more]), "prompt"), at)
+                return bool(role) and self._add_node(id, NodeMessage("user", join_blocks([*blocks, *more]), "prompt"), at)
             case "ActionEvent":
-                answer, use = as_text(event.get("llm_response_id")) or id, mapping(event.get("tool_call"))
-                blocks = spoken({"role": "assistant", "tool_calls": [use]})[1]
+                answer, use = as_text(event.get("llm_response_id")) or id, as_mapping(event.get("tool_call"))
+                blocks = convert_message({"role": "assistant", "tool_calls": [use]})[1]
                 thoughts = {
                     "role": "assistant",
                     "content": event.get("thought"),
                     "reasoning_content": event.get("reasoning_content"),
                 }
-                signed = blocks_of(rows(event.get("thinking_blocks")))
-                said = spoken({**thoughts, **({"reasoning_content": None} if signed else {})})[1]
+                signed = convert_content(as_rows(event.get("thinking_blocks")))
+                said = convert_message({**thoughts, **({"reasoning_content": None} if signed else {})})[1]
                 return self._take_answer(answer, id, [*signed, *said, *blocks], self._make_request(answer), at)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" if as_text(event.get("tool_call_id")):
-                held = mapping(event.get("observation"))
+                held = as_mapping(event.get("observation"))
                 content = next((held[key] for key in ("content", "output") if held.get(key)), None)
                 content = content or event.get("error") or event.get("rejection_reason") or (dumps(dict(held)) if held else "")
                 failed = held.get("is_error") is True or event["kind"] != "ObservationEvent"
-                return self._take_result(id, result(as_text(event["tool_call_id"]), content, failed), at)
+                return self._take_result(id, make_result(as_text(event["tool_call_id"]), content, failed), at)
         return False
 
     def _make_request(self, answer: str) -> dict[str, Any]:
-        usage = counted(self.told.get(answer))
+        usage = convert_usage(self.told.get(answer))
         return {"model": self.model, "usage": usage, "id": answer, "logged_usd": self.costs.get(answer)}
 
     def _take_system(self, told: str, tools: Any) -> bool:
         if told and not self.lead:
-            self.lead = [Said("system", told, "system")]
-            if rows(tools):
-                self.lead.insert(0, Said("tools", [tool_of(tool) for tool in rows(tools)], "system"))
+            self.lead = [NodeMessage("system", told, "system")]
+            if as_rows(tools):
+                self.lead.insert(0, NodeMessage("tools", [convert_tool(tool) for tool in as_rows(tools)], "system"))
         return True
 
     def _take_answer(self, answer: str, id: str, blocks: list[JSON], request: dict[str, Any], at: float | None) -> bool:
         if answer in self.answers:
             node = self.answers[answer]
-            node.said[0].content = [*node.said[0].content, *blocks]
+            node.messages[0].content = [*node.messages[0].content, *blocks]
             self.homes[id] = node.id
             return True
         fields = {**request, "sent_at": self.before}
-        self._add_node(id, Said("assistant" if blocks else "", blocks, request=fields), at)
+        self._add_node(id, NodeMessage("assistant" if blocks else "", blocks, request=fields), at)
         self.answers[answer] = self.nodes[-1]
         return True
 
     def _take_result(self, id: str, block: JSON, at: float | None) -> bool:
-        last = self.nodes[-1].said if self.nodes else []
+        last = self.nodes[-1].messages if self.nodes else []
         if last and last[0].origin == "tool":
             last[0].content = [*last[0].content, block]
             self.homes[id] = self.nodes[-1].id
             return True
-        return self._add_node(id, Said("user", [block], "tool"), at)
+        return self._add_node(id, NodeMessage("user", [block], "tool"), at)
 
-    def _add_node(self, id: str, said: Said, at: float | None) -> bool:
+    def _add_node(self, id: str, said: NodeMessage, at: float | None) -> bool:
         node = Node(f"{id}.{len(self.nodes)}", None, [said], at)
         self.nodes.append(node)
         self.homes[id] = node.id
@@ -305,7 +311,7 @@ class _Events:
             view = [one for one in view if isinstance(one, str)]
             # The system prompt is an event of the view, and stands ahead of all nodes here.
             place = offset - bool(self.lead) if isinstance(offset, int) and not isinstance(offset, bool) else 0
-            view.insert(max(0, place), parts_of("user", text(summary)))
+            view.insert(max(0, place), make_message_parts("user", make_text(summary)))
         self.view = view
         keep: list[str | tuple[Part, ...]] = []
         for one in view:

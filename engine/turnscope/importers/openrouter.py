@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.messages import nodes_of
-from turnscope.reading.nodes import Passed, thread
-from turnscope.reading.parts import billed, mapping, rows
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import as_mapping, as_rows, make_usage
+from turnscope.reading.messages import make_nodes
+from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import counted
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.thread import Thread
 
@@ -24,15 +24,15 @@ Value = Mapping[str, Any]
 
 
 def _read_state(source: Source) -> Value:
-    document = mapping(source.document)
-    return mapping(document.get("state")) or document
+    document = as_mapping(source.document)
+    return as_mapping(document.get("state")) or document
 
 
 def _list_chats(source: Source) -> list[Value]:
     """The conversations of a store, the current one first."""
     state = _read_state(source)
     held = next((state[key] for key in ("conversations", "chats", "sessions") if key in state), None)
-    chats = rows(list(held.values())) if isinstance(held, Mapping) else rows(held)
+    chats = as_rows(list(held.values())) if isinstance(held, Mapping) else as_rows(held)
     found = chats or ([state] if isinstance(state.get("messages"), list) else [])
     current = state.get("currentConversationId") or state.get("currentChatId")
     return sorted(found, key=lambda chat: chat.get("id") != current or current is None)
@@ -41,39 +41,41 @@ def _list_chats(source: Source) -> list[Value]:
 def sniff(source: Source) -> int:
     if source.kind != "file" or not isinstance(source.document, dict):
         return 0
-    told = [message for chat in _list_chats(source)[:20] for message in rows(chat.get("messages"))[:20]]
+    told = [message for chat in _list_chats(source)[:20] for message in as_rows(chat.get("messages"))[:20]]
     return 70 if any("total_tokens" in message and "role" in message for message in told) else 0
 
 
 def entries(source: Source) -> Iterator[Entry]:
     for number, chat in enumerate(_list_chats(source)):
-        at = when(chat.get("updatedAt") or chat.get("updated_at") or chat.get("lastMessageTimestamp"))
+        at = parse_time(chat.get("updatedAt") or chat.get("updated_at") or chat.get("lastMessageTimestamp"))
         yield Entry(str(number), as_text(chat.get("title")), at)
 
 
 def read(source: Source, entry: Entry) -> Thread:
     chat, state = _list_chats(source)[int(entry.id)], _read_state(source)
-    builder, passed = Builder(as_text(chat.get("id")) or f"{source.path.stem}.{entry.id}", NAME, entry.title), Passed()
+    builder, passed = Builder(as_text(chat.get("id")) or f"{source.path.stem}.{entry.id}", NAME, entry.title), SkippedRecords()
     model = chat.get("model") or state.get("model") or state.get("selectedModel")
-    named = as_text(mapping(model).get("id")) or as_text(model)
-    known = [*rows(state.get("models")), *rows(chat.get("models")), mapping(model), chat]
+    named = as_text(as_mapping(model).get("id")) or as_text(model)
+    known = [*as_rows(state.get("models")), *as_rows(chat.get("models")), as_mapping(model), chat]
     lengths = {as_text(one.get("id")): one["context_length"] for one in known if isinstance(one.get("context_length"), int)}
-    stored = rows(chat.get("messages"))
+    stored = as_rows(chat.get("messages"))
     used = next((as_text(message.get("model")) for message in reversed(stored) if message.get("model")), named)
     window = lengths.get(used) or lengths.get(named) or chat.get("context_length") or state.get("context_length")
     builder.window = window if isinstance(window, int) and not isinstance(window, bool) and window > 0 else None
 
     def request(message: Value) -> dict[str, Any]:
         apart = {"prompt_tokens", "input_tokens", "usage"} & message.keys()
-        told = counted(mapping(message.get("usage")) or message) if apart else billed(0, message.get("total_tokens"))
+        told = (
+            convert_usage(as_mapping(message.get("usage")) or message) if apart else make_usage(0, message.get("total_tokens"))
+        )
         own = lengths.get(as_text(message.get("model")))
         id = as_text(message.get("completion_id"))
         about = {"model": as_text(message.get("model")) or named, "usage": told, "window": max(0, own or 0), "id": id}
-        return {**about, "logged_usd": parse_usd(message.get("cost")), "answered_at": when(message.get("timestamp"))}
+        return {**about, "logged_usd": parse_usd(message.get("cost")), "answered_at": parse_time(message.get("timestamp"))}
 
-    nodes = list(nodes_of(stored, request, passed))
-    passed.tell(builder)
-    return thread(builder, nodes)
+    nodes = list(make_nodes(stored, request, passed))
+    passed.add_notes(builder)
+    return build_thread(builder, nodes)
 
 
 IMPORTER = Importer(

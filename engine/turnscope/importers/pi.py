@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from turnscope.importers import Importer, Place
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.nodes import Cut, Node, Passed, Said, objects, parts_of, thread
-from turnscope.reading.parts import call, mapping, result, thinking
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import as_mapping, make_call, make_result, make_thinking
+from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, iter_objects, make_message_parts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder, observe_drop, parse_usage, parse_usd
 from turnscope.session.model import JSON, ObservedEdit, Session
@@ -40,10 +40,10 @@ def finds(machine: Machine) -> Iterator[Place]:
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    builder, passed = Builder(source.path.stem, NAME), Passed()
+    builder, passed = Builder(source.path.stem, NAME), SkippedRecords()
     rows = [
         (as_text(record.get("id")) if record.get("type") != "session" else "", record, line)
-        for record, line in objects(source.records(), builder, passed)
+        for record, line in iter_objects(source.iter_records(), builder, passed)
     ]
     above: dict[str, str] = {}
     nodes: list[Node] = []
@@ -60,15 +60,15 @@ def read(source: Source, _entry: Entry) -> Thread:
             builder.title = as_text(record.get("name"))
         above[id] = as_text(record.get("parentId")) if named else before
         model = as_text(record.get("modelId")) if kind == "model_change" else model
-        node = Node(id, above[id], _make_messages(record, kind, model), when(record.get("timestamp")))
+        node = Node(id, above[id], _make_messages(record, kind, model), parse_time(record.get("timestamp")))
         if kind == "compaction":
             node.cut = _make_cut(record, id, above, [row[0] or f"#{n}" for n, row in enumerate(rows)])
-        elif not node.said and kind not in ("session", "session_info", "model_change", "thinking_level_change", "label"):
+        elif not node.messages and kind not in ("session", "session_info", "model_change", "thinking_level_change", "label"):
             passed.add(kind if kind != "message" else "message without a role that is known", record, line)
         nodes.append(node)
         before = id
-    passed.tell(builder)
-    return thread(builder, nodes, looks=[_is_cut_off])
+    passed.add_notes(builder)
+    return build_thread(builder, nodes, observers=[_is_cut_off])
 
 
 def _is_cut_off(session: Session) -> Iterator[ObservedEdit]:
@@ -97,41 +97,41 @@ def _make_cut(record: Record, id: str, above: Mapping[str, str], ids: list[str])
         up = above.get(up, "")
     kept = kept[::-1] if kept and kept[-1] == first else []
     facts = {"preTokens": record["tokensBefore"]} if isinstance(record.get("tokensBefore"), int) else {}
-    summary = parts_of("user", [{"type": "text", "text": as_text(record.get("summary"))}])
+    summary = make_message_parts("user", [{"type": "text", "text": as_text(record.get("summary"))}])
     return Cut("compacted into a summary", [summary, *kept], facts=facts)
 
 
-def _make_messages(record: Record, kind: Any, model: str) -> list[Said]:
+def _make_messages(record: Record, kind: Any, model: str) -> list[NodeMessage]:
     message = record.get("message") if kind == "message" else record
     if not isinstance(message, Mapping):
         return []
     role = {"custom_message": "custom", "branch_summary": "branchSummary"}.get(str(kind), as_text(message.get("role")))
-    at, content = when(message.get("timestamp")), message.get("content")
+    at, content = parse_time(message.get("timestamp")), message.get("content")
     blocks = (
         [_convert_block(part) for part in content] if isinstance(content, list) else content if isinstance(content, str) else []
     )
     match role:
         case "user":
-            return [Said("user", blocks, at=at)]
+            return [NodeMessage("user", blocks, at=at)]
         case "assistant":
             held = [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks
-            ended = when(record.get("timestamp"))
-            return [Said("assistant" if held else "", held, request=_make_request(message, model, at, ended))]
+            ended = parse_time(record.get("timestamp"))
+            return [NodeMessage("assistant" if held else "", held, request=_make_request(message, model, at, ended))]
         case "toolResult":
             failed = message.get("isError") is True
-            return [Said("user", [result(as_text(message.get("toolCallId")), blocks, failed)], "tool", at=at)]
+            return [NodeMessage("user", [make_result(as_text(message.get("toolCallId")), blocks, failed)], "tool", at=at)]
         case "bashExecution":
             told = f"Ran `{as_text(message.get('command'))}`\n{as_text(message.get('output'))}"
-            return [] if message.get("excludeFromContext") else [Said("user", told, "meta", at=at)]
+            return [] if message.get("excludeFromContext") else [NodeMessage("user", told, "meta", at=at)]
         case "custom" | "hookMessage":
-            return [Said("user", blocks, "meta", at=at)]
+            return [NodeMessage("user", blocks, "meta", at=at)]
         case "branchSummary":
-            return [Said("user", as_text(message.get("summary")), "summary", "summary", at=at)]
+            return [NodeMessage("user", as_text(message.get("summary")), "summary", "summary", at=at)]
     return []
 
 
 def _make_request(message: Record, model: str, at: float | None, ended: float | None) -> dict[str, Any]:
-    held = mapping(message.get("usage"))
+    held = as_mapping(message.get("usage"))
     told = parse_usage({name: held.get(key) for key, name in USAGE.items()})
     cost = held.get("cost")
     return {
@@ -149,9 +149,9 @@ def _convert_block(part: Any) -> JSON:
         return {"type": "unknown", "value": part}
     match part.get("type"):
         case "toolCall":
-            return call(as_text(part.get("id")), as_text(part.get("name")), part.get("arguments"))
+            return make_call(as_text(part.get("id")), as_text(part.get("name")), part.get("arguments"))
         case "thinking":
-            found = thinking(as_text(part.get("thinking")), as_text(part.get("thinkingSignature")))
+            found = make_thinking(as_text(part.get("thinking")), as_text(part.get("thinkingSignature")))
             return found[0] if found else {"type": "text", "text": ""}
         case "image" if "data" in part:
             source = {"type": "base64", "media_type": as_text(part.get("mimeType")), "data": as_text(part.get("data"))}

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, when
-from turnscope.reading.nodes import Passed, objects, title_of
-from turnscope.reading.parts import billed, call, mapping, result, text
+from turnscope.reading.calls import as_text, parse_time
+from turnscope.reading.content_blocks import as_mapping, make_call, make_result, make_text, make_usage
+from turnscope.reading.nodes import SkippedRecords, iter_objects, make_title
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder, parse_usage, parse_usd
 from turnscope.session.thread import Thread
@@ -22,7 +22,7 @@ Event = Mapping[str, Any]
 
 
 def sniff(source: Source) -> int:
-    events = [mapping(event) for event in source.first] if source.kind == "file" else []
+    events = [as_mapping(event) for event in source.first] if source.kind == "file" else []
     claude = any(event.get("type") in ("user", "assistant") and _is_claude(event) for event in events)
     gemini = any(event.get("type") == "init" and {"session_id", "model"} <= event.keys() for event in events[:5])
     return 80 if claude or gemini else 0
@@ -33,11 +33,11 @@ def _is_claude(event: Event) -> bool:
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    builder, passed = Builder(source.path.stem, NAME), Passed()
+    builder, passed = Builder(source.path.stem, NAME), SkippedRecords()
     about: dict[str, Any] = {}
     before: float | None = None
-    for event, line in objects(source.records(), builder, passed):
-        kind, at = event.get("type"), when(event.get("timestamp"))
+    for event, line in iter_objects(source.iter_records(), builder, passed):
+        kind, at = event.get("type"), parse_time(event.get("timestamp"))
         if kind == "init" or (kind == "system" and event.get("subtype") == "init"):
             about = {key: event[key] for key in ("session_id", "model", "cwd", "permissionMode", "tools") if event.get(key)}
         elif kind in ("user", "assistant") and isinstance(event.get("message"), dict) and not event.get("parent_tool_use_id"):
@@ -51,8 +51,8 @@ def read(source: Source, _entry: Entry) -> Thread:
         before = at or before
     builder.id = as_text(about.get("session_id")) or builder.id
     builder.about |= about
-    builder.title = title_of(builder)
-    passed.tell(builder)
+    builder.title = make_title(builder)
+    passed.add_notes(builder)
     return Thread(builder.build())
 
 
@@ -75,8 +75,8 @@ def _read_gemini(builder: Builder, event: Event, model: str, before: float | Non
     id, last = as_text(event.get("tool_id")), builder.drafts[-1] if builder.drafts else None
     if event["type"] == "tool_result":
         failed = event.get("status") == "error"
-        given = event.get("output") or mapping(event.get("error")).get("message")
-        builder.add_message("user", [result(id, given, failed)], origin="tool", sent_at=at)
+        given = event.get("output") or as_mapping(event.get("error")).get("message")
+        builder.add_message("user", [make_result(id, given, failed)], origin="tool", sent_at=at)
     elif event["type"] == "message" and event.get("role") != "assistant":
         builder.add_message("user", as_text(event.get("content")), sent_at=at)
     else:
@@ -85,18 +85,18 @@ def _read_gemini(builder: Builder, event: Event, model: str, before: float | Non
         if last is None or last.role != "assistant":
             last = builder.add_message("assistant", [], id=f"answer {len(builder.drafts)}", sent_at=at)
             builder.set_request(last, model=model, sent_at=before, answered_at=at)
-        elif not use and last.parts and mapping(last.parts[-1][0]).get("type") == "text":
-            told = mapping(last.parts.pop()[0])["text"] + told
-        blocks = [call(id, as_text(event.get("tool_name")), event.get("parameters"))] if use else text(told)
+        elif not use and last.parts and as_mapping(last.parts[-1][0]).get("type") == "text":
+            told = as_mapping(last.parts.pop()[0])["text"] + told
+        blocks = [make_call(id, as_text(event.get("tool_name")), event.get("parameters"))] if use else make_text(told)
         builder.add_message("assistant", blocks, id=last.id)
 
 
 def _add_run_usage(builder: Builder, event: Event, line: int) -> None:
     """What the whole run took: its one request's usage, or told in a note."""
-    stats, requests = mapping(event.get("stats")), [draft.request for draft in builder.drafts if draft.request]
+    stats, requests = as_mapping(event.get("stats")), [draft.request for draft in builder.drafts if draft.request]
     if cost := parse_usd(event.get("total_cost_usd")):
         builder.about["run_usd"] = cost
-    took = billed(stats.get("input_tokens"), stats.get("output_tokens"), stats.get("cached"))
+    took = make_usage(stats.get("input_tokens"), stats.get("output_tokens"), stats.get("cached"))
     if took and len(requests) == 1 and not requests[0].usage:
         draft = next(draft for draft in builder.drafts if draft.request)
         builder.set_request(draft, model=requests[0].model, usage=took, sent_at=requests[0].sent_at)

@@ -12,8 +12,8 @@ from typing import Any
 
 from turnscope.importers import Importer
 from turnscope.reading.anthropic_calls import convert_call
-from turnscope.reading.calls import Exchange, as_text, failure, is_body, when
-from turnscope.reading.conversations import Call, Conversations, gathered
+from turnscope.reading.calls import Exchange, as_text, describe_failure, is_body, parse_time
+from turnscope.reading.conversations import Call, Conversations, group_calls
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import Note
 from turnscope.session.thread import Thread
@@ -24,7 +24,7 @@ ENDS = (".request.json", ".response.json")
 
 
 def sniff(source: Source) -> int:
-    index = source if source.kind == "file" else source.near(INDEX)
+    index = source if source.kind == "file" else source.open_sibling(INDEX)
     first = index.first if index is not None else ()
     named = (record for record in first if isinstance(record, dict) and record.get("session_id"))
     return 95 if any(isinstance(record.get("request_file"), str) for record in named) else 0
@@ -45,33 +45,35 @@ def entries(source: Source) -> Iterator[Entry]:
 
 def read(source: Source, entry: Entry) -> Thread:
     sessions = _gather(source)
-    return Thread(next(iter(sessions.values())).session("", NAME) if not entry.id else sessions[entry.id].session("", NAME))
+    return Thread(
+        next(iter(sessions.values())).build_session("", NAME) if not entry.id else sessions[entry.id].build_session("", NAME)
+    )
 
 
 def _gather(source: Source) -> dict[str, Conversations]:
     """The calls of each session, by its id, the session with the most first; read once."""
-    if "raw-bodies" not in source.kept:
+    if "raw-bodies" not in source.cache:
         calls: dict[str, list[Call | Note]] = {}
-        for record, line in (source if source.kind == "file" else source.near(INDEX) or source).records():
+        for record, line in (source if source.kind == "file" else source.open_sibling(INDEX) or source).iter_records():
             if isinstance(record, dict) and isinstance(record.get("request_file"), str):
                 calls.setdefault(as_text(record.get("session_id")), []).append(_read_call(source, record, line))
-        found = {id: gathered(own, id) for id, own in calls.items()}
+        found = {id: group_calls(own, id) for id, own in calls.items()}
         held = {id: one for id, one in found.items() if one.all}
-        source.kept["raw-bodies"] = dict(sorted(held.items(), key=lambda item: -sum(len(one.sent) for one in item[1].all)))
-    kept: dict[str, Conversations] = source.kept["raw-bodies"]
+        source.cache["raw-bodies"] = dict(sorted(held.items(), key=lambda item: -sum(len(one.sent) for one in item[1].all)))
+    kept: dict[str, Conversations] = source.cache["raw-bodies"]
     return kept
 
 
 def _read_call(source: Source, record: dict[str, Any], line: int) -> Call | Note:
     """The call that a line of the index names."""
-    request = source.near(record["request_file"])
+    request = source.open_sibling(record["request_file"])
     body = request.document if request is not None else None
     if not isinstance(body, dict) or not is_body(body):
         return Note("warning", line, f"the body {record['request_file']} is not in the folder, or holds no messages; left out")
     name = record.get("response_file")
-    answer = source.near(name) if isinstance(name, str) else None
-    found = Exchange(body, answer.document if answer is not None else None, line, None, when(record.get("timestamp")))
-    found.error = failure(found)
+    answer = source.open_sibling(name) if isinstance(name, str) else None
+    found = Exchange(body, answer.document if answer is not None else None, line, None, parse_time(record.get("timestamp")))
+    found.error = describe_failure(found)
     return convert_call(found)
 
 

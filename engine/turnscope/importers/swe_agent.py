@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, parsed
-from turnscope.reading.commands import with_commands
-from turnscope.reading.messages import nodes_of
-from turnscope.reading.nodes import Passed, parts_of, thread
-from turnscope.reading.parts import mapping, rows
+from turnscope.reading.calls import as_text, parse_if_json
+from turnscope.reading.commands import convert_commands
+from turnscope.reading.content_blocks import as_mapping, as_rows
+from turnscope.reading.messages import make_nodes
+from turnscope.reading.nodes import SkippedRecords, build_thread, make_message_parts
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.content import dumps, extract_text
@@ -33,21 +33,26 @@ def sniff(source: Source) -> int:
     if not isinstance(document, dict) or not isinstance(document.get("trajectory"), list):
         return 0
     steps = document["trajectory"][:1]
-    stepped = all({"action", "observation"} <= mapping(step).keys() for step in steps)
+    stepped = all({"action", "observation"} <= as_mapping(step).keys() for step in steps)
     return 90 if stepped and isinstance(document.get("info"), dict) and ("history" in document or steps) else 0
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    document = mapping(source.document)
-    info = mapping(document.get("info"))
-    config = mapping(mapping(parsed(as_text(document.get("replay_config"))) or document.get("replay_config")).get("agent"))
-    model = as_text(mapping(config.get("model")).get("name"))
+    document = as_mapping(source.document)
+    info = as_mapping(document.get("info"))
+    config = as_mapping(
+        as_mapping(parse_if_json(as_text(document.get("replay_config"))) or document.get("replay_config")).get("agent")
+    )
+    model = as_text(as_mapping(config.get("model")).get("name"))
     name = as_text(document.get("environment"))
     about = {key: info[key] for key in ABOUT if info.get(key)}
-    builder, passed = Builder(source.path.name.removesuffix(".traj"), NAME, config=config.get("name"), **about), Passed()
-    history = rows(document.get("history")) or _list_steps(rows(document.get("trajectory")))
+    builder, passed = (
+        Builder(source.path.name.removesuffix(".traj"), NAME, config=config.get("name"), **about),
+        SkippedRecords(),
+    )
+    history = as_rows(document.get("history")) or _list_steps(as_rows(document.get("trajectory")))
     answers = sum(message.get("role") == "assistant" and not message.get("is_demo") for message in history)
-    stats = mapping(info.get("model_stats"))
+    stats = as_mapping(info.get("model_stats"))
     if stats:
         builder.about |= {"run_usd": paid} if (paid := parse_usd(stats.get("instance_cost"))) else {}
         cost = f", {stats['instance_cost']} USD" if isinstance(stats.get("instance_cost"), (int, float)) else ""
@@ -56,12 +61,12 @@ def read(source: Source, _entry: Entry) -> Thread:
             "info", 0, f"the log tells the run's totals alone: {stats.get('api_calls', answers)} calls, {sizes}{cost}"
         )
     marked = [{**message, "origin": "meta"} if message.get("is_demo") else message for message in history]
-    messages = [_convert_message(message) for message in with_commands(marked, _find_command, "command")]
-    nodes = list(nodes_of(messages, lambda message: None if message.get("is_demo") else {"model": model}, passed))
+    messages = [_convert_message(message) for message in convert_commands(marked, _find_command, "command")]
+    nodes = list(make_nodes(messages, lambda message: None if message.get("is_demo") else {"model": model}, passed))
     builder.about |= {"environment": name} if name and name != "main" else {}
-    passed.tell(builder)
-    queries = [rows(step.get("query")) for step in rows(document.get("trajectory"))]
-    return thread(builder, nodes, looks=[lambda session: _observe_elided(session, queries)] if any(queries) else ())
+    passed.add_notes(builder)
+    queries = [as_rows(step.get("query")) for step in as_rows(document.get("trajectory"))]
+    return build_thread(builder, nodes, observers=[lambda session: _observe_elided(session, queries)] if any(queries) else ())
 
 
 def _observe_elided(session: Session, queries: list[list[Mapping[str, Any]]]) -> Iterator[ObservedEdit]:
@@ -79,14 +84,14 @@ def _observe_elided(session: Session, queries: list[list[Mapping[str, Any]]]) ->
             body = {**raw, "content": told} if isinstance(raw, dict) and raw.get("type") == "tool_result" else told
             span = Span(message.start, message.stop)
             yield ObservedEdit(
-                request.n, Edit("clear", "the query held something else here", span, parts_of(message.role, [body]))
+                request.n, Edit("clear", "the query held something else here", span, make_message_parts(message.role, [body]))
             )
 
 
 def _convert_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message of the history; the model's thoughts and its command repeat the content."""
     held = {key: value for key, value in message.items() if key not in ("thought", "action", "agent", "message_type")}
-    blocks = rows(message.get("thinking_blocks"))
+    blocks = as_rows(message.get("thinking_blocks"))
     if blocks:
         content = message.get("content")
         held["content"] = [*blocks, *(content if isinstance(content, list) else [{"type": "text", "text": as_text(content)}])]
@@ -108,7 +113,7 @@ def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
 def _list_steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The chat as the steps tell it, where the file has no other."""
     first = next((step.get("query") or step.get("messages") for step in steps), None)
-    said = list(rows(first))
+    said = list(as_rows(first))
     for step in steps:
         told = as_text(step.get("response")) or dumps(step.get("action"))
         said.append({"role": "assistant", "content": told, "action": step.get("action")})

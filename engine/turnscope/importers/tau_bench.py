@@ -10,12 +10,12 @@ from typing import Any
 
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text
-from turnscope.reading.listing import conversation, first, listed
-from turnscope.reading.messages import nodes_of
-from turnscope.reading.nodes import Passed, thread
-from turnscope.reading.parts import mapping
+from turnscope.reading.content_blocks import as_mapping
+from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.messages import make_nodes
+from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import counted
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.thread import Thread
 
@@ -26,7 +26,7 @@ ABOUT = ("task_id", "trial", "reward", "termination_reason", "seed")
 def sniff(source: Source) -> int:
     if source.kind != "file":
         return 0
-    head = first(source, "simulations")
+    head = peek_first(source, "simulations")
     run = isinstance(head.get("traj"), list) and {"task_id", "reward"} & head.keys()
     simulated = (
         isinstance(head.get("messages"), list) and "task_id" in head and {"reward_info", "termination_reason"} & head.keys()
@@ -35,38 +35,38 @@ def sniff(source: Source) -> int:
 
 
 def entries(source: Source) -> Iterator[Entry]:
-    return listed(source, _make_entry, "simulations")
+    return list_entries(source, _make_entry, "simulations")
 
 
 def _make_entry(run: Mapping[str, Any]) -> Entry:
     trial = f".{run['trial']}" if isinstance(run.get("trial"), int) else ""
-    reward = run.get("reward", mapping(run.get("reward_info")).get("reward"))
+    reward = run.get("reward", as_mapping(run.get("reward_info")).get("reward"))
     return Entry(f"{run.get('task_id')}{trial}", f"task {run.get('task_id')}{trial}: reward {reward}")
 
 
 def read(source: Source, entry: Entry) -> Thread:
-    run = conversation(source, entry, "simulations")
+    run = get_conversation(source, entry, "simulations")
     about = {key: run[key] for key in ABOUT if run.get(key) is not None}
     builder, passed = (
         Builder(f"{source.path.stem}/{entry.id}" if entry.id else source.path.stem, NAME, _make_entry(run).title),
-        Passed(),
+        SkippedRecords(),
     )
     builder.about |= about  # a reward of 0 is one
-    cost = parse_usd(run.get("agent_cost")) or parse_usd(mapping(run.get("info")).get("total_cost"))
+    cost = parse_usd(run.get("agent_cost")) or parse_usd(as_mapping(run.get("info")).get("total_cost"))
     if cost:
         builder.about["run_usd"] = cost
         builder.add_note("info", 0, f"the log tells the run's cost: {cost} USD")
-    agent = mapping(mapping(mapping(source.document).get("info")).get("agent_info"))
+    agent = as_mapping(as_mapping(as_mapping(source.document).get("info")).get("agent_info"))
     model = as_text(agent.get("llm"))
 
     def request(message: Mapping[str, Any]) -> dict[str, Any]:
-        used = counted(message.get("usage"))
+        used = convert_usage(message.get("usage"))
         return {"model": as_text(message.get("model")) or model, "usage": used, "logged_usd": parse_usd(message.get("cost"))}
 
     messages = run.get("traj") or run.get("messages")
-    nodes = list(nodes_of(messages if isinstance(messages, list) else [], request, passed))
-    passed.tell(builder)
-    return thread(builder, nodes)
+    nodes = list(make_nodes(messages if isinstance(messages, list) else [], request, passed))
+    passed.add_notes(builder)
+    return build_thread(builder, nodes)
 
 
 IMPORTER = Importer(

@@ -12,12 +12,12 @@ from io import StringIO
 from typing import Any
 
 from turnscope.importers import Importer
-from turnscope.reading.calls import as_text, parsed, when
-from turnscope.reading.messages import nodes_of
-from turnscope.reading.nodes import Passed, thread
-from turnscope.reading.parts import mapping, rows
+from turnscope.reading.calls import as_text, parse_if_json, parse_time
+from turnscope.reading.content_blocks import as_mapping, as_rows
+from turnscope.reading.messages import make_nodes
+from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
-from turnscope.reading.usage import counted
+from turnscope.reading.usage import convert_usage
 from turnscope.session.builder import Builder, parse_usd
 from turnscope.session.model import Note
 from turnscope.session.thread import Thread
@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
 
 def sniff(source: Source) -> int:
     if source.kind == "sqlite":
-        return 90 if "conversation_messages" in source.tables() else 0
+        return 90 if "conversation_messages" in source.list_tables() else 0
     if source.kind != "file":
         return 0
     document = source.document
@@ -51,83 +51,85 @@ def _iter_stored(source: Source) -> Iterator[Any]:
     """The rows of messages in a file."""
     document = source.document
     if isinstance(document, dict) and "conversation_messages" in document:
-        yield from rows(document["conversation_messages"])
+        yield from as_rows(document["conversation_messages"])
     elif document is None and source.head[:1] not in (b"{", b"["):
         csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # a message may be longer than what is usual
         yield from csv.DictReader(StringIO(source.data.decode("utf-8-sig", "replace"), newline=""))
     else:
-        for value, _ in source.values():
+        for value, _ in source.iter_values():
             yield from value if isinstance(value, list) else [value]
 
 
 def _group_threads(source: Source) -> dict[str, list[Row]]:
     """The rows of each thread of a file, in order."""
-    if "threads" not in source.kept:
+    if "threads" not in source.cache:
         found: dict[str, list[Row]] = {}
         try:
             for row in _iter_stored(source):
                 if isinstance(row, Mapping):
                     found.setdefault(str(row.get("thread_id")), []).append(row)
         except csv.Error as error:
-            source.kept["note"] = Note("error", 0, f"the rest is not readable as CSV: {error}")
+            source.cache["note"] = Note("error", 0, f"the rest is not readable as CSV: {error}")
         for held in found.values():
             held.sort(key=_make_sort_key)
-        source.kept["threads"] = found
-    kept: dict[str, list[Row]] = source.kept["threads"]
+        source.cache["threads"] = found
+    kept: dict[str, list[Row]] = source.cache["threads"]
     return kept
 
 
 def _make_sort_key(row: Row) -> tuple[float, int]:
     id = str(row.get("id"))
-    return when(row.get("created_at")) or 0.0, int(id) if id.isdecimal() and len(id) < 20 else 0
+    return parse_time(row.get("created_at")) or 0.0, int(id) if id.isdecimal() and len(id) < 20 else 0
 
 
 def entries(source: Source) -> Iterator[Entry]:
     if source.kind == "sqlite":
-        for row in source.rows(LISTED):
-            yield Entry(str(row["thread_id"]), "", when(row["at"]), requests=int(row["n"] or 0))
+        for row in source.query(LISTED):
+            yield Entry(str(row["thread_id"]), "", parse_time(row["at"]), requests=int(row["n"] or 0))
         return
     for id, held in _group_threads(source).items():
-        yield Entry(id, "", when(held[-1].get("created_at")), requests=sum(row.get("role") == "assistant" for row in held))
+        yield Entry(
+            id, "", parse_time(held[-1].get("created_at")), requests=sum(row.get("role") == "assistant" for row in held)
+        )
 
 
 def read(source: Source, entry: Entry) -> Thread:
     if source.kind == "sqlite":
         sql = "select * from conversation_messages where cast(thread_id as text) = ? order by created_at, rowid"
-        held: list[Row] = list(source.rows(sql, (entry.id,)))
+        held: list[Row] = list(source.query(sql, (entry.id,)))
     else:
         held = _group_threads(source)[entry.id]
-    builder, passed = Builder(entry.id, NAME), Passed()
-    if "note" in source.kept:
-        builder.notes.append(source.kept["note"])
+    builder, passed = Builder(entry.id, NAME), SkippedRecords()
+    if "note" in source.cache:
+        builder.notes.append(source.cache["note"])
     messages = [{**row, "metadata": _parse_metadata(row), "content": _convert_content(row)} for row in held]
-    nodes = list(nodes_of(messages, _make_request, passed, "created_at"))
+    nodes = list(make_nodes(messages, _make_request, passed, "created_at"))
     cut = sum(row["metadata"].get("status") == "interrupted" for row in messages)
     if cut:
         builder.add_note("info", 0, f"{cut} answers were interrupted: what the client had got is kept")
-    passed.tell(builder)
-    return thread(builder, nodes)
+    passed.add_notes(builder)
+    return build_thread(builder, nodes)
 
 
 def _parse_metadata(row: Row) -> Row:
     held = row.get("metadata")
-    return mapping(parsed(held) if isinstance(held, str) else held)
+    return as_mapping(parse_if_json(held) if isinstance(held, str) else held)
 
 
 def _convert_content(row: Row) -> Any:
     """The content; blocks may stand in the column as JSON text."""
     held = row.get("content")
-    inner = parsed(held) if isinstance(held, str) and held[:2] == "[{" else held
-    return inner if isinstance(inner, list) and all("type" in mapping(part) for part in inner) else held
+    inner = parse_if_json(held) if isinstance(held, str) and held[:2] == "[{" else held
+    return inner if isinstance(inner, list) and all("type" in as_mapping(part) for part in inner) else held
 
 
 def _make_request(row: Row) -> dict[str, Any]:
-    about = mapping(row.get("metadata"))
+    about = as_mapping(row.get("metadata"))
     stopped = as_text(about.get("status")) or as_text(about.get("stop_reason"))
-    used = mapping(about.get("usage")) or about
+    used = as_mapping(about.get("usage")) or about
     return {
         "model": as_text(about.get("model")),
-        "usage": counted(used),
+        "usage": convert_usage(used),
         "stop_reason": stopped or None,
         "logged_usd": parse_usd(about.get("cost")),
     }

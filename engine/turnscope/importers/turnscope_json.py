@@ -14,7 +14,7 @@ def sniff(source: Source) -> int:
 
 def read(source: Source, _entry: Entry) -> Thread:
     lines = portable.is_portable_lines(next(iter(source.first), None))
-    value = portable.join_lines(value for value, _ in source.records()) if lines else source.document
+    value = portable.join_lines(value for value, _ in source.iter_records()) if lines else source.document
     return Thread(portable.loads(value, source.path.name))
 
 

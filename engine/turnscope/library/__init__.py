@@ -13,6 +13,8 @@ from turnscope.session.thread import iter_descendants
 
 if TYPE_CHECKING:
     from turnscope.counting.ledger import Ledger
+    from turnscope.envelope.context_items import ContextItem
+    from turnscope.envelope.memories import Memory, Owner
     from turnscope.library.advice_job import AdviceJob, AdviceTask
     from turnscope.library.advising import TRIALS
     from turnscope.library.calculating import CALCULATED_POLICIES, FIELDS, Calculation, Shape
@@ -21,16 +23,22 @@ if TYPE_CHECKING:
     from turnscope.library.comparison_job import ComparisonJob, ReplayTask
     from turnscope.library.discovery import find_sources
     from turnscope.library.index_job import IndexJob, count_reasons
-    from turnscope.library.index_queries import Line
+    from turnscope.library.index_queries import IndexRow
     from turnscope.library.opening import begin_replay, count_branch
     from turnscope.library.replay_job import ReplayCache, ReplayJob, Stage
     from turnscope.library.session_follower import SessionFollower
-    from turnscope.library.store import OpenedSession, Progress, Recent, Store, is_current
+    from turnscope.library.store import CatalogueRow, OpenedSession, Progress, Store, is_current
     from turnscope.library.trial_log import find_advice_folder
+    from turnscope.planning.policy_catalog import PolicyCatalog, load_catalog, save_policy
     from turnscope.pricing.prices import list_models
-    from turnscope.storage.sessions import KEPT
+    from turnscope.storage.memories import Memories
+    from turnscope.storage.sessions import MAX_SESSIONS
 else:
     _MODULES = {  # names of a module that is imported when one of them is first used
+        "turnscope.planning.policy_catalog": ("PolicyCatalog", "load_catalog", "save_policy"),
+        "turnscope.storage.memories": ("Memories",),
+        "turnscope.envelope.memories": ("Memory", "Owner"),
+        "turnscope.envelope.context_items": ("ContextItem",),
         "turnscope.counting.ledger": ("Ledger",),
         "turnscope.library.advice_job": ("AdviceJob", "AdviceTask"),
         "turnscope.library.advising": ("TRIALS",),
@@ -40,14 +48,14 @@ else:
         "turnscope.library.comparison_job": ("ComparisonJob", "ReplayTask"),
         "turnscope.library.discovery": ("find_sources",),
         "turnscope.library.index_job": ("IndexJob", "count_reasons"),
-        "turnscope.library.index_queries": ("Line",),
+        "turnscope.library.index_queries": ("IndexRow",),
         "turnscope.library.opening": ("begin_replay", "count_branch"),
         "turnscope.library.replay_job": ("ReplayCache", "ReplayJob", "Stage"),
         "turnscope.library.session_follower": ("SessionFollower",),
-        "turnscope.library.store": ("OpenedSession", "Progress", "Recent", "Store", "is_current"),
+        "turnscope.library.store": ("CatalogueRow", "OpenedSession", "Progress", "Store", "is_current"),
         "turnscope.library.trial_log": ("find_advice_folder",),
         "turnscope.pricing.prices": ("list_models",),
-        "turnscope.storage.sessions": ("KEPT",),
+        "turnscope.storage.sessions": ("MAX_SESSIONS",),
     }
     _LATER = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -63,22 +71,27 @@ __all__ = [
     "CALCULATED_POLICIES",
     "COMPARED_POLICIES",
     "FIELDS",
-    "KEPT",
+    "MAX_SESSIONS",
     "TRIALS",
     "WINDOWS",
     "AdviceJob",
     "AdviceTask",
     "Calculation",
+    "CatalogueRow",
     "ComparisonJob",
+    "ContextItem",
     "Entry",
     "ExactCounts",
     "IndexJob",
+    "IndexRow",
     "Ledger",
-    "Line",
+    "Memories",
+    "Memory",
     "OpenedSession",
+    "Owner",
     "Place",
+    "PolicyCatalog",
     "Progress",
-    "Recent",
     "ReplayCache",
     "ReplayJob",
     "ReplayTask",
@@ -103,6 +116,8 @@ __all__ = [
     "is_current",
     "iter_descendants",
     "list_models",
+    "load_catalog",
     "replace_model",
     "resize_budget",
+    "save_policy",
 ]

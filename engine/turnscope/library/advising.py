@@ -101,13 +101,15 @@ def advise(
         raise PolicyError(f"{trials} settings cannot be tried", hint="Give a number from 1 on.")
     chosen = load_policy(policy) if isinstance(policy, str) else policy
     axes = _choose_axes(chosen, tuple(turn))
+    grid = settings.build_grid(axes, trials, seed)
+    if grid is None:
+        settings.require_optuna()  # before sessions are read
     cases, left_out = _collect_cases(of, seed)
     searched, held = _split_holdout(cases, seed)
-    grid = settings.build_grid(axes, trials, seed)
     made = Advice(
         policy=chosen.name,
         title=chosen.title or chosen.name,
-        text=parameters.to_toml(chosen),
+        text=chosen.to_toml(),
         axes=axes,
         method="tpe" if grid is None else "grid",
         seed=seed,

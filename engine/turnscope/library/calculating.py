@@ -17,7 +17,7 @@ from turnscope.counting.tokens import make_estimator
 from turnscope.errors import TurnscopeError
 from turnscope.library.comparing import resize_budget
 from turnscope.library.opening import begin_replay, load_policy, load_prices, replay
-from turnscope.planning.policy import Policy, write
+from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps
@@ -25,13 +25,14 @@ from turnscope.session.model import Session
 from turnscope.views.cached_cost import count_answer_tokens
 from turnscope.views.comparison import Row, SharedFacts, build_row
 from turnscope.views.losses import References
-from turnscope.views.tables import format_csv
+from turnscope.views.tables import format_csv, format_text
 
 CALCULATED_POLICIES = (
     "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "condense-oldest", "balanced", "claude-code",
     "codex", "cline-classic", "half-in-pairs",
 )  # fmt: skip
 COLUMNS = ("policy", "title", "usd", "cache_share", "kept_share", "peak_fill", "first_cut_turn", "cuts", "ends_at_turn")
+HEADINGS = ("policy", "USD", "from cache", "kept", "peak fill", "first cut at turn", "cuts", "ends at turn")
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC: prices are those of that day
 MAX_TURNS = 2_000  # at most
 MAX_TOKENS = 20_000_000  # tokens of all texts, at most
@@ -115,7 +116,7 @@ class Outlook:
         return (self.row.policy, self.row.title, usd, *shares, self.first, self.cuts, self.ends)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Calculation:
     """What policies do to a planned conversation, in the order in which they were asked for."""
 
@@ -132,22 +133,27 @@ class Calculation:
         listed = [dict(zip(COLUMNS, each.cells, strict=True)) | {"fill": each.fill} for each in self.outlooks]
         return dumps({"conversation": shape, "policies": listed}) + "\n"
 
+    def __repr__(self) -> str:
+        return format_text(HEADINGS, map(_format_row, self.outlooks))
+
     def _repr_html_(self) -> str:
-        head = ("policy", "USD", "from cache", "kept", "peak fill", "first cut at turn", "cuts", "ends at turn")
-        lines = [
-            (
-                each.row.title,
-                "no known price" if each.row.usd is None else f"{each.row.usd:,.2f}",
-                f"{each.row.cost.cache_share:.0%}",
-                f"{each.row.kept_share:.0%}",
-                f"{each.row.peak[0]:.0%}",
-                each.first or "",
-                each.cuts,
-                each.ends or "",
-            )
-            for each in self.outlooks
-        ]
-        return notebook.render_card(f"{self.shape.turns:,} turns on {self.shape.model}", notebook.render_table(head, lines))
+        title = f"{self.shape.turns:,} turns on {self.shape.model}"
+        return notebook.render_card(title, notebook.render_table(HEADINGS, [*map(_format_row, self.outlooks)]))
+
+
+def _format_row(outlook: Outlook) -> tuple[object, ...]:
+    """A row for people, in the order of `HEADINGS`."""
+    row = outlook.row
+    return (
+        row.title,
+        "no known price" if row.usd is None else f"{row.usd:,.2f}",
+        f"{row.cost.cache_share:.0%}",
+        f"{row.kept_share:.0%}",
+        f"{row.peak[0]:.0%}",
+        outlook.first or "",
+        outlook.cuts,
+        outlook.ends or "",
+    )
 
 
 def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CALCULATED_POLICIES) -> Calculation:
@@ -220,7 +226,7 @@ MAX_OUTLOOKS = 256  # outlooks
 
 
 def _get_outlook(shape: Shape, policy: Policy) -> Outlook:
-    key = shape, f"{policy.name}\n{write(policy)}"
+    key = shape, f"{policy.name}\n{policy.to_toml()}"
     if key not in _outlooks:
         record, shared = _replay_record(shape)
         whole, plans = begin_replay(record, resize_budget(policy, shape.window))

@@ -14,9 +14,9 @@ from turnscope.errors import TurnscopeError
 from turnscope.library.indexing import build_entry, get_reader_version
 from turnscope.library.loading import pause_gc
 from turnscope.reading.source import Source
-from turnscope.storage import index as kept
-from turnscope.storage.index import Indexed, Problem
-from turnscope.storage.threads import Look, Threads
+from turnscope.storage import library_index as kept
+from turnscope.storage.library_index import IndexedSession, Problem
+from turnscope.storage.threads import Threads, ThreadSummary
 
 SCHEME, TOOL = "chat:", "Live chat"
 
@@ -31,13 +31,13 @@ def get_chat_thread(source: str) -> str:
     return source.removeprefix(SCHEME) if source.startswith(SCHEME) else ""
 
 
-def list_changed(path: Path, threads: Threads) -> tuple[Look, ...]:
+def list_changed(path: Path, threads: Threads) -> tuple[ThreadSummary, ...]:
     """The user's chats that the index at `path` does not know as they are; what is no chat of theirs goes out of it.
 
     No chat is read for it. StorageError where the index cannot be written.
     """
-    known = {source: stamp for source, stamp in kept.stamps(path).items() if get_chat_thread(source)}
-    looks = {get_chat_source(look.thread): look for look in threads.looks()}
+    known = {source: stamp for source, stamp in kept.read_stamps(path).items() if get_chat_thread(source)}
+    looks = {get_chat_source(look.thread): look for look in threads.list_summaries()}
     if gone := known.keys() - looks.keys():
         kept.drop(path, sorted(gone))
     return tuple(look for source, look in looks.items() if known.get(source) != _build_stamp(look))
@@ -57,9 +57,9 @@ def forget_chat(path: Path, thread: str) -> None:
         kept.drop(path, [get_chat_source(thread)])
 
 
-def _index_chat(path: Path, threads: Threads, look: Look) -> None:
+def _index_chat(path: Path, threads: Threads, look: ThreadSummary) -> None:
     source, problem = get_chat_source(look.thread), None
-    found: list[Indexed] = []
+    found: list[IndexedSession] = []
     try:
         with pause_gc():
             found = [*_build_entries(threads, look, source)]
@@ -70,17 +70,19 @@ def _index_chat(path: Path, threads: Threads, look: Look) -> None:
         kept.drop(path, [source])
 
 
-def _build_entries(threads: Threads, look: Look, source: str) -> Iterator[Indexed]:
+def _build_entries(threads: Threads, look: ThreadSummary, source: str) -> Iterator[IndexedSession]:
     session = threads.load(look.thread)
     if not session.blocks:
         return
     shared = len(session.requests) - look.requests
     found = build_entry(session, Source(threads.path), source, "", TOOL, shared)
-    spent = ((f"{source}:{n}", *row[1:]) for n, row in enumerate(found.spent))
+    spent = ((f"{source}:{n}", *row[1:]) for n, row in enumerate(found.costs))
     size = sum(len(block.text) for block in session.blocks)
-    line = replace(found.line, name="", project="live chat", size=size, good=0, rated=0)  # ratings are counted where they stand
-    yield Indexed(replace(line, title=look.title or line.title, ended=look.updated), tuple(spent), found.cuts, found.texts)
+    line = replace(found.row, name="", project="live chat", size=size, good=0, rated=0)  # ratings are counted where they stand
+    yield IndexedSession(
+        replace(line, title=look.title or line.title, ended=look.updated), tuple(spent), found.cuts, found.texts
+    )
 
 
-def _build_stamp(look: Look) -> str:
+def _build_stamp(look: ThreadSummary) -> str:
     return f"{look.stamp}:{get_reader_version()}"

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 from turnscope.errors import TurnscopeError
@@ -17,8 +18,11 @@ from turnscope.library.comparing import compare
 from turnscope.library.loading import entries, load
 from turnscope.library.opening import AS_RECORDED
 from turnscope.planning.policy import Policy
+from turnscope.session.content import dumps
 from turnscope.views.comparison import Row
+from turnscope.views.tables import format_csv
 
+COLUMNS = ("path", "outcome", "requests", "peak_fill", "peak_request", "usd", "broken", "error")
 _INVALID_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -57,6 +61,42 @@ class CheckResult:
         return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}"
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class CheckResults:
+    """The results of a check, in the order of its paths."""
+
+    results: tuple[CheckResult, ...]
+
+    def __repr__(self) -> str:
+        """Lines for a terminal: each session, and below it what is wrong with it."""
+        return "\n".join(line for each in self.results for line in _describe(each))
+
+    def to_csv(self) -> str:
+        """A line per session."""
+        return format_csv(COLUMNS, map(_make_row, self.results))
+
+    def to_json(self) -> str:
+        """The same as JSON; the broken limits are a list."""
+        listed = [dict(zip(COLUMNS, _make_row(each), strict=True)) | {"broken": each.violations} for each in self.results]
+        return dumps({"sessions": listed}) + "\n"
+
+
+def _describe(outcome: CheckResult) -> Iterable[str]:
+    yield f"{'ok' if outcome.ok else 'FAILED'} {outcome.path}{f': {outcome.summary}' if outcome.summary else ''}"
+    yield from (f"    {what}" for what in (outcome.error, *outcome.violations) if what)
+
+
+def _make_row(outcome: CheckResult) -> tuple[Any, ...]:
+    """The values of an outcome in the order of `COLUMNS`."""
+    verdict = "unreadable" if outcome.error else "ok" if outcome.ok else "failed"
+    if (row := outcome.row) is None:
+        return (outcome.path, verdict, None, None, None, None, "", outcome.error)
+    usd = _get_usd(row)
+    fill, at = row.peak
+    money = None if usd is None else round(float(usd), 6)
+    return (outcome.path, verdict, len(row.sizes), round(fill, 4), at, money, "; ".join(outcome.violations), "")
+
+
 def list_entries(path: Path) -> tuple[str, ...]:
     """What there is to judge at a path: the sessions of a folder, by their ids; of anything else the main one alone, ""."""
     return tuple(sorted(entry.id for entry in entries(path))) or ("",) if path.is_dir() else ("",)
@@ -70,7 +110,7 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
     try:
         session = load(path, entry)
     except (TurnscopeError, OSError) as error:
-        return CheckResult(name, error=f"{error}. {getattr(error, 'hint', '')}".strip())
+        return CheckResult(name, error=f"{error}. {getattr(error, 'short_hint', '')}".strip())
     (row,) = compare(session, [policy]).rows
     return CheckResult(name, row, tuple(_find_violations(row, limits)))
 

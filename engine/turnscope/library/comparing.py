@@ -16,7 +16,7 @@ from turnscope.envelope.plan import Plan
 from turnscope.library.fork_worker import map_in_two
 from turnscope.library.loading import get_session
 from turnscope.library.opening import AS_RECORDED, begin_replay, load_policy, replay
-from turnscope.planning.policy import Policy, write
+from turnscope.planning.policy import Policy
 from turnscope.planning.trace import Trace
 from turnscope.session.model import Session
 from turnscope.session.thread import Thread
@@ -63,7 +63,7 @@ class _Memory:
 
 
 def _build_key(policy: Policy, model: str) -> str:
-    return f"{policy.name}\n{model}\n{write(policy)}"
+    return f"{policy.name}\n{model}\n{policy.to_toml()}"
 
 
 def _run_here(work: Callable[[str], V], items: Sequence[str]) -> list[V]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
-from typing import TypeVar
+from typing import Any, TypeVar
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -31,13 +33,15 @@ def map_in_two(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
         return [work(item) for item in items]
     here, there = multiprocessing.Pipe(duplex=False)
     copy = multiprocessing.get_context("fork").Process(target=_run_copy, args=(work, items[1::2], there), daemon=True)
-    copy.start()
+    with _block_interrupts():  # Ctrl-C reaches both: the copy is ended with this process, and says nothing itself
+        copy.start()
     there.close()
-    mine = [work(item) for item in items[::2]]
     try:
-        theirs: list[B] | None = here.recv()
-    except EOFError:  # it ended without a word
-        theirs = None
+        mine = [work(item) for item in items[::2]]
+        theirs = _receive(here)
+    except BaseException:
+        copy.terminate()
+        raise
     here.close()
     copy.join()
     if theirs is None:
@@ -45,6 +49,24 @@ def map_in_two(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
     made: list[B] = [mine[0]] * len(items)
     made[::2], made[1::2] = mine, theirs
     return made
+
+
+@contextmanager
+def _block_interrupts() -> Iterator[None]:
+    """Hold back Ctrl-C; a process that is started meanwhile never hears of it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _receive(end: Connection) -> Any:
+    """What the copy made; None where it ended without a word."""
+    try:
+        return end.recv()
+    except EOFError:
+        return None
 
 
 def _run_copy(work: Callable[[A], B], items: Sequence[A], end: Connection) -> None:

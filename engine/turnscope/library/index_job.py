@@ -17,8 +17,8 @@ import msgspec
 
 from turnscope.library.indexing import HINT, IndexedSource, check_unchanged, index_source
 from turnscope.library.job import Job, State, start_worker
-from turnscope.storage import index as kept
-from turnscope.storage.index import Problem
+from turnscope.storage import library_index as kept
+from turnscope.storage.library_index import Problem
 
 QUEUED = 3  # sources that a worker has before it, so that it never waits for this process
 SMALL_INDEX = 20_000_000  # bytes to read below which one process is enough
@@ -66,7 +66,7 @@ class IndexJob(Job):
 
     def _list_sources(self) -> None:
         """Find the sources that have to be read, the largest first: none is left for one process at the end."""
-        known, sizes = kept.stamps(self.path), []
+        known, sizes = kept.read_stamps(self.path), []
         for source in self._sources:
             if self._stop:
                 return
@@ -156,7 +156,7 @@ def run_worker(questions: IO[bytes] | None = None, answers: IO[bytes] | None = N
         for path, source, known in read_tasks(questions or sys.stdin.buffer):
             try:
                 if path not in held:
-                    stack.enter_context(kept.held(Path(path)))
+                    stack.enter_context(kept.hold_open(Path(path)))
                     held.add(path)
                 done = index_source(Path(path), Path(source), known)
             except Exception as error:  # noqa: BLE001 - told to whoever asked

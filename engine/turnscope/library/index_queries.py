@@ -6,45 +6,45 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-from turnscope.storage.catalogue import ratings
-from turnscope.storage.index import (
-    MOST,
-    PAGE,
-    PICO,
+from turnscope.storage.catalogue import count_ratings
+from turnscope.storage.library_index import (
+    MAX_HITS,
+    PAGE_HITS,
+    PICO_PER_USD,
     Hit,
-    Line,
+    IndexRow,
     Problem,
-    Spent,
-    cuts,
+    Spending,
+    count_cuts,
     drop,
-    lines,
-    problems,
+    list_problems,
+    list_sessions,
+    list_spending,
+    read_version,
     search,
-    spent,
-    version,
 )
 
 __all__ = [
-    "MOST",
-    "PAGE",
-    "PICO",
+    "MAX_HITS",
+    "PAGE_HITS",
+    "PICO_PER_USD",
     "Hit",
-    "Line",
+    "IndexRow",
     "Metrics",
     "Problem",
-    "Spent",
+    "Spending",
     "compute_metrics",
-    "cuts",
+    "count_cuts",
+    "count_ratings",
     "drop",
     "group_by_week",
     "group_spending",
-    "lines",
-    "problems",
-    "ratings",
+    "list_problems",
+    "list_sessions",
+    "list_spending",
+    "read_version",
     "search",
-    "spent",
     "sum_spending",
-    "version",
 ]
 
 
@@ -67,7 +67,7 @@ class Metrics:
     usd: float | None
 
 
-def compute_metrics(listed: Iterable[Line], ratings: tuple[int, int] = (0, 0)) -> Metrics:
+def compute_metrics(listed: Iterable[IndexRow], ratings: tuple[int, int] = (0, 0)) -> Metrics:
     """Of so many sessions; `ratings`: good ones, and all, that are known beside them."""
     every = list(listed)
     requests, filled = sum(line.requests for line in every), sum(line.filled for line in every)
@@ -90,7 +90,7 @@ def _divide(part: float, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def group_spending(rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[tuple[str, int, float | None]]:
+def group_spending(rows: Iterable[Spending], key: Callable[[Spending], str]) -> list[tuple[str, int, float | None]]:
     """Requests and USD by day, model or project, the dearest first; None where nothing of it has a price."""
     requests, pico = dict[str, int](), dict[str, int]()
     for row in rows:
@@ -98,14 +98,14 @@ def group_spending(rows: Iterable[Spent], key: Callable[[Spent], str]) -> list[t
         requests[name] = requests.get(name, 0) + row.requests
         if row.pico is not None:
             pico[name] = pico.get(name, 0) + row.pico
-    found = [(name, many, pico[name] / PICO if name in pico else None) for name, many in requests.items()]
+    found = [(name, many, pico[name] / PICO_PER_USD if name in pico else None) for name, many in requests.items()]
     return sorted(found, key=lambda each: (-(each[2] or 0), -each[1]))
 
 
-def sum_spending(rows: Iterable[Spent]) -> float | None:
+def sum_spending(rows: Iterable[Spending]) -> float | None:
     """USD of all of them; None where nothing has a price."""
     known = [row.pico for row in rows if row.pico is not None]
-    return sum(known) / PICO if known else None
+    return sum(known) / PICO_PER_USD if known else None
 
 
 def group_by_week(days: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:

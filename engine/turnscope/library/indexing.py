@@ -26,15 +26,15 @@ from turnscope.library.opening import count_session, replay
 from turnscope.library.store import stamp_source
 from turnscope.planning.trace import Trace
 from turnscope.reading import claims, contents
-from turnscope.reading.holders import open_source
+from turnscope.reading.containers import open_source
 from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
 from turnscope.session.model import Request, Session
 from turnscope.session.thread import iter_descendants
-from turnscope.storage import index as kept
-from turnscope.storage.catalogue import SETTLED
+from turnscope.storage import library_index as kept
+from turnscope.storage.catalogue import SETTLED_NANOSECONDS
 from turnscope.storage.database import StorageError
-from turnscope.storage.index import PICO, Indexed, Line, Problem, Text
+from turnscope.storage.library_index import PICO_PER_USD, BlockText, IndexedSession, IndexRow, Problem
 from turnscope.views.events import CUT_KINDS
 from turnscope.views.overview import Overview, build_overview
 from turnscope.views.total_cost import charge_off_path
@@ -64,8 +64,8 @@ class IndexedSource:
 
 def index(path: Path, sources: Iterable[Path]) -> Iterator[IndexedSource]:
     """Bring the index at `path` up to date with these sources, one after the other. StorageError where it cannot be written."""
-    known = kept.stamps(path)
-    with kept.held(path):
+    known = kept.read_stamps(path)
+    with kept.hold_open(path):
         for source in sources:
             yield index_source(path, source, known.get(str(source)))
 
@@ -103,7 +103,7 @@ def index_source(path: Path, file: Path, known: str | None = None) -> IndexedSou
     return IndexedSource(where, size, len(found), problem=problem)
 
 
-def read_sessions(source: Source, where: str) -> Iterator[Indexed]:
+def read_sessions(source: Source, where: str) -> Iterator[IndexedSession]:
     """Every conversation of a source, as the index takes it. TurnscopeErrors where none can be read."""
     source, importer = claims.recognize(source)
     if importer is None:
@@ -122,21 +122,21 @@ def read_sessions(source: Source, where: str) -> Iterator[Indexed]:
         contents.read_entry(source)  # says what is wrong with it
 
 
-def build_entry(session: Session, source: Source, where: str, entry: str, title: str, first: int = 0) -> Indexed:
+def build_entry(session: Session, source: Source, where: str, entry: str, title: str, first: int = 0) -> IndexedSession:
     """A session as the index takes it. What was spent and cut before request `first` belongs to another one."""
     trace = replay(session, ledger=count_session(session))
     view = build_overview(trace)
     line = _build_line(trace, view, source, where, entry, title.partition(" (")[0])
-    return Indexed(
+    return IndexedSession(
         line, tuple(_list_spending(trace, view, first)), tuple(_count_cuts_by_day(view, first)), tuple(_iter_texts(session))
     )
 
 
-def _build_line(trace: Trace, view: Overview, source: Source, where: str, entry: str, tool: str) -> Line:
+def _build_line(trace: Trace, view: Overview, source: Source, where: str, entry: str, tool: str) -> IndexRow:
     session, fill = trace.session, view.fill[~np.isnan(view.fill)]
     times = [float(at) for at in view.sent_at if not np.isnan(at)]
     named = next((str(session.about[key]) for key in PROJECT_KEYS if isinstance(session.about.get(key), str)), "")
-    return Line(
+    return IndexRow(
         path=where,
         entry=entry,
         name=source.path.name,
@@ -154,7 +154,7 @@ def _build_line(trace: Trace, view: Overview, source: Source, where: str, entry:
         cuts=sum(marker.kind in CUT_KINDS for marker in view.markers),
         pico=_to_pico(view.total),
         started=times[0] if times else None,
-        ended=times[-1] if times else source.at,
+        ended=times[-1] if times else source.modified_at,
         size=source.size,
         good=sum(rating == "up" for rating in session.recorded.ratings.values()),
         rated=sum(rating in ("up", "down") for rating in session.recorded.ratings.values()),
@@ -192,14 +192,14 @@ def _count_cuts_by_day(view: Overview, first: int) -> Iterator[tuple[str, int]]:
     return iter(Tally(days).items())
 
 
-def _iter_texts(session: Session) -> Iterator[Text]:
+def _iter_texts(session: Session) -> Iterator[BlockText]:
     """The text of every block once: of the path, of what branches add to it, and of subagents."""
     for part, own in enumerate((session, *(each.own for each in iter_descendants(session)))):
         cuts = [request.cut for request in own.requests]
         for block in own.blocks:
             if text := block.text:
                 near = min(bisect_right(cuts, block.at), len(cuts) - 1)
-                yield Text(part, block.at, own.requests[near].n if cuts else 0, text)
+                yield BlockText(part, block.at, own.requests[near].n if cuts else 0, text)
 
 
 def _format_day(at: float | None) -> str:
@@ -212,7 +212,7 @@ def _format_day(at: float | None) -> str:
 
 
 def _to_pico(usd: Decimal | None) -> int | None:
-    return None if usd is None else round(usd * PICO)
+    return None if usd is None else round(usd * PICO_PER_USD)
 
 
 def _build_problem(where: str, error: Exception) -> Problem:
@@ -224,12 +224,12 @@ def _build_problem(where: str, error: Exception) -> Problem:
 def _build_stamp(source: Source) -> str:
     """What a source looks like, and who would read it: another version of an importer, or of prices, reads it again."""
     stamp = stamp_source(source)
-    settled = "" if time.time_ns() - stamp.mtime > SETTLED else f":{time.time_ns()}"
+    settled = "" if time.time_ns() - stamp.mtime > SETTLED_NANOSECONDS else f":{time.time_ns()}"
     return f"{stamp.size}:{stamp.mtime}:{stamp.beside}:{get_reader_version()}{settled}"
 
 
 @cache
 def get_reader_version() -> str:
     """Differs where other versions of importers, or other prices, would say something else of the same source."""
-    versions = " ".join(f"{importer.name} {importer.version}" for importer in find_importers())
+    versions = " ".join(f"{importer.name} {importer.version} {importer.package}" for importer in find_importers())
     return sha256(f"{versions} {session_summary.get_version()}".encode()).hexdigest()[:16]

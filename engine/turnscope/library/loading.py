@@ -12,7 +12,7 @@ from pathlib import Path
 
 from turnscope.counting.tokens import count_while_reading
 from turnscope.reading import contents, registry
-from turnscope.reading.holders import open_source
+from turnscope.reading.containers import open_source
 from turnscope.reading.importer import Place
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import Session
@@ -86,7 +86,7 @@ def read_thread(source: Source, entry: str = "") -> Thread:
     if source.kind != "file" or source.size <= LONG_FILE:
         with pause_gc():
             return contents.read_entry(source, entry)
-    with pause_gc(), count_while_reading() as source.hear:  # its texts will be counted next
+    with pause_gc(), count_while_reading() as source.on_text:  # its texts will be counted next
         return contents.read_entry(source, entry)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,12 +18,14 @@ from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.media import count_media
 from turnscope.counting.tokens import make_estimator
 from turnscope.envelope.plan import Plan
+from turnscope.errors import PolicyError
 from turnscope.library.loading import get_session, pause_gc
 from turnscope.library.loading import load as load  # noqa: PLC0414 - the whole way from a path to an overview, for who asks here
 from turnscope.library.loading import load_all as load_all  # noqa: PLC0414
 from turnscope.library.loading import thread as thread  # noqa: PLC0414
 from turnscope.planning import policy as shelf
 from turnscope.planning.assemble import replay_with_record
+from turnscope.planning.packaged_policies import find_packaged_policies
 from turnscope.planning.policy import Policy, add_wishes_rule, make_sendable
 from turnscope.planning.trace import Trace, build_own_ledger, trace
 from turnscope.pricing.overlay import read_overlay
@@ -49,12 +52,16 @@ def load_policy(name: str, folder: Path | None = None) -> Policy:
 
 
 def policies() -> tuple[Policy, ...]:
-    """Every built-in policy, by name.
+    """Every policy that ships with Turnscope, by name, and those of installed packages (`Policy.package`).
 
     >>> [policy.title for policy in turnscope.policies() if policy.source.startswith("LiteLLM")]
     ['LiteLLM trim_messages']
     """
-    return tuple(load_policy(name) for name in shelf.list_policies())
+    packaged = []
+    for name in find_packaged_policies():
+        with suppress(PolicyError):  # it is reported
+            packaged.append(load_policy(name))
+    return (*map(load_policy, shelf.list_policies()), *packaged)
 
 
 def find_family(session: Session, prices: Prices | None = None) -> str:

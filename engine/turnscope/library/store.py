@@ -29,16 +29,16 @@ from turnscope.library.opening import find_family, load_prices
 from turnscope.library.session_summary import SessionSummary
 from turnscope.planning.trace import Trace
 from turnscope.reading import contents
-from turnscope.reading.holders import open_source
+from turnscope.reading.containers import open_source
 from turnscope.reading.registry import find_importers, find_related
 from turnscope.reading.source import Source
 from turnscope.session.model import JSON, Session
-from turnscope.storage import catalogue, earlier, index, packing, sessions
-from turnscope.storage.catalogue import Recent, Stamp
+from turnscope.storage import catalogue, library_index, old_database, packing, sessions
+from turnscope.storage.catalogue import CatalogueRow, Stamp
 from turnscope.storage.database import StorageError
 from turnscope.storage.sessions import Row
 
-__all__ = ["OpenedSession", "Progress", "Recent", "Store"]
+__all__ = ["CatalogueRow", "OpenedSession", "Progress", "Store"]
 
 Progress = Callable[[str, float], object]
 Keeper = Callable[[Callable[[], None]], object]
@@ -74,10 +74,10 @@ class Store:
         tell("Done", 1.0)
         return found
 
-    def list_recent(self, limit: int = 200) -> tuple[Recent, ...]:
+    def list_recent(self, limit: int = 200) -> tuple[CatalogueRow, ...]:
         """Opened sessions, the newest first. StorageError where the database cannot be read."""
-        earlier.take_over(self.path)
-        return catalogue.recent(self.path, limit)
+        old_database.import_sessions(self.path)
+        return catalogue.list_recent(self.path, limit)
 
     def reopen(self, key: str) -> OpenedSession | None:
         """A session by its key, where it is kept."""
@@ -108,7 +108,7 @@ class Store:
 
     def load_exact_counts(self, family: str) -> dict[str, int]:
         """Exact token counts by digest for a tokenizer family."""
-        return sessions.counts(self.path, family)
+        return sessions.read_counts(self.path, family)
 
     def add_exact_counts(self, family: str, counts: Mapping[str, int]) -> None:
         """Remember exact counts."""
@@ -121,9 +121,11 @@ class Store:
 
     def measure_size(self) -> int:
         """Bytes that are remembered of opened and indexed sessions: about what `delete` gives back. Chats do not count."""
-        held = index.size(self.index_path) + sum(file.stat().st_size for file in earlier.files(self.path))
+        held = library_index.measure_size(self.index_path) + sum(
+            file.stat().st_size for file in old_database.list_files(self.path)
+        )
         with suppress(StorageError):
-            held += sessions.size(self.path)
+            held += sessions.measure_size(self.path)
         return held
 
     def delete(self) -> int:
@@ -131,13 +133,13 @@ class Store:
 
         Neither chats nor session files are touched. StorageError where the database cannot be written.
         """
-        held = index.remove(self.index_path) + sum(file.stat().st_size for file in earlier.files(self.path))
-        earlier.remove(self.path)
+        held = library_index.remove(self.index_path) + sum(file.stat().st_size for file in old_database.list_files(self.path))
+        old_database.remove(self.path)
         return held + sessions.forget(self.path)
 
     def forget(self, sources: Sequence[str]) -> None:
         """Take some sources out of the library, by their paths; the files stay. StorageError where it cannot be written."""
-        index.drop(self.index_path, sources)
+        library_index.drop(self.index_path, sources)
         catalogue.drop(self.path, sources)
 
     def _find_known(
@@ -149,20 +151,20 @@ class Store:
         where a long file takes a tenth as long as its reading.
         """
         with suppress(StorageError):
-            earlier.take_over(self.path)
-            known = catalogue.known(self.path, where, entry, stamp)
+            old_database.import_sessions(self.path)
+            known = catalogue.find_key(self.path, where, entry, stamp)
             if known and (found := self._load_kept(known, source.path, entry)):
                 return lambda: known, found
         made = beside.submit(_digest_source, source, entry).result
         with suppress(StorageError):
-            if source.kind != "file" or catalogue.holds(self.path, stamp.size):
+            if source.kind != "file" or catalogue.has_size(self.path, stamp.size):
                 return made, self._load_kept(made(), source.path, entry)
         return made, None
 
     def _load_kept(self, key: str, file: Path | None, entry: str) -> OpenedSession | None:
         """A session as it is kept, unless another version would have read it otherwise."""
-        row = sessions.find(self.path, key)
-        if row is None or (row.form, row.version) != (packing.FORM, _list_versions().get(row.importer)):
+        row = sessions.find_session(self.path, key)
+        if row is None or (row.form, row.version) != (packing.PACK_VERSION, _list_versions().get(row.importer)):
             return None
         try:
             session = packing.unpack(row.session, row.blobs, self._build_fetch(key, file, entry))
@@ -178,7 +180,7 @@ class Store:
     def _save_summary(self, key: str, found: SessionSummary) -> None:
         """Remember what is thought of a session, where it is kept."""
         with suppress(StorageError, TypeError, ValueError, RecursionError):
-            sessions.think_again(self.path, key, session_summary.get_version(), session_summary.dumps(found))
+            sessions.replace_page(self.path, key, session_summary.get_version(), session_summary.dumps(found))
 
     def _read(
         self, source: Source, entry: str, stamp: Stamp, key: Callable[[], str], tell: Progress, keeper: Keeper
@@ -196,9 +198,9 @@ class Store:
         with suppress(StorageError, TypeError, ValueError, RecursionError):  # what JSON cannot hold is read each time
             _, importer, _ = contents.locate_entry(source, entry)
             packed, page = packing.pack(session), session_summary.dumps(found)
-            row = Row(key, importer.name, importer.version, packing.FORM, session_summary.get_version(), packed, page)
-            digests = sessions.keep(self.path, row, lambda: packing.contents(session))
-            packing.give_up(session, digests, self._build_fetch(key, source.path, entry))
+            row = Row(key, importer.name, importer.version, packing.PACK_VERSION, session_summary.get_version(), packed, page)
+            digests = sessions.keep(self.path, row, lambda: packing.encode_contents(session))
+            packing.release_contents(session, digests, self._build_fetch(key, source.path, entry))
 
     def _build_fetch(self, key: str, file: Path | None, entry: str) -> packing.Fetch:
         """Fetches texts from the database; once they were forgotten there, from the file, if that holds the same."""
@@ -207,7 +209,7 @@ class Store:
         def fetch(digests: Sequence[str]) -> Mapping[str, JSON]:
             if not again:
                 with suppress(StorageError):
-                    found = sessions.texts(self.path, digests)
+                    found = sessions.read_texts(self.path, digests)
                     if all(digest in found for digest in digests):
                         return found
                 again.update(_read_texts(file, entry, key))
@@ -229,14 +231,14 @@ def _read_texts(file: Path | None, entry: str, key: str) -> dict[str, JSON]:
     with suppress(TurnscopeError):
         if file is not None and _digest_source(source := open_source(file), entry) == key:
             session = read_thread(source, entry).session
-            pairs = zip(packing.contents(session), packing.blocks_of(session), strict=True)
+            pairs = zip(packing.encode_contents(session), packing.iter_blocks(session), strict=True)
             return {digest: block.raw for (digest, _), block in pairs}
     return {}
 
 
-def _build_recent(found: OpenedSession, where: str, entry: str, name: str, size: int, now: float) -> Recent:
+def _build_recent(found: OpenedSession, where: str, entry: str, name: str, size: int, now: float) -> CatalogueRow:
     view = found.overview
-    return Recent(
+    return CatalogueRow(
         key=found.key,
         path=where,
         entry=entry,
@@ -256,7 +258,7 @@ def _build_recent(found: OpenedSession, where: str, entry: str, name: str, size:
     )
 
 
-def is_current(row: Recent) -> bool:
+def is_current(row: CatalogueRow) -> bool:
     """Whether its numbers would come out the same if it were read now."""
     return row.formed == _get_version(row.source)
 
@@ -299,10 +301,10 @@ def _was_rewritten(source: Source, stamp: Stamp) -> bool:
 
 def _digest_source(source: Source, entry: str) -> str:
     """Digest of the content, of that of files beside it that belong to the session, and of which conversation it is."""
-    digest = sha256(source.digest().encode())
+    digest = sha256(source.compute_digest().encode())
     for file in find_related(source):
         with suppress(TurnscopeError):  # the importer tells of a file that cannot be read
-            digest.update(f"{file.path.name}:{file.digest()}\n".encode("utf-8", "surrogateescape"))
+            digest.update(f"{file.path.name}:{file.compute_digest()}\n".encode("utf-8", "surrogateescape"))
     if entry:
         digest.update(f"entry {entry}".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:32]

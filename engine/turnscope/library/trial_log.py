@@ -11,7 +11,6 @@ import msgspec
 from turnscope.library import session_summary
 from turnscope.planning.policy import Policy
 from turnscope.settings import find_data_folder
-from turnscope.views import parameters
 from turnscope.views.advice import Figures
 
 VERSION = 1  # count up when a setting comes to something else on the same session
@@ -63,5 +62,5 @@ def find_advice_folder() -> Path:
 
 def open_log(folder: Path, policy: Policy) -> TrialLog:
     """What is remembered below a folder of a policy, as this version of Turnscope and its prices see it."""
-    told = f"{VERSION}\n{session_summary.get_version()}\n{parameters.to_toml(policy)}"
+    told = f"{VERSION}\n{session_summary.get_version()}\n{policy.to_toml()}"
     return TrialLog(folder / f"{policy.name}-{blake2b(told.encode(), digest_size=8).hexdigest()}{_END}")

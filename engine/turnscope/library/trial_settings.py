@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from itertools import product
 from random import Random
 from typing import Any
 
+from turnscope.errors import TurnscopeError
 from turnscope.session.model import JSON
 from turnscope.views.advice import Axis, Figures
 
@@ -54,6 +56,7 @@ def _list_values(axis: Axis, many: int) -> list[JSON]:
 
 def sample_settings(axes: Sequence[Axis], seed: int, tried: Evaluate) -> Iterator[dict[str, JSON]]:
     """Settings as optuna asks for them, the file's own first. What one came to is asked of `tried` when the next is due."""
+    require_optuna()
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -72,6 +75,18 @@ def sample_settings(axes: Sequence[Axis], seed: int, tried: Evaluate) -> Iterato
         else:
             trial.set_constraint("unsent", float(found.unsent))
             study.tell(trial, (float(found.usd), float(found.lost)))
+
+
+def require_optuna() -> None:
+    """TurnscopeError where optuna is not installed."""
+    try:
+        import_module("optuna")
+    except ImportError as error:
+        raise TurnscopeError(
+            "a search over so many parameters needs Optuna, which is not installed",
+            hint="Install it with `pip install 'turnscope[advise]'` (in a clone: `pip install -e '.[advise]'`), or vary one or "
+            "two parameters: a small search needs none.",
+        ) from error
 
 
 def _suggest(trial: Any, axis: Axis) -> JSON:

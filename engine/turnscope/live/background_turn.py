@@ -12,7 +12,7 @@ from turnscope.errors import TurnscopeError
 from turnscope.live.cancellation import Cancellation, TurnCancelled
 from turnscope.live.chat import Chat
 from turnscope.live.events import Event, RequestDone, TextDelta, ThinkingDelta, ToolResult, TurnFailed
-from turnscope.storage.database import given_up
+from turnscope.storage.database import is_abandoned
 
 
 class BackgroundTurn:
@@ -58,7 +58,7 @@ class BackgroundTurn:
         return self.is_done
 
     def _run(self, events: Iterator[Event], chat: Chat) -> None:
-        given_up.set(self._cancellation.is_cancelled)
+        is_abandoned.set(self._cancellation.is_cancelled)
         try:
             for event in events:
                 match event:

@@ -21,7 +21,8 @@ from turnscope.live.output_tool import OutputTool
 from turnscope.live.post_turn import run_post_turn_queries
 from turnscope.live.sinks import Sinks
 from turnscope.planning.answers import Answers
-from turnscope.planning.policy import Policy, Step, find_rule
+from turnscope.planning.policy import Policy, Step
+from turnscope.planning.rule_registry import find_rule
 from turnscope.session.model import JSON, Answer, Ask, AskKind
 from turnscope.storage.memories import Memories
 

@@ -22,6 +22,7 @@ from turnscope.errors import (
     UnsendableError,
     WrongDestination,
 )
+from turnscope.live import attachments
 from turnscope.live.live_session import LiveSession
 from turnscope.live.provider import Provider, translate_errors
 from turnscope.planning import refusals
@@ -33,7 +34,6 @@ from turnscope.pricing.prices import Prices
 from turnscope.session.destination import Destination
 from turnscope.session.facts import find_count
 from turnscope.session.model import JSON, CountFact, Edit, Part, Request, Session, Span, Usage
-from turnscope.views import attachments
 
 ALL_RULES, PAIRS_ONLY = "Anthropic", "OpenAI"  # rules that `planning.refusals` judges by: all that is known of; pairs alone
 MAX_COUNT_RATIO = 4  # a count is believed up to this many times the projected tokens

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import structs
 
 from turnscope.envelope.plan import Plan
+from turnscope.errors import RuleError
 from turnscope.live import request_checks
 from turnscope.live.live_session import LiveSession
 from turnscope.live.offline.model import COUNTER
@@ -52,7 +53,7 @@ class Trial(msgspec.Struct, frozen=True):
         first_refused: The first of those, counted from 0; -1 = none.
         refused_at_end: Refused turns after the last answered one.
         asked_for_summary: Whether a model was asked for a summary.
-        rejected: Why the provider would reject a request that fits; "" = it would not.
+        rejected: Why the provider would reject a request that fits; "" = it would not. `failed`: which rule failed, and how.
     """
 
     turns: int = 0
@@ -61,6 +62,7 @@ class Trial(msgspec.Struct, frozen=True):
     refused_at_end: int = msgspec.field(default=0, name="since")
     asked_for_summary: bool = msgspec.field(default=False, name="summed")
     rejected: str = ""
+    failed: str = ""
 
     @property
     def runs_full(self) -> bool:
@@ -70,7 +72,7 @@ class Trial(msgspec.Struct, frozen=True):
     @property
     def is_usable(self) -> bool:
         """Whether the chat goes on to its end, apart from a few refused turns."""
-        return not (self.runs_full or self.rejected)
+        return not (self.runs_full or self.rejected or self.failed)
 
 
 def run_trial(policy: Policy, summaries: bool = True) -> Trial:
@@ -83,10 +85,11 @@ def run_trial(policy: Policy, summaries: bool = True) -> Trial:
     if policy.budget.formula == "fixed":
         policy = replace(policy, budget=replace(policy.budget, tokens=9 * WINDOW // 10))
     chosen = make_sendable(policy)
-    return max(
-        (_run_course(chosen, summaries, *course) for course in COURSES),
-        key=lambda trial: (bool(trial.rejected), trial.refused_at_end),
-    )
+    try:
+        courses = [_run_course(chosen, summaries, *course) for course in COURSES]
+    except RuleError as error:  # of a rule that a package brings
+        return Trial(TURNS, failed=error.what)
+    return max(courses, key=lambda trial: (bool(trial.rejected), trial.refused_at_end))
 
 
 def _run_course(chosen: Policy, summaries: bool, sentences: int, lines: int) -> Trial:
@@ -200,6 +203,8 @@ def list_doubts(policy: Policy, to: Destination, trial: Trial, summaries: bool, 
         found.append(f"It begins to cut at {policy.budget.tokens:,} tokens, but the model's window holds only {window:,}.")
     if trial.asked_for_summary and not trial.is_usable and not summaries:
         found.append("It needs summaries by a model, which are switched off here.")
+    if trial.failed:
+        found.append(f"It cannot plan a request: {trial.failed}.")
     if trial.rejected:
         found.append(f"The provider would reject its requests: {trial.rejected}.")
     if trial.runs_full:

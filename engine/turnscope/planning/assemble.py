@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import structs
 
@@ -20,10 +20,11 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import FreshEdits, Plan, StepState, Verdict, count_read_tokens
 from turnscope.envelope.rule import Ctx
-from turnscope.errors import RuleError
+from turnscope.errors import RuleError, TurnscopeError
+from turnscope.extensions import check_type, describe
 from turnscope.planning.answers import Answers, make_answerer
 from turnscope.planning.foreign_summaries import LEFT_OUT, drop_foreign_summaries, drop_server_summaries
-from turnscope.planning.policy import Policy, Step, apply_model_table, find_rule, load
+from turnscope.planning.policy import Policy, Step, apply_model_table, load
 from turnscope.planning.provider_edits import (
     CONTEXT_MANAGEMENT,
     Seen,
@@ -33,10 +34,11 @@ from turnscope.planning.provider_edits import (
 )
 from turnscope.planning.render import render
 from turnscope.planning.repeated_edits import collect_fresh_edits, continue_previous, share_fresh_edits
+from turnscope.planning.rule_registry import find_rule, find_rule_package
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.facts import find_count
 from turnscope.session.index import Index
-from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, Answer, Ask, CountFact, Edit, Request, Session
+from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, Answer, Ask, AskKind, CountFact, Edit, Request, Session
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
@@ -176,6 +178,14 @@ def replay_with_record(
             previous = structs.replace(plan, calibration=shadow.calibration)
 
 
+def _check_ask(ask: Ask) -> None:
+    """TypeError or ValueError where nobody could answer it: whoever does relies on its types."""
+    if ask.kind not in get_args(AskKind):
+        raise ValueError(f"there is no question of the kind {ask.kind!r}")
+    for text in (ask.key, ask.prompt, ask.content, ask.model):
+        check_type(text, str)
+
+
 class _Planner:
     """Plans one request: the previous envelope grows, the policy's rules change it in order, the provider's edits follow.
 
@@ -288,22 +298,41 @@ class _Planner:
                 self.change_model(self.next_model)
 
     def run_rule(self, part: Step, ctx: Ctx) -> Any:
-        """Run one rule to its end; gives what it returned. RuleError: a state, where the rule declares none."""
-        edits = part.rule.edits(self.after, ctx, part.params)
-        try:
-            wish = next(edits)
-            while True:
+        """Run one rule to its end; gives what it returned. RuleError: it failed, or returned a state and declares none."""
+        name, edits, reply = part.rule.name, None, None
+        while True:
+            try:
+                edits = edits or part.rule.edits(self.after, ctx, part.params)
+                wish = edits.send(reply)
                 if isinstance(wish, Ask):
-                    answer = self.answers(wish)
-                    self.asks.append((wish, answer))
-                    wish = edits.send(answer)
+                    _check_ask(wish)
                 else:
-                    self.apply(part.rule.name, part.rule.memory, wish)
-                    wish = edits.send(self.after)
-        except StopIteration as end:
-            if end.value is None or part.rule.state is not None:
-                return end.value
-        raise RuleError(f"the rule {part.rule.name!r} returns a state and declares none", hint="Set `state` in its RULE.")
+                    self.apply(name, part.rule.memory, wish)
+            except StopIteration as end:
+                if end.value is None or part.rule.state is not None:
+                    return end.value
+                hint = "Set `state` in its RULE."
+                raise RuleError(f"the rule {name!r} returns a state and declares none", hint=hint) from end
+            except TurnscopeError:
+                raise
+            except Exception as error:
+                raise self.make_rule_error(name, error) from error
+            reply = self.ask(wish) if isinstance(wish, Ask) else self.after
+
+    def ask(self, ask: Ask) -> Answer:
+        """The answer to what a rule asks. It is recorded with the plan."""
+        answer = self.answers(ask)
+        self.asks.append((ask, answer))
+        return answer
+
+    def make_rule_error(self, name: str, error: Exception) -> RuleError:
+        """The error of a rule that raised something."""
+        package = find_rule_package(name)
+        rule = f"the rule {name!r} of {package}" if package else f"the rule {name!r}"
+        return RuleError(
+            f"{rule} failed at request {self.request.n} under the policy {self.whole.name!r}: {describe(error)}",
+            hint=f"Choose another policy, or report it to the authors of {package or 'Turnscope'}.",
+        )
 
     def change_model(self, model: str) -> None:
         """Go on with another model: its table of the policy, its budget, its context."""

@@ -5,14 +5,11 @@ Holds discovery, loading and writing. Applying a policy is `assemble`'s business
 
 from __future__ import annotations
 
-import importlib
 import json
-import pkgutil
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,14 +17,16 @@ import msgspec
 import tomli_w
 
 from turnscope import notebook
-from turnscope import rules as rules_package
 from turnscope.counting.ledger import PER_MESSAGE
 from turnscope.counting.tokens import COUNTERS
 from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.rule import NoParams, Rule
 from turnscope.errors import PolicyError
+from turnscope.extensions import report_problem
+from turnscope.planning.packaged_policies import SHIPPED, find_packaged_policies
+from turnscope.planning.rule_registry import find_rule
 
-HERE = Path(__file__).parent / "policies"
+HERE = SHIPPED
 GUARANTEES = {"fits", "paired", "prefix"}
 WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
 # what mends a request: each rule sees what those before it changed
@@ -90,6 +89,7 @@ class Policy:
     # by a pattern of models' names: what differs for them in the budget and, by rule, in parameters; the first that fits holds
     models: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     tools: str = ""  # how calls and results are sent: "" = as blocks, "xml" = as text
+    package: str = field(default="", compare=False)  # what brings it; "" = Turnscope itself, or the user
 
     @property
     def caution(self) -> str:
@@ -100,6 +100,19 @@ class Policy:
             "It does not promise that every request fits. One that does not is not sent, and another policy has to take over."
         )
 
+    def to_toml(self) -> str:
+        """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
+        texts = {key: getattr(self, key) for key in TEXTS}
+        held = texts | {"per_message": self.per_message, "guarantees": list(self.guarantees)}
+        held |= {"budget": _convert_to_table(self.budget)} | ({"constants": dict(self.constants)} if self.constants else {})
+        held |= (
+            {"models": {key: {k: dict(v) for k, v in row.items()} for key, row in self.models.items()}} if self.models else {}
+        )
+        held |= {"rules": [{"rule": part.rule.name, **_convert_to_table(part.params)} for part in self.rules]}
+        text = tomli_w.dumps(held, multiline_strings=True)
+        # readers of TOML turn the CRLF of a text written on several lines into LF
+        return text if tomllib.loads(text) == held else tomli_w.dumps(held)
+
     def __repr__(self) -> str:
         return f"<Policy {self.name!r}: {', '.join(part.rule.name for part in self.rules) or 'no rule, everything is kept'}>"
 
@@ -109,29 +122,6 @@ class Policy:
         parts = [notebook.render_line(self.doc), notebook.render_table(("rule", "what it does", "parameters"), rows)]
         note = " · ".join(text for text in (self.name, self.source, self.version, self.fidelity) if text)
         return notebook.render_card(self.title or self.name, *parts, note=note)
-
-
-@cache
-def _find_modules() -> Mapping[str, str]:
-    """Where each rule stands: every module below `turnscope.rules`, in a folder or not, by its last name."""
-    found = pkgutil.walk_packages(rules_package.__path__, f"{rules_package.__name__}.")
-    return {module.name.rpartition(".")[2]: module.name for module in found if not module.ispkg}
-
-
-@cache
-def load_rules() -> Mapping[str, Rule]:
-    """Every rule by name."""
-    return {name: find_rule(name) for name in sorted(_find_modules())}
-
-
-@cache
-def find_rule(name: str) -> Rule:
-    """The rule of that name: a module of that name below `turnscope.rules` that defines `RULE`. PolicyError: there is none."""
-    known = _find_modules()
-    if name not in known:
-        raise PolicyError(f"there is no rule {name!r}", hint=f"Known: {', '.join(sorted(known))}.")
-    rule: Rule = importlib.import_module(known[name]).RULE
-    return rule
 
 
 def list_policies(folder: Path = HERE) -> tuple[str, ...]:
@@ -145,12 +135,28 @@ def resolve_name(name: str) -> str:
 
 
 def load(name: str, folder: Path = HERE) -> Policy:
-    """The policy of that name, or of what took its name's place. PolicyError where it does not exist or is malformed."""
-    if folder == HERE:
-        name = resolve_name(name)
-    if name not in list_policies(folder):
-        raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join(list_policies(folder))}.")
-    return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
+    """The policy of that name, or of what took its name's place. PolicyError where it does not exist or is malformed.
+
+    `folder`: the shipped ones, which includes those of packages; or the user's own.
+    """
+    name = resolve_name(name) if folder == HERE else name
+    if name in list_policies(folder):
+        return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
+    packaged = find_packaged_policies() if folder == HERE else {}
+    if name in packaged:
+        return load_packaged(name)
+    raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join((*list_policies(folder), *packaged))}.")
+
+
+def load_packaged(name: str) -> Policy:
+    """A policy that a package brings. PolicyError where it is malformed, which is reported too."""
+    found = find_packaged_policies()[name]
+    try:
+        return replace(parse(name, found.text), package=found.package)
+    except PolicyError as error:
+        what = f"{error.what}. It comes from {found.package}"
+        report_problem(f"policy {name}", f"{what[0].upper()}{what[1:]}.")
+        raise PolicyError(what, hint=f"{error.hint} Or report it to the authors of {found.package}.") from error
 
 
 def set_pairs(policy: Policy, pairs: int | None) -> Policy:
@@ -290,20 +296,6 @@ def _convert_params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
         return msgspec.convert(dict(given), kind, strict=True)
     except msgspec.ValidationError as error:
         raise PolicyError(f"{whose}: {error}", hint=f"Its parameters are: {known}.") from error
-
-
-def write(policy: Policy) -> str:
-    """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
-    texts = {key: getattr(policy, key) for key in TEXTS}
-    held = texts | {"per_message": policy.per_message, "guarantees": list(policy.guarantees)}
-    held |= {"budget": _convert_to_table(policy.budget)} | ({"constants": dict(policy.constants)} if policy.constants else {})
-    held |= (
-        {"models": {key: {k: dict(v) for k, v in row.items()} for key, row in policy.models.items()}} if policy.models else {}
-    )
-    held |= {"rules": [{"rule": part.rule.name, **_convert_to_table(part.params)} for part in policy.rules]}
-    text = tomli_w.dumps(held, multiline_strings=True)
-    # readers of TOML turn the CRLF of a text written on several lines into LF
-    return text if tomllib.loads(text) == held else tomli_w.dumps(held)
 
 
 def _format_params(params: Any) -> str:

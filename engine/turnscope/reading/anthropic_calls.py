@@ -7,17 +7,17 @@ from typing import Any
 
 from turnscope.reading.calls import Exchange, as_text
 from turnscope.reading.conversations import Call
-from turnscope.reading.streams import events, message_of
-from turnscope.session.builder import parse_applied_edits, parse_usage
+from turnscope.reading.streams import join_message, parse_events
+from turnscope.session.builder import parse_applied_edits, parse_cache_miss, parse_usage
 
 
 def convert_call(found: Exchange) -> Call:
     """A recorded call as one in Anthropic's shape, which it is."""
     response = found.response
     if isinstance(response, str):
-        response = message_of(events(response))
+        response = join_message(parse_events(response))
     elif isinstance(response, list):
-        response = message_of(event for event in response if isinstance(event, dict))
+        response = join_message(event for event in response if isinstance(event, dict))
     about: dict[str, Any] = {
         "model": as_text(found.body.get("model")),
         "sent_at": found.sent_at,
@@ -29,6 +29,7 @@ def convert_call(found: Exchange) -> Call:
         what = as_text(error.get("message")) if isinstance(error, Mapping) else ""
         return Call(found.body, None, about, found.error or what, found.line)
     about |= {"usage": parse_usage(answer.get("usage")), "id": as_text(answer.get("id"))}
+    about["cache_miss"] = parse_cache_miss(answer.get("diagnostics"))
     about["applied"] = parse_applied_edits(answer.get("context_management"))
     about["model"] = as_text(answer.get("model")) or about["model"]
     about["stop_reason"] = as_text(answer.get("stop_reason")) or None

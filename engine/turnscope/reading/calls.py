@@ -18,24 +18,27 @@ from turnscope.reading.source import Source
 from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note
 
-REQUEST = ("request", "request_body", "requestBody", "body", "params", "req")
-RESPONSE = ("response", "response_body", "responseBody", "res")
-INSIDE = ("parsed_body", "body", "json", "string", "body_raw", "data")  # where HTTP-level records keep the body
-TIMES = ("timestamp", "sent_at", "created_at", "recorded_at", "time", "started_at", "logged_at")
+REQUEST_KEYS = ("request", "request_body", "requestBody", "body", "params", "req")
+RESPONSE_KEYS = ("response", "response_body", "responseBody", "res")
+BODY_KEYS = ("parsed_body", "body", "json", "string", "body_raw", "data")  # where HTTP-level records keep the body
+TIME_KEYS = ("timestamp", "sent_at", "created_at", "recorded_at", "time", "started_at", "logged_at")
 ROLES = frozenset({"user", "assistant", "system", "tool", "developer", "function"})
 # What a message of either API may hold. A tool that stores messages adds what is its own to them: ids, times, titles.
-SENT = frozenset(
+MESSAGE_KEYS = frozenset(
     "role content name tool_calls tool_call_id function_call refusal audio annotations reasoning reasoning_content "
     "reasoning_details thinking prefix partial cache_control".split()
 )
-KNOWN = frozenset(
+BODY_FIELDS = frozenset(
     "model messages max_tokens max_completion_tokens system tools tool_choice temperature top_p top_k stop stop_sequences "
     "stream stream_options metadata thinking n seed user response_format functions function_call parallel_tool_calls "
     "presence_penalty frequency_penalty logit_bias logprobs top_logprobs reasoning_effort service_tier context_management "
     "cache_control betas anthropic_version output_config container mcp_servers".split()
 )
 OPENAI_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
-EARLIEST, LATEST = 946_684_800.0, 32_503_680_000.0  # years 2000 and 3000: a number outside is no time in seconds
+EARLIEST_SECONDS, LATEST_SECONDS = (
+    946_684_800.0,
+    32_503_680_000.0,
+)  # years 2000 and 3000: a number outside is no time in seconds
 
 
 @dataclass(slots=True)
@@ -51,14 +54,14 @@ class Exchange:
     error: str = ""  # why there is no answer; "" where there is one, or nothing is known
 
 
-def exchanges(source: Source) -> Iterator[Exchange | Note]:
+def read_exchanges(source: Source) -> Iterator[Exchange | Note]:
     """Every call that the file holds, in order; what cannot be read comes as a `Note`."""
     passed = 0
-    for record, line in records_of(source):
+    for record, line in iter_records(source):
         if isinstance(record, Note):
             yield record
             continue
-        found = exchange(record, line)
+        found = find_exchange(record, line)
         if found is not None:
             yield found
         else:
@@ -67,25 +70,25 @@ def exchanges(source: Source) -> Iterator[Exchange | Note]:
         yield Note("info", 0, f"{passed} records hold no request body and were passed over")
 
 
-def exchange(record: Any, line: int) -> Exchange | None:
+def find_exchange(record: Any, line: int) -> Exchange | None:
     """The call that one record holds. None where it holds none, or one that is no chat (counting tokens, batches)."""
     if not isinstance(record, Mapping):
         return None
     if is_body(record):
         return Exchange(dict(record), None, line)
-    for key in REQUEST:
+    for key in REQUEST_KEYS:
         outer = record.get(key)
-        body = unwrapped(outer)
+        body = unwrap_body(outer)
         if is_body(body):
             sides = [side for side in (outer, record) if isinstance(side, Mapping) and side is not body]
             if any(_is_other_endpoint(side) for side in sides):
                 return None
-            answer = next((record[k] for k in RESPONSE if record.get(k) is not None), None)
+            answer = next((record[k] for k in RESPONSE_KEYS if record.get(k) is not None), None)
             back = [answer] if isinstance(answer, Mapping) else []
             status = _find_first(_find_status(side) for side in (*back, record)) or 0
             return Exchange(
                 dict(body),
-                unwrapped(answer),
+                unwrap_body(answer),
                 line,
                 _find_first(map(_find_time, sides)),
                 _find_first(_find_time(side) for side in back),
@@ -101,29 +104,29 @@ def is_body(value: Any) -> bool:
     """
     if not isinstance(value, Mapping) or not isinstance(value.get("messages"), list) or not value["messages"]:
         return False
-    if not all(_is_message(m) and m.keys() <= SENT for m in value["messages"][:8]):
+    if not all(_is_message(m) and m.keys() <= MESSAGE_KEYS for m in value["messages"][:8]):
         return False
-    return value.keys() <= KNOWN or (isinstance(value.get("model"), str) and len(value.keys() & KNOWN) > 2)
+    return value.keys() <= BODY_FIELDS or (isinstance(value.get("model"), str) and len(value.keys() & BODY_FIELDS) > 2)
 
 
 def _is_message(value: Any) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("role"), str) and value["role"] in ROLES
 
 
-def unwrapped(value: Any, depth: int = 4) -> JSON:
+def unwrap_body(value: Any, depth: int = 4) -> JSON:
     """A body as a value: out of HTTP-level records and JSON strings. Text that is no JSON (a stream) stays text."""
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
-        return unwrapped(parsed(value), depth - 1) if value.lstrip()[:1] in ("{", "[") and depth else value
+        return unwrap_body(parse_if_json(value), depth - 1) if value.lstrip()[:1] in ("{", "[") and depth else value
     if isinstance(value, Mapping) and depth and "messages" not in value and "choices" not in value and "content" not in value:
-        for key in INSIDE:
+        for key in BODY_KEYS:
             if value.get(key) is not None:
-                return unwrapped(value[key], depth - 1)
+                return unwrap_body(value[key], depth - 1)
     return value
 
 
-def parsed(text: str) -> JSON:
+def parse_if_json(text: str) -> JSON:
     """JSON text as a value; the text itself where it is none."""
     try:
         return orjson.loads(text)
@@ -139,7 +142,7 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def failure(found: Exchange) -> str:
+def describe_failure(found: Exchange) -> str:
     """Why a call failed, as its response or status says; "" where it did not."""
     value = found.response
     if isinstance(value, Mapping) and (value.get("type") == "error" or (value.get("error") and not value.get("choices"))):
@@ -149,7 +152,7 @@ def failure(found: Exchange) -> str:
     return f"status {found.status}" if found.status >= 400 else ""
 
 
-def records_of(source: Source) -> Iterator[tuple[Any, int]]:
+def iter_records(source: Source) -> Iterator[tuple[Any, int]]:
     """What may hold a call each: the records of a cassette, a list or JSON lines, with their numbers, or the one value."""
     head = source.head[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
@@ -157,7 +160,7 @@ def records_of(source: Source) -> Iterator[tuple[Any, int]]:
         return
     document = source.document
     if isinstance(document, list):
-        if bare_list(document):
+        if is_bare_list(document):
             yield {"messages": document}, 1
         else:
             yield from ((value, number) for number, value in enumerate(document, 1))
@@ -165,12 +168,12 @@ def records_of(source: Source) -> Iterator[tuple[Any, int]]:
         recorded = document.get("interactions") or document.get("http_interactions")
         yield from _iter_interactions(document) if isinstance(recorded, list) else [(document, 1)]
     else:
-        yield from source.records()
+        yield from source.iter_records()
 
 
-def bare_list(document: list[Any]) -> bool:
+def is_bare_list(document: list[Any]) -> bool:
     """A list of plain chat messages, and nothing else of any tool."""
-    if not all(_is_message(m) and "content" in m and m.keys() <= SENT for m in document):
+    if not all(_is_message(m) and "content" in m and m.keys() <= MESSAGE_KEYS for m in document):
         return False
     contents = [m["content"] for m in document if isinstance(m["content"], list)]
     if contents and contents[0] and str(extract_text(contents[0][0])).startswith("<task>"):  # Cline and Roo open a task so
@@ -229,10 +232,10 @@ def _find_status(side: Mapping[str, Any]) -> int | None:
 
 
 def _find_time(side: Mapping[str, Any]) -> float | None:
-    return next((at for key in TIMES if (at := when(side.get(key))) is not None), None)
+    return next((at for key in TIME_KEYS if (at := parse_time(side.get(key))) is not None), None)
 
 
-def when(value: Any) -> float | None:
+def parse_time(value: Any) -> float | None:
     """ISO text, or seconds or milliseconds since the epoch, as seconds; None where it is no time."""
     if isinstance(value, str):
         try:
@@ -240,8 +243,8 @@ def when(value: Any) -> float | None:
         except (ValueError, OverflowError):
             return None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        seconds = value / 1000 if value > LATEST else float(value)
-        return seconds if EARLIEST < seconds < LATEST else None
+        seconds = value / 1000 if value > LATEST_SECONDS else float(value)
+        return seconds if EARLIEST_SECONDS < seconds < LATEST_SECONDS else None
     return None
 
 

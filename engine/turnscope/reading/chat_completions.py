@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from turnscope.reading.calls import as_text, parsed
+from turnscope.reading.calls import as_text, parse_if_json
 from turnscope.session.builder import parse_usage
 from turnscope.session.content import dumps, extract_text, split_thoughts
 from turnscope.session.model import JSON, Usage
 
 SYSTEM = ("system", "developer")
-TAKEN = frozenset(
+CONVERTED_KEYS = frozenset(
     {"role", "content", "tool_calls", "tool_call_id", "function_call", "reasoning_content", "reasoning", "refusal"}
 )
 
 
-def converted(body: Mapping[str, JSON]) -> dict[str, JSON]:
+def convert_body(body: Mapping[str, JSON]) -> dict[str, JSON]:
     """A body of chat completions in Anthropic's shape. Keys that have no counterpart stay as they are."""
     messages = [m for m in body["messages"] if isinstance(m, Mapping)]
     lead = next((i for i, m in enumerate(messages) if m.get("role") not in SYSTEM), len(messages))
     whole: dict[str, JSON] = {key: value for key, value in body.items() if key not in ("messages", "tools")}
-    system = [block for m in messages[:lead] for block in content_of(m)]
+    system = [block for m in messages[:lead] for block in convert_content(m)]
     if system:
         whole["system"] = system
     if "tools" in body:
@@ -34,8 +34,8 @@ def converted(body: Mapping[str, JSON]) -> dict[str, JSON]:
     written: list[dict[str, JSON]] = []
     for message in messages[lead:]:
         role = _convert_role(message)
-        extra = {key: value for key, value in message.items() if key not in TAKEN}
-        content = content_of(message)
+        extra = {key: value for key, value in message.items() if key not in CONVERTED_KEYS}
+        content = convert_content(message)
         joins = written and _is_tool_message(message) and written[-1]["role"] == "user" and _are_results(written[-1]["content"])
         if joins:  # results of one round of calls are one message
             written[-1] = {**written[-1], **extra, "content": [*written[-1]["content"], *content]}
@@ -58,7 +58,7 @@ def _are_results(content: Any) -> bool:
     return isinstance(content, list) and all(block.get("type") == "tool_result" for block in content)
 
 
-def content_of(message: Mapping[str, Any]) -> list[Any]:
+def convert_content(message: Mapping[str, Any]) -> list[Any]:
     """The blocks of a message: reasoning, text and other parts, then calls."""
     content = message.get("content")
     if _is_tool_message(message):
@@ -99,7 +99,7 @@ def _convert_call(call: Mapping[str, Any]) -> dict[str, JSON]:
     known = call.get("function") or call.get("custom")
     function: Mapping[str, Any] = known if isinstance(known, Mapping) else {}
     given = function.get("arguments", function.get("input"))
-    value = parsed(given) if isinstance(given, str) else given
+    value = parse_if_json(given) if isinstance(given, str) else given
     use = {"type": "tool_use", "id": as_text(call.get("id")), "name": as_text(function.get("name"))}
     return {**use, "input": value if isinstance(value, dict) else given}
 
@@ -112,7 +112,7 @@ def _convert_tool(tool: Any) -> Any:
     return {**rest, "input_schema": function.get("parameters", {})}
 
 
-def usage_of(raw: Any) -> Usage | None:
+def convert_usage(raw: Any) -> Usage | None:
     """OpenAI's usage object: cached tokens are part of `prompt_tokens` there, and not here. None where it is none."""
     if not isinstance(raw, Mapping):
         return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from turnscope.errors import UnknownFormat, UnreadableFile
-from turnscope.reading import forms
+from turnscope.errors import ImporterError, UnknownFormat, UnreadableFile
+from turnscope.extensions import report_problem
+from turnscope.reading import json_forms
 from turnscope.reading.import_errors import ambiguous_format, unknown_format
 from turnscope.reading.importer import Importer
 from turnscope.reading.registry import find_importers
@@ -23,12 +24,21 @@ def claim(source: Source) -> Importer:
 
 def find_claim(source: Source) -> Importer | None:
     """The same, or None where no importer recognises the source."""
-    scores = {importer: importer.sniff(source) for importer in find_importers()}
+    scores = {importer: _score(importer, source) for importer in find_importers()}
     best = max(scores.values())
     claims = [importer for importer, score in scores.items() if score == best > 0]
     if len(claims) > 1:
         raise ambiguous_format(source, claims, [importer for importer in scores if importer not in claims])
     return claims[0] if claims else None
+
+
+def _score(importer: Importer, source: Source) -> int:
+    """How well a source fits. An importer that fails fits nothing; it says so once, and again where nothing else fits."""
+    try:
+        return importer.sniff(source)
+    except ImporterError as error:
+        report_problem(f"sniff {importer.name}", error.what)
+        return 0
 
 
 def find_claims(files: Iterable[Source]) -> Iterator[tuple[Source, Importer]]:
@@ -43,8 +53,12 @@ def recognize(source: Source) -> tuple[Source, Importer | None]:
     """A source and its importer: as it is, or a file in another form (`forms`). None where no importer recognises either."""
     importer = find_claim(source)
     if importer is None and source.kind == "file":
-        if "recognized" not in source.kept:
-            wanted = len(forms.values(source)) <= forms.FEW or any(find_claims(forms.others(source, forms.FEW)))
-            source.kept["recognized"] = next(find_claims(forms.others(source)), (source, None)) if wanted else (source, None)
-        source, importer = source.kept["recognized"]
+        if "recognized" not in source.cache:
+            wanted = len(json_forms.list_values(source)) <= json_forms.SNIFF_VALUES or any(
+                find_claims(json_forms.iter_forms(source, json_forms.SNIFF_VALUES))
+            )
+            source.cache["recognized"] = (
+                next(find_claims(json_forms.iter_forms(source)), (source, None)) if wanted else (source, None)
+            )
+        source, importer = source.cache["recognized"]
     return source, importer

@@ -8,15 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnscope.reading.parts import call, text
+from turnscope.reading.content_blocks import make_call, make_text
 from turnscope.session.content import extract_text
 
-Written = Callable[
+CommandFinder = Callable[
     [Mapping[str, Any]], tuple[int, int, str] | None
 ]  # where a command stands in a message's text, and the command
 
 
-def with_commands(messages: Sequence[Mapping[str, Any]], written: Written, name: str = "bash") -> Iterator[Mapping[str, Any]]:
+def convert_commands(
+    messages: Sequence[Mapping[str, Any]], written: CommandFinder, name: str = "bash"
+) -> Iterator[Mapping[str, Any]]:
     """The messages with their commands as calls. What the tool says where an answer holds no command is no prompt.
 
     A message whose `origin` is "meta" stays as it is.
@@ -31,8 +33,8 @@ def with_commands(messages: Sequence[Mapping[str, Any]], written: Written, name:
             waiting, answered = f"command-{number}" if found else "", True
             if found:
                 told = extract_text(message.get("content"))
-                use = call(waiting, name, {"command": found[2]})
-                held["content"] = [*text(told[: found[0]].rstrip()), use, *text(told[found[1] :].strip())]
+                use = make_call(waiting, name, {"command": found[2]})
+                held["content"] = [*make_text(told[: found[0]].rstrip()), use, *make_text(told[found[1] :].strip())]
         elif role == "user" and waiting:
             held |= {"role": "tool", "tool_call_id": waiting}
             waiting = ""

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from msgspec import structs
 
-from turnscope.errors import BrokenFile
+from turnscope.errors import BrokenFile, TurnscopeError
 from turnscope.reading.claims import claim, recognize
-from turnscope.reading.holders import open_source
+from turnscope.reading.containers import open_source
 from turnscope.reading.import_errors import nested_too_deep, no_message, no_session_inside, no_such_entry
 from turnscope.reading.importer import Importer
 from turnscope.reading.nesting import find_files, may_hold_files, open_file
@@ -35,7 +35,7 @@ def list_entries(source: Source) -> Iterator[Entry]:
         claim(source)  # says what would be read
     empty = True
     for name, file, inner in find_files(source):
-        for entry in inner.entries(file):
+        for entry in _list_nested(file, inner):
             empty = False
             id = f"{name}{INSIDE}{entry.id}" if entry.id else name
             yield structs.replace(entry, id=id, title=entry.title or name)
@@ -45,11 +45,23 @@ def list_entries(source: Source) -> Iterator[Entry]:
         raise no_session_inside(source)
 
 
+def _list_nested(file: Source, importer: Importer) -> Iterator[Entry]:
+    """The conversations of a file inside. A file that cannot be listed is one entry, which says why when it is read."""
+    listed = 0
+    try:
+        for entry in importer.entries(file):
+            listed += 1
+            yield entry
+    except (RecursionError, TurnscopeError):  # it does not hide the other files
+        if not listed:
+            yield Entry(at=file.modified_at, size=file.size)
+
+
 def locate_entry(source: Source, id: str) -> tuple[Source, Importer, str]:
     """The file that an entry stands in, its importer, and the entry's id there."""
     whole, importer = recognize(source)
     if importer is not None:
-        whole.hear = source.hear
+        whole.on_text = source.on_text
         return whole, importer, id
     if not may_hold_files(source):
         claim(source)

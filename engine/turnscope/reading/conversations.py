@@ -11,16 +11,16 @@ from typing import Any
 
 from msgspec import structs
 
-from turnscope.reading.align import Alignment
-from turnscope.reading.body import Msg, RecordedBody, take_apart
-from turnscope.reading.calls import Exchange, exchanges, failure
+from turnscope.reading.alignment import Alignment
+from turnscope.reading.calls import Exchange, describe_failure, read_exchanges
+from turnscope.reading.recorded_body import RecordedBody, RecordedMessage, parse_body
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note, Session
 
-TITLE = 80  # characters of the first prompt that make a title
-TELLING = 64  # characters from which on a message that two calls share is no coincidence
+TITLE_CHARACTERS = 80  # characters of the first prompt that make a title
+DISTINCTIVE_CHARACTERS = 64  # characters from which on a message that two calls share is no coincidence
 
 
 @dataclass(slots=True)
@@ -35,11 +35,11 @@ class Call:
 
 
 @dataclass(slots=True)
-class Sent:
+class ParsedCall:
     """A call taken apart. Messages that calls have in common are one value."""
 
     body: RecordedBody
-    answer: Msg | None
+    answer: RecordedMessage | None
     call: Call
 
 
@@ -49,9 +49,9 @@ class Conversation:
 
     number: int
     title: str
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[ParsedCall] = field(default_factory=list)
 
-    def session(self, stem: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
+    def build_session(self, stem: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
         """The session that the calls add up to. `after`: messages that were said behind the last call, which no call saw."""
         name = stem if self.number == 1 else f"{stem}~{self.number - 1}"
         line = Alignment(Builder(name, source, self.title))
@@ -60,7 +60,7 @@ class Conversation:
             if call.error:
                 line.builder.add_note("warning", call.line, f"the request was not answered: {call.error}")
                 about.setdefault("stop_reason", "error")
-            line.request(sent.body, sent.answer, **about)
+            line.add_request(sent.body, sent.answer, **about)
         for message in after:
             line.builder.add_message(message["role"], message["content"])
         return line.build()
@@ -74,27 +74,27 @@ class Conversations:
     """
 
     stem: str
-    together: bool = False
+    one_conversation: bool = False
     all: list[Conversation] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     _knows: dict[Hashable, set[int]] = field(default_factory=dict)
-    _same: dict[Hashable, Msg] = field(default_factory=dict)
+    _same: dict[Hashable, RecordedMessage] = field(default_factory=dict)
 
-    def entries(self) -> Iterator[Entry]:
+    def list_entries(self) -> Iterator[Entry]:
         """The conversations, the one with the most calls first."""
         for one in self._sort():
             yield Entry(str(one.number), one.title, one.sent[0].call.about.get("sent_at"), requests=len(one.sent))
 
-    def session(self, id: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
+    def build_session(self, id: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
         """One conversation as a session of the importer `source`; "" = the first, which gets the log's notes."""
         ordered = self._sort()
         one = next(one for one in ordered if id in ("", str(one.number)))
-        session = one.session(self.stem, source, after)
+        session = one.build_session(self.stem, source, after)
         return structs.replace(session, notes=(*session.notes, *self.notes)) if one is ordered[0] else session
 
-    def take(self, call: Call) -> None:
+    def add_call(self, call: Call) -> None:
         """Put a call to the conversation that it belongs to."""
-        body = take_apart(call.body)
+        body = parse_body(call.body)
         body.messages = messages = [self._share_message(message) for message in body.messages]
         body.system, body.tools = (self._share_message(held) if held else None for held in (body.system, body.tools))
         at = self._find_conversation(messages)
@@ -102,39 +102,39 @@ class Conversations:
             at = len(self.all)
             self.all.append(Conversation(at + 1, _make_title(messages)))
         said = {"role": "assistant", "content": (call.answer or {}).get("content") or []}
-        answer = take_apart({"messages": [said]}).messages[0] if call.answer else None
-        self.all[at].sent.append(Sent(body, answer, Call({}, None, call.about, call.error, call.line)))
+        answer = parse_body({"messages": [said]}).messages[0] if call.answer else None
+        self.all[at].sent.append(ParsedCall(body, answer, Call({}, None, call.about, call.error, call.line)))
         for message in (*messages, answer) if answer else messages:
             self._knows.setdefault(message.key, set()).add(at)
 
     def _sort(self) -> list[Conversation]:
         return sorted(self.all, key=lambda one: -len(one.sent))
 
-    def _share_message(self, message: Msg) -> Msg:
+    def _share_message(self, message: RecordedMessage) -> RecordedMessage:
         """The message that was seen before, where it is the same: a log repeats all that was said in each of its calls."""
         return message if message.extra else self._same.setdefault((message.key, message.bare), message)
 
-    def _find_conversation(self, messages: list[Msg]) -> int | None:
+    def _find_conversation(self, messages: list[RecordedMessage]) -> int | None:
         """The conversation that shares the most with a body: its first message, or one that is no coincidence."""
-        if self.together and self.all:
+        if self.one_conversation and self.all:
             return 0
         first = self._knows.get(messages[0].key, ()) if messages else ()
         if len(first) == 1:
             return next(iter(first))
         shared: dict[int, int] = {}
         for number, message in enumerate(messages):
-            telling = number == 0 or message.role == "assistant" or len(extract_text(message.parts)) >= TELLING
+            telling = number == 0 or message.role == "assistant" or len(extract_text(message.parts)) >= DISTINCTIVE_CHARACTERS
             for at in self._knows.get(message.key, ()) if telling else ():
                 shared[at] = shared.get(at, 0) + 1
         return max(shared, key=lambda at: (shared[at], at)) if shared else None
 
 
-def gathered(calls: Iterable[Call | Note], stem: str, *, together: bool = False) -> Conversations:
+def group_calls(calls: Iterable[Call | Note], stem: str, *, one_conversation: bool = False) -> Conversations:
     """Which calls belong together, all of them if the log says so.
 
     A call that failed and was sent again with the same body is one with several attempts.
     """
-    found = Conversations(stem, together)
+    found = Conversations(stem, one_conversation)
     failed: list[Call] = []
     for call in calls:
         if isinstance(call, Note):
@@ -144,32 +144,32 @@ def gathered(calls: Iterable[Call | Note], stem: str, *, together: bool = False)
             call.about["attempts"] = 1 + len(failed)
         else:
             for lost in failed[-1:]:
-                found.take(lost)
+                found.add_call(lost)
             failed = []
         if call.error:
             failed.append(call)
         else:
-            found.take(call)
+            found.add_call(call)
             failed = []
     for lost in failed[-1:]:
-        found.take(lost)
+        found.add_call(lost)
     return found
 
 
-def conversations(source: Source, convert: Callable[[Exchange], Call]) -> Conversations:
+def read_conversations(source: Source, convert: Callable[[Exchange], Call]) -> Conversations:
     """The conversations of a file of recorded calls, found once. `convert` gives a call in Anthropic's shape."""
-    if "conversations" not in source.kept:
-        source.kept["conversations"] = gathered(_iter_calls(source, convert), source.path.stem)
-    found: Conversations = source.kept["conversations"]
+    if "conversations" not in source.cache:
+        source.cache["conversations"] = group_calls(_iter_calls(source, convert), source.path.stem)
+    found: Conversations = source.cache["conversations"]
     return found
 
 
 def _iter_calls(source: Source, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
-    for item in exchanges(source):
+    for item in read_exchanges(source):
         if isinstance(item, Note):
             yield item
         else:
-            item.error = item.error or failure(item)
+            item.error = item.error or describe_failure(item)
             yield from _convert_call(item, convert)
 
 
@@ -185,8 +185,8 @@ def _convert_call(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterat
             return
 
 
-def _make_title(messages: list[Msg]) -> str:
+def _make_title(messages: list[RecordedMessage]) -> str:
     """How the first prompt begins, without what a tool put before it in tags."""
     texts = (extract_text([part]) for message in messages if message.role == "user" for part in message.parts)
     plain = (" ".join(text.split()) for text in texts if not text.lstrip().startswith("<system-reminder>"))
-    return next((text[:TITLE] for text in plain if text), "")
+    return next((text[:TITLE_CHARACTERS] for text in plain if text), "")

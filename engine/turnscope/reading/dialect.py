@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Literal
 
-from turnscope.reading.calls import OPENAI_PARTS, Exchange, bare_list, exchange, is_cassette, records_of
+from turnscope.reading.calls import OPENAI_PARTS, Exchange, find_exchange, is_bare_list, is_cassette, iter_records
 from turnscope.reading.source import Source
 
 Dialect = Literal["anthropic", "openai", ""]
 
-CALLS = frozenset({"tool_calls", "tool_call_id", "function_call"})
+CALL_KEYS = frozenset({"tool_calls", "tool_call_id", "function_call"})
 OPENAI_KEYS = frozenset(
     "max_completion_tokens frequency_penalty presence_penalty response_format functions stream_options logit_bias logprobs n "
     "seed stop parallel_tool_calls reasoning_effort".split()
@@ -26,23 +26,23 @@ ANTHROPIC_KEYS = frozenset(
 ANTHROPIC_BLOCKS = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use", "compaction"}
 )
-SNIFFED = 20  # records looked at
+SNIFF_RECORDS = 20  # records looked at
 
 
-def speaks(source: Source, wanted: Dialect) -> int:
+def score_dialect(source: Source, wanted: Dialect) -> int:
     """How well a file fits an API, 0 to 100: whether calls stand in it, and whether they could only be made to that one."""
-    found = dialect(source)
+    found = detect_dialect(source)
     return 0 if found[0] != wanted else 90 if found[1] else 50
 
 
-def dialect(source: Source) -> tuple[Dialect, bool]:
+def detect_dialect(source: Source) -> tuple[Dialect, bool]:
     """Whose API the calls in the file speak, and whether that is certain; "" where it holds none.
 
     The first call that is certain decides.
     """
-    if "dialect" not in source.kept:
-        source.kept["dialect"] = _detect(source)
-    found: tuple[Dialect, bool] = source.kept["dialect"]
+    if "dialect" not in source.cache:
+        source.cache["dialect"] = _detect(source)
+    found: tuple[Dialect, bool] = source.cache["dialect"]
     return found
 
 
@@ -54,20 +54,20 @@ def _detect(source: Source) -> tuple[Dialect, bool]:
         if b"/v1/messages" in source.data:
             return "anthropic", True
         return ("openai", True) if b"/chat/completions" in source.data else ("", False)
-    if isinstance(source.document, list) and bare_list(source.document):
+    if isinstance(source.document, list) and is_bare_list(source.document):
         return "openai", False
     guess: Dialect = ""
-    records = records_of(source) if source.document is not None else ((record, 0) for record in source.first)
-    for record, _ in islice(records, SNIFFED):
-        found = exchange(record, 0)
+    records = iter_records(source) if source.document is not None else ((record, 0) for record in source.first)
+    for record, _ in islice(records, SNIFF_RECORDS):
+        found = find_exchange(record, 0)
         if found is not None:
-            if sure := certain(found):
+            if sure := find_certain_dialect(found):
                 return sure, True
-            guess = guess or likely(found)
+            guess = guess or guess_dialect(found)
     return guess, False
 
 
-def certain(found: Exchange) -> Dialect:
+def find_certain_dialect(found: Exchange) -> Dialect:
     """The dialect of a call by its response, or by what only one of the two writes; "" where nothing tells."""
     body, response = found.body, found.response
     if isinstance(response, Mapping):
@@ -83,7 +83,7 @@ def certain(found: Exchange) -> Dialect:
     contents = [m["content"] for m in messages if isinstance(m.get("content"), list)]
     parts = {str(part.get("type")) for content in contents for part in content if isinstance(part, Mapping)}
     roles = {str(m.get("role")) for m in messages}
-    if roles & {"tool", "developer", "function"} or any(CALLS & m.keys() for m in messages):
+    if roles & {"tool", "developer", "function"} or any(CALL_KEYS & m.keys() for m in messages):
         return "openai"
     if parts & ANTHROPIC_BLOCKS or any("input_schema" in tool for tool in tools) or "system" in body:
         return "anthropic"
@@ -92,7 +92,7 @@ def certain(found: Exchange) -> Dialect:
     return "anthropic" if ANTHROPIC_KEYS & body.keys() else ""
 
 
-def likely(found: Exchange) -> Dialect:
+def guess_dialect(found: Exchange) -> Dialect:
     """The dialect of a call that nothing tells but the name of its model."""
     claude = "claude" in str(found.body.get("model"))
     return "anthropic" if claude and found.body["messages"][0].get("role") != "system" else "openai"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from turnscope.reading.claims import find_claim
+from turnscope.reading.containers import open_source
 from turnscope.reading.contents import read_entry
-from turnscope.reading.holders import open_source
 from turnscope.reading.importer import Follower
 from turnscope.session.thread import Thread
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from turnscope.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
+from turnscope.errors import BrokenFile, ImporterError, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.reading.importer import Importer
-from turnscope.reading.looks import looks
-from turnscope.reading.source import DEEP, Source
+from turnscope.reading.source import TOO_DEEP, Source
+from turnscope.reading.source_description import describe_source
 
 
 def unknown_format(source: Source, importers: Sequence[Importer]) -> UnknownFormat:
     """No importer recognises the content."""
     tried = explain_refusals(source, importers)
-    hint = f"It is {looks(source)}. These were tried:\n{_list_refusals(tried)}"
+    hint = f"It is {describe_source(source)}. These were tried:\n{_list_refusals(tried)}"
     return UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=hint, tried=tried)
 
 
@@ -21,7 +21,7 @@ def ambiguous_format(source: Source, claims: Sequence[Importer], others: Sequenc
     """Several importers recognise the content equally well; the others less."""
     tried = explain_refusals(source, others)
     return UnknownFormat(
-        f"{source.path.name} looks like {' and like '.join(importer.title for importer in claims)}",
+        f"{source.path.name} looks like {' and like '.join(importer.label for importer in claims)}",
         hint=f"Please report this file's shape. The others fit less:\n{_list_refusals(tried)}",
         tried=tried,
     )
@@ -29,11 +29,15 @@ def ambiguous_format(source: Source, claims: Sequence[Importer], others: Sequenc
 
 def explain_refusals(source: Source, importers: Iterable[Importer]) -> tuple[tuple[str, str], ...]:
     """The titles of importers that do not recognise a source, each with the reason."""
+    return tuple((importer.label, _explain_refusal(importer, source)) for importer in importers)
+
+
+def _explain_refusal(importer: Importer, source: Source) -> str:
+    try:
+        importer.sniff(source)
+    except ImporterError as error:
+        return error.what
     end = source.path.suffix if source.kind == "file" else ""
-    return tuple((importer.title, _explain_refusal(importer, end)) for importer in importers)
-
-
-def _explain_refusal(importer: Importer, end: str) -> str:
     usual = ""
     if end and importer.suffixes and end not in importer.suffixes:
         usual = f"; its files end in {' or '.join(importer.suffixes)}"
@@ -68,4 +72,4 @@ def no_message(source: Source, importer: Importer) -> BrokenFile:
 
 def nested_too_deep(source: Source) -> BrokenFile:
     """JSON inside JSON, far deeper than any tool writes it."""
-    return BrokenFile(f"{source.path.name} is {DEEP}", hint="No chat tool writes such a file; check where it comes from.")
+    return BrokenFile(f"{source.path.name} is {TOO_DEEP}", hint="No chat tool writes such a file; check where it comes from.")

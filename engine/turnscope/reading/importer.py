@@ -34,7 +34,7 @@ class Place:
 
 def _list_one(source: Source) -> Iterator[Entry]:
     """The only conversation of a source."""
-    yield Entry(at=source.at, size=source.size)
+    yield Entry(at=source.modified_at, size=source.size)
 
 
 def _find_nowhere(_machine: Machine) -> Iterable[Place]:
@@ -63,7 +63,8 @@ class Importer:
     counted up by hand when `read` gives something else for the same file: what was read before is read again.
 
     For people: `wants` says what its content holds, after "no"; `right` what is right about the reading. `sample`: it was
-    checked on real files, and not on the tool's own schema alone.
+    checked on real files, and not on the tool's own schema alone. `package`: what brings it, if not Turnscope itself; it is
+    filled in when the importer is found.
     """
 
     name: str
@@ -80,3 +81,9 @@ class Importer:
     wants: str = ""
     right: str = ""
     sample: bool = True
+    package: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its title, with the package that brings it where that is not Turnscope."""
+        return f"{self.title}, of {self.package}" if self.package else self.title

@@ -20,7 +20,7 @@ def _get_metadata(message: Stored) -> Mapping[str, Any]:
     return message.get("metadata") or {}
 
 
-def active_path(messages: Sequence[Stored], active_root: str | None) -> list[str]:
+def find_active_path(messages: Sequence[Stored], active_root: str | None) -> list[str]:
     """Ids of the active path; all in stored order where nothing tells branches, or nothing is a root."""
     ids = [message["id"] for message in messages]
     children: dict[Any, list[Stored]] = {}
@@ -40,7 +40,7 @@ def active_path(messages: Sequence[Stored], active_root: str | None) -> list[str
     return [*path]
 
 
-def new_parents(messages: Sequence[Stored]) -> dict[str, str]:
+def find_new_parents(messages: Sequence[Stored]) -> dict[str, str]:
     """New parents of answers that lost theirs: the question before them; the next question is hung below the answer."""
     found: dict[str, str] = {}
     known = {message["id"] for message in messages}
@@ -58,7 +58,7 @@ def new_parents(messages: Sequence[Stored]) -> dict[str, str]:
     return found
 
 
-def ui_message(message: Stored) -> dict[str, Any]:
+def convert_message(message: Stored) -> dict[str, Any]:
     """A stored message as a UI message, without its metadata."""
     parts: list[dict[str, Any]] = []
     for held in message.get("content") or ():
@@ -77,19 +77,19 @@ def ui_message(message: Stored) -> dict[str, Any]:
     return {"id": message["id"], "role": message["role"], "parts": parts or [{"type": "text", "text": ""}]}
 
 
-def called(part: Stored) -> bool:
+def is_call(part: Stored) -> bool:
     """Whether a part is a call of a tool."""
     kind = str(part.get("type"))
     return kind == "dynamic-tool" or kind.startswith("tool-")
 
 
-def waves(messages: Iterable[Stored]) -> list[dict[str, Any]]:
+def split_waves(messages: Iterable[Stored]) -> list[dict[str, Any]]:
     """Answers in which something follows calls, as one message per round."""
     made: list[dict[str, Any]] = []
     for message in messages:
         rounds: list[list[Any]] = [[]]
         for part in message.get("parts") or () if message.get("role") == "assistant" else ():
-            if rounds[-1] and called(rounds[-1][-1]) and not called(part):
+            if rounds[-1] and is_call(rounds[-1][-1]) and not is_call(part):
                 rounds.append([])
             rounds[-1].append(part)
         if len(rounds) < 2:

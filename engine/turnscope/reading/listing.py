@@ -7,55 +7,55 @@ from typing import Any
 
 from msgspec import structs
 
-from turnscope.reading.parts import mapping
+from turnscope.reading.content_blocks import as_mapping
 from turnscope.reading.source import Entry, Source
 from turnscope.session.model import Note
 
 Conversation = Mapping[str, Any]
 
 
-def conversations(source: Source, key: str = "conversations") -> Sequence[Any]:
+def list_conversations(source: Source, key: str = "conversations") -> Sequence[Any]:
     """The conversations of a file: a list, a list under `key`, JSON lines, or the one object."""
-    if "list" not in source.kept:
+    if "list" not in source.cache:
         document = source.document
         if isinstance(document, dict):
-            source.kept["list"] = document[key] if isinstance(document.get(key), list) else [document]
+            source.cache["list"] = document[key] if isinstance(document.get(key), list) else [document]
         elif isinstance(document, list):
-            source.kept["list"] = document
+            source.cache["list"] = document
         else:
-            source.kept["list"] = [value for value, _ in source.records() if not isinstance(value, Note)]
-    found: Sequence[Any] = source.kept["list"]
+            source.cache["list"] = [value for value, _ in source.iter_records() if not isinstance(value, Note)]
+    found: Sequence[Any] = source.cache["list"]
     return found
 
 
-def first(source: Source, key: str = "conversations") -> Conversation:
+def peek_first(source: Source, key: str = "conversations") -> Conversation:
     """The first object of an export, to see what it is; an empty one where there is none. Reads no further."""
     document = source.document
     if document is None:
-        return mapping(next(iter(source.first), None))
+        return as_mapping(next(iter(source.first), None))
     if isinstance(document, dict) and not isinstance(document.get(key), list):
         return document
     items = document[key] if isinstance(document, dict) else document
     return next((item for item in items[:20] if isinstance(item, dict)), {})
 
 
-def listed(source: Source, describe: Callable[[Conversation], Entry], key: str = "conversations") -> Iterator[Entry]:
+def list_entries(source: Source, describe: Callable[[Conversation], Entry], key: str = "conversations") -> Iterator[Entry]:
     """An entry for each conversation in the file's order; `describe` gives its id, title and time. One alone has the id ""."""
-    if "entries" not in source.kept:
+    if "entries" not in source.cache:
         places: dict[str, int] = {}
         entries: list[Entry] = []
-        for number, value in enumerate(conversations(source, key)):
+        for number, value in enumerate(list_conversations(source, key)):
             if isinstance(value, Mapping):
                 entry = describe(value)
                 id = entry.id if entry.id and entry.id not in places else f"{entry.id}#{number}"
                 places[id] = number
                 entries.append(structs.replace(entry, id=id))
-        source.kept["places"] = places
-        alone = len(conversations(source, key)) == 1
-        source.kept["entries"] = [structs.replace(entry, id="") for entry in entries] if alone else entries
-    return iter(source.kept["entries"])
+        source.cache["places"] = places
+        alone = len(list_conversations(source, key)) == 1
+        source.cache["entries"] = [structs.replace(entry, id="") for entry in entries] if alone else entries
+    return iter(source.cache["entries"])
 
 
-def conversation(source: Source, entry: Entry, key: str = "conversations") -> Conversation:
+def get_conversation(source: Source, entry: Entry, key: str = "conversations") -> Conversation:
     """The conversation of an entry."""
-    return mapping(conversations(source, key)[source.kept["places"][entry.id] if entry.id else 0])
+    return as_mapping(list_conversations(source, key)[source.cache["places"][entry.id] if entry.id else 0])

@@ -11,8 +11,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from turnscope.reading.body import Msg, common
-from turnscope.reading.standins import Bodies, marks_of
+from turnscope.reading.placeholders import Bodies, list_marks
+from turnscope.reading.recorded_body import RecordedMessage, find_common
 
 
 @dataclass(slots=True, eq=False)
@@ -21,7 +21,7 @@ class Cell:
 
     lo: int
     hi: int
-    shown: list[Msg]
+    shown: list[RecordedMessage]
     state: Literal["own", "blocks", "body", "gone", "static"] = "own"
     blocks: list[Bodies] = field(default_factory=list)
 
@@ -44,15 +44,15 @@ class Match:
 class Past:
     """What was said before: each draft's message (None: system or tools), and the drafts of each message."""
 
-    originals: Sequence[Msg | None]
+    originals: Sequence[RecordedMessage | None]
     where: Mapping[Hashable, Sequence[int]]
 
 
-def match(cells: Sequence[Cell], past: Past, messages: Sequence[Msg], *, altered: bool = True) -> Match:
+def match(cells: Sequence[Cell], past: Past, messages: Sequence[RecordedMessage], *, altered: bool = True) -> Match:
     """Match a body's messages with what stands. `altered`: a message may stand there in another form."""
     found = Match(list(cells))
     standing = [(cell, message) for cell in cells for message in cell.shown]
-    pairs = common([message.key for _, message in standing], [message.key for message in messages])
+    pairs = find_common([message.key for _, message in standing], [message.key for message in messages])
     for i, j in pairs:
         found.wanted.setdefault(standing[i][0], []).append(j)
     left, start = None, 0
@@ -70,7 +70,7 @@ class _Gap:
 
     of: Match
     past: Past
-    messages: Sequence[Msg]
+    messages: Sequence[RecordedMessage]
     left: Cell | None
     right: Cell | None
     altered: bool
@@ -96,7 +96,7 @@ class _Gap:
         start = cells.index(left) + 1 if left else 0
         return cells[start : cells.index(right, start) if right else len(cells)]
 
-    def _get_shown(self, cell: Cell) -> list[Msg]:
+    def _get_shown(self, cell: Cell) -> list[RecordedMessage]:
         return [] if cell in self.of.cleared else cell.shown
 
     def _match_returned(self, numbers: list[int]) -> list[tuple[Cell | None, Cell | None, list[int]]]:
@@ -139,14 +139,14 @@ class _Gap:
         marks: dict[Hashable, list[int]] = {}
         for i, cell in enumerate(free):
             for message in (*cell.shown, self.past.originals[cell.lo]):
-                for mark in marks_of(message) if message else ():
+                for mark in list_marks(message) if message else ():
                     marks.setdefault(mark, []).append(i)
         positional = right is not None and _have_same_roles(free, [self.messages[n] for n in group])
         low, waiting = 0, list[int]()
         for k, number in enumerate(group):
             found = [
                 positions[at]
-                for m in marks_of(self.messages[number])
+                for m in list_marks(self.messages[number])
                 if (at := bisect_left(positions := marks.get(m, []), low)) < len(positions)
             ]
             at = k if positional else min(found, default=-1)
@@ -192,6 +192,6 @@ class _Gap:
         return cell
 
 
-def _have_same_roles(cells: Sequence[Cell], messages: Sequence[Msg]) -> bool:
+def _have_same_roles(cells: Sequence[Cell], messages: Sequence[RecordedMessage]) -> bool:
     """Whether as many messages of the same roles stand here as are wanted here."""
     return [c.shown[0].role for c in cells] == [m.role for m in messages] and all(len(c.shown) == 1 for c in cells)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from turnscope.reading.calls import as_text, parsed, when
-from turnscope.reading.nodes import Node, Passed, Said
-from turnscope.reading.parts import call, image, mapping, result, rows, text, thinking
+from turnscope.reading.calls import as_text, parse_if_json, parse_time
+from turnscope.reading.content_blocks import as_mapping, as_rows, make_call, make_image, make_result, make_text, make_thinking
+from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON
 
@@ -23,58 +23,60 @@ ROLES = {
 Value = Mapping[str, Any]
 
 
-def spoken(message: Value) -> tuple[str, list[JSON]]:
+def convert_message(message: Value) -> tuple[str, list[JSON]]:
     """Role (user | assistant | system, "" = none that is known) and blocks of a message. A tool's answer is the user's."""
     role = ROLES.get(as_text(message.get("role")) or as_text(message.get("type")), "")
     held = next((message[key] for key in ("content", "parts", "contents", "message") if message.get(key) is not None), None)
-    if isinstance(held, str) and held[:2] in ("[{", '{"') and isinstance(parsed(held), (list, dict)) and role != "tool":
-        inner = parsed(held)
-        held = inner if rows(inner) and all(_is_part(part) for part in rows(inner)) else held
+    if isinstance(held, str) and held[:2] in ("[{", '{"') and isinstance(parse_if_json(held), (list, dict)) and role != "tool":
+        inner = parse_if_json(held)
+        held = inner if as_rows(inner) and all(_is_part(part) for part in as_rows(inner)) else held
     if role == "tool":
         id = next((as_text(message[key]) for key in ("tool_call_id", "id", "name") if message.get(key)), "")
         many = message.get("tool_call_ids")
         id = as_text(many[0]) if isinstance(many, list) and many and not message.get("tool_call_id") else id
-        blocks = blocks_of(held)
+        blocks = convert_content(held)
         if any(block.get("type") == "tool_result" for block in blocks):
             return "user", blocks
         failed = bool(message.get("error")) or message.get("status") == "error"
-        told = mapping(message.get("error")).get("message")
-        return "user", [result(id, blocks if not isinstance(held, str) else held or as_text(told), failed)]
+        told = as_mapping(message.get("error")).get("message")
+        return "user", [make_result(id, blocks if not isinstance(held, str) else held or as_text(told), failed)]
     reasoning = next((message[k] for k in ("reasoning_content", "reasoning") if isinstance(message.get(k), str)), "")
-    blocks = [*thinking(reasoning), *blocks_of(held)]
+    blocks = [*make_thinking(reasoning), *convert_content(held)]
     return role, [*blocks, *_iter_calls(message, {as_text(b.get("id")) for b in blocks if b.get("type") == "tool_use"})]
 
 
 def _iter_calls(message: Value, known: set[str]) -> Iterator[JSON]:
     """Calls that stand beside the content, those not in it already."""
-    aside = mapping(message.get("additional_kwargs"))
-    listed = rows(message.get("tool_calls")) or rows(message.get("toolCalls")) or rows(aside.get("tool_calls"))
-    for each in [*listed, *rows(message.get("invalid_tool_calls"))]:
-        held = mapping(each.get("tool_call")) or each
-        function = mapping(held.get("function"))
+    aside = as_mapping(message.get("additional_kwargs"))
+    listed = as_rows(message.get("tool_calls")) or as_rows(message.get("toolCalls")) or as_rows(aside.get("tool_calls"))
+    for each in [*listed, *as_rows(message.get("invalid_tool_calls"))]:
+        held = as_mapping(each.get("tool_call")) or each
+        function = as_mapping(held.get("function"))
         name = (
             as_text(function.get("name")) or as_text(held.get("function")) or as_text(held.get("name") or held.get("toolName"))
         )
         id = next((as_text(held[key]) for key in ("id", "tool_call_id", "toolCallId") if held.get(key)), "")
         keys = ("arguments", "args", "input")
         if not id or id not in known:
-            yield call(id, name, next((one[key] for one in (function, held) for key in keys if one.get(key) is not None), None))
-    single = mapping(message.get("function_call"))
+            yield make_call(
+                id, name, next((one[key] for one in (function, held) for key in keys if one.get(key) is not None), None)
+            )
+    single = as_mapping(message.get("function_call"))
     if single:
-        yield call(as_text(single.get("name")), as_text(single.get("name")), single.get("arguments"))
+        yield make_call(as_text(single.get("name")), as_text(single.get("name")), single.get("arguments"))
 
 
-def blocks_of(content: Any) -> list[JSON]:
+def convert_content(content: Any) -> list[JSON]:
     """Content as blocks: a text, a part, or a list of those."""
     if content is None or content == "":
         return []
     if isinstance(content, str):
-        return text(content)
+        return make_text(content)
     if isinstance(content, Mapping):
         return _convert_part(content)
     if isinstance(content, list):
-        return [block for part in content for block in blocks_of(mapping(part).get("message_content") or part)]
-    return text(dumps(content))
+        return [block for part in content for block in convert_content(as_mapping(part).get("message_content") or part)]
+    return make_text(dumps(content))
 
 
 def _is_part(part: Value) -> bool:
@@ -88,70 +90,72 @@ def _convert_part(part: Value) -> list[JSON]:
     id = next((as_text(part[key]) for key in ("id", "tool_call_id", "toolCallId", "call_id") if part.get(key)), "")
     match kind:
         case "text" | "input_text" | "output_text":
-            return text(told)
+            return make_text(told)
         case "reasoning" | "thought" | "thinking" | "summarized_reasoning":
             words = next((part[k] for k in ("reasoning", "thinking", "text", "content") if isinstance(part.get(k), str)), "")
             if part.get("redacted") is True:  # what is kept are the provider's own characters
-                return thinking(as_text(part.get("summary")), words)
-            return thinking(words, as_text(part.get("signature")))
+                return make_thinking(as_text(part.get("summary")), words)
+            return make_thinking(words, as_text(part.get("signature")))
         case "tool_call" | "tool-call" | "function_call" | "tool_use" | "server_tool_call" | "server_tool_use":
             given = next((part[key] for key in ("input", "arguments", "args") if part.get(key) is not None), None)
             name = as_text(part.get("name") or part.get("toolName") or part.get("tool_name"))
-            return [call(id, name, given, "server_tool_use" if "server" in kind else "tool_use")]
+            return [make_call(id, name, given, "server_tool_use" if "server" in kind else "tool_use")]
         case "tool_result" | "tool_call_response" | "tool-result" | "server_tool_call_response" | "tool_return":
             held = next((part[k] for k in ("content", "response", "result", "output") if part.get(k) is not None), "")
             held = held.get("value", held) if isinstance(held, Mapping) else held
             failed = bool(part.get("is_error") or part.get("isError"))
-            listed = blocks_of(held) if isinstance(held, list) else held
-            return [result(as_text(part.get("tool_use_id")) or id, listed, failed)]
+            listed = convert_content(held) if isinstance(held, list) else held
+            return [make_result(as_text(part.get("tool_use_id")) or id, listed, failed)]
         case "blob" if part.get("modality") == "image" and isinstance(part.get("content"), str):
-            return [image(f"data:{as_text(part.get('mime_type'))};base64,{part['content']}")]
+            return [make_image(f"data:{as_text(part.get('mime_type'))};base64,{part['content']}")]
         case "image_url" | "input_image" | "image" | "uri":
             held = part.get("image_url") or part.get("image") or part.get("uri") or part.get("url")
-            address = as_text(mapping(held).get("url")) or as_text(held)
-            return [image(address)] if address and "source" not in part else [{**part, "type": "image"}]
+            address = as_text(as_mapping(held).get("url")) or as_text(held)
+            return [make_image(address)] if address and "source" not in part else [{**part, "type": "image"}]
     return [{**part, "type": kind}] if kind else _convert_untyped(part, told)
 
 
 def _convert_untyped(part: Value, told: str) -> list[JSON]:
     """Parts of Bedrock's Converse and of Google, which have a key for each kind."""
-    if use := mapping(part.get("toolUse")):
-        return [call(as_text(use.get("toolUseId")), as_text(use.get("name")), use.get("input"))]
-    if back := mapping(part.get("toolResult")):
-        held = [row.get("text", row.get("json", row)) for row in rows(back.get("content"))]
-        listed = [block for one in held for block in blocks_of(one if isinstance(one, str) else dumps(one))]
-        return [result(as_text(back.get("toolUseId")), listed, back.get("status") == "error")]
-    if thought := mapping(part.get("reasoningContent")):
-        words = mapping(thought.get("reasoningText")) or thought
-        return thinking(as_text(words.get("text")), as_text(words.get("signature")) or as_text(thought.get("redactedContent")))
-    if use := mapping(part.get("functionCall") or part.get("function_call")):
-        return [call(as_text(use.get("id")) or as_text(use.get("name")), as_text(use.get("name")), use.get("args"))]
-    if back := mapping(part.get("functionResponse") or part.get("function_response")):
-        return [result(as_text(back.get("id")) or as_text(back.get("name")), back.get("response"))]
+    if use := as_mapping(part.get("toolUse")):
+        return [make_call(as_text(use.get("toolUseId")), as_text(use.get("name")), use.get("input"))]
+    if back := as_mapping(part.get("toolResult")):
+        held = [row.get("text", row.get("json", row)) for row in as_rows(back.get("content"))]
+        listed = [block for one in held for block in convert_content(one if isinstance(one, str) else dumps(one))]
+        return [make_result(as_text(back.get("toolUseId")), listed, back.get("status") == "error")]
+    if thought := as_mapping(part.get("reasoningContent")):
+        words = as_mapping(thought.get("reasoningText")) or thought
+        return make_thinking(
+            as_text(words.get("text")), as_text(words.get("signature")) or as_text(thought.get("redactedContent"))
+        )
+    if use := as_mapping(part.get("functionCall") or part.get("function_call")):
+        return [make_call(as_text(use.get("id")) or as_text(use.get("name")), as_text(use.get("name")), use.get("args"))]
+    if back := as_mapping(part.get("functionResponse") or part.get("function_response")):
+        return [make_result(as_text(back.get("id")) or as_text(back.get("name")), back.get("response"))]
     if told:
-        return thinking(told) if part.get("thought") is True else text(told)
+        return make_thinking(told) if part.get("thought") is True else make_text(told)
     return [{"type": "unknown", "value": dict(part)}] if part else []
 
 
-def tool_of(tool: Any) -> JSON:
+def convert_tool(tool: Any) -> JSON:
     """A tool's definition in Anthropic's shape."""
-    held = parsed(tool) if isinstance(tool, str) else tool
-    held = mapping(held).get("json_schema", held)
-    held = mapping(parsed(held) if isinstance(held, str) else held)
-    held = mapping(held.get("function")) or mapping(held.get("toolSpec")) or held
+    held = parse_if_json(tool) if isinstance(tool, str) else tool
+    held = as_mapping(held).get("json_schema", held)
+    held = as_mapping(parse_if_json(held) if isinstance(held, str) else held)
+    held = as_mapping(held.get("function")) or as_mapping(held.get("toolSpec")) or held
     given: Any = next((held[key] for key in ("input_schema", "parameters", "inputSchema") if held.get(key) is not None), {})
-    given = parsed(given) if isinstance(given, str) else given
+    given = parse_if_json(given) if isinstance(given, str) else given
     rest = {key: value for key, value in held.items() if key not in ("input_schema", "parameters", "inputSchema", "type")}
-    return {**rest, "input_schema": mapping(given).get("json", given)}
+    return {**rest, "input_schema": as_mapping(given).get("json", given)}
 
 
-def body_of(messages: Iterable[Any], tools: Sequence[Any] = (), **rest: JSON) -> dict[str, JSON]:
+def build_body(messages: Iterable[Any], tools: Sequence[Any] = (), **rest: JSON) -> dict[str, JSON]:
     """A request body in Anthropic's shape. Messages without a role that is known are left out."""
     body: dict[str, JSON] = {key: value for key, value in rest.items() if value}
     system: list[JSON] = []
     written: list[dict[str, JSON]] = []
     for message in messages:
-        role, blocks = spoken(message) if isinstance(message, Mapping) else ("", [])
+        role, blocks = convert_message(message) if isinstance(message, Mapping) else ("", [])
         if role == "system" and not written:
             system += blocks
         elif role and blocks:
@@ -161,22 +165,22 @@ def body_of(messages: Iterable[Any], tools: Sequence[Any] = (), **rest: JSON) ->
             else:
                 written.append({"role": role, "content": blocks})
     if tools:
-        body["tools"] = [tool_of(tool) for tool in tools]
+        body["tools"] = [convert_tool(tool) for tool in tools]
     if system:
         body["system"] = system
     return {**body, "messages": written}
 
 
-def prompt_of(value: Any) -> list[JSON]:
+def convert_system_prompt(value: Any) -> list[JSON]:
     """A system prompt as a message."""
-    held = parsed(value) if isinstance(value, str) else value
-    blocks = blocks_of(held)
+    held = parse_if_json(value) if isinstance(value, str) else value
+    blocks = convert_content(held)
     return [{"role": "system", "content": blocks}] if blocks else []
 
 
-def messages_in(value: Any) -> list[JSON]:
+def find_messages(value: Any) -> list[JSON]:
     """Messages in whatever holds them: a list, a body of any API, or one message."""
-    held = parsed(value) if isinstance(value, str) else value
+    held = parse_if_json(value) if isinstance(value, str) else value
     if isinstance(held, Mapping):
         lead = held.get("system") or held.get("systemInstruction") or held.get("system_instruction") or held.get("instructions")
         inner = next((held[k] for k in ("messages", "contents", "input") if isinstance(held.get(k), (list, str))), None)
@@ -184,16 +188,18 @@ def messages_in(value: Any) -> list[JSON]:
             inner = [{"role": "user", "content": inner}]
         if inner is None:
             return [held] if as_text(held.get("role")) in ROLES and "content" in held else []
-        return [*prompt_of(mapping(lead).get("parts", lead)), *messages_in(inner)]
+        return [*convert_system_prompt(as_mapping(lead).get("parts", lead)), *find_messages(inner)]
     if not isinstance(held, list):
         return []
-    found = [mapping(row).get("message", row) if isinstance(mapping(row).get("message"), Mapping) else row for row in held]
+    found = [
+        as_mapping(row).get("message", row) if isinstance(as_mapping(row).get("message"), Mapping) else row for row in held
+    ]
     while found and isinstance(found[0], list):  # batches of prompts, as LangChain gives them
         found = found[0]
     return [
         {"role": "user", **row} if "parts" in row else row
-        for row in rows(found)
-        if spoken({"role": "user", **row})[0] and _has_role(row)
+        for row in as_rows(found)
+        if convert_message({"role": "user", **row})[0] and _has_role(row)
     ]
 
 
@@ -201,26 +207,26 @@ def _has_role(row: Mapping[str, Any]) -> bool:
     return bool(ROLES.get(as_text(row.get("role")) or as_text(row.get("type")))) or "parts" in row
 
 
-def answers_in(value: Any) -> list[Any]:
+def find_answers(value: Any) -> list[Any]:
     """Answers in whatever holds them: messages, a response of any API, or a text."""
-    held = parsed(value) if isinstance(value, str) else value
+    held = parse_if_json(value) if isinstance(value, str) else value
     while isinstance(held, list) and held and isinstance(held[0], list):  # batches of answers, as LangChain gives them
         held = held[0]
     if isinstance(held, str) and held:
         return [{"role": "assistant", "content": held}]
     if isinstance(held, list):
         if held and all(
-            mapping(row).get("type") in ("text", "tool_use", "thinking") or "toolUse" in mapping(row) for row in held
+            as_mapping(row).get("type") in ("text", "tool_use", "thinking") or "toolUse" in as_mapping(row) for row in held
         ):
             return [{"role": "assistant", "content": held}]
-        return [message for row in held[:1] for message in answers_in(row)]
-    body = mapping(held)
+        return [message for row in held[:1] for message in find_answers(row)]
+    body = as_mapping(held)
     for key in ("choices", "candidates", "generations"):
         if isinstance(body.get(key), list):
-            return answers_in(body[key][:1])
-    for inner in (body.get("message"), body.get("kwargs"), mapping(body.get("output")).get("message"), body.get("content")):
+            return find_answers(body[key][:1])
+    for inner in (body.get("message"), body.get("kwargs"), as_mapping(body.get("output")).get("message"), body.get("content")):
         if isinstance(inner, Mapping):
-            return answers_in(inner)
+            return find_answers(inner)
     if body.keys() & {"content", "parts", "contents", "tool_calls", "function_call"}:
         return [{**body, "role": "assistant"}]
     return [{"role": "assistant", "content": body["text"]}] if as_text(body.get("text")) else []
@@ -230,8 +236,11 @@ def _are_results(blocks: Sequence[JSON]) -> bool:
     return all(isinstance(block, Mapping) and block.get("type") == "tool_result" for block in blocks)
 
 
-def nodes_of(
-    messages: Sequence[Any], request: Callable[[Value], Mapping[str, Any] | None], passed: Passed, time: str = "timestamp"
+def make_nodes(
+    messages: Sequence[Any],
+    request: Callable[[Value], Mapping[str, Any] | None],
+    passed: SkippedRecords,
+    time: str = "timestamp",
 ) -> Iterator[Node]:
     """A stored list of messages, each answer with the fields of its request; None = there was none, it is an example.
 
@@ -241,24 +250,26 @@ def nodes_of(
     before: float | None = None
     begun = False
     for number, message in enumerate(messages):
-        role, blocks = spoken(message) if isinstance(message, Mapping) else ("", [])
+        role, blocks = convert_message(message) if isinstance(message, Mapping) else ("", [])
         if not role:
-            passed.add(f"message of role {mapping(message).get('role') or 'unknown'}", message)
+            passed.add(f"message of role {as_mapping(message).get('role') or 'unknown'}", message)
             continue
-        at = when(message.get(time))
+        at = parse_time(message.get(time))
         results = bool(blocks) and role == "user" and _are_results(blocks)
         if results and open_ is not None:
-            open_.said[0].content = [*open_.said[0].content, *blocks]
+            open_.messages[0].content = [*open_.messages[0].content, *blocks]
             before = at
             continue
         node = Node(str(number), None, [], at)
         if role == "assistant":
             fields = request(message)
             asked = None if fields is None else {"sent_at": before, **fields}
-            node.said = [Said("assistant" if blocks or asked is None else "", blocks, request=asked)]
+            node.messages = [NodeMessage("assistant" if blocks or asked is None else "", blocks, request=asked)]
         elif role == "system":
-            node.said = [Said("system", blocks, "system", fence=begun)]
+            node.messages = [NodeMessage("system", blocks, "system", fence=begun)]
         else:
-            node.said = [Said("user", blocks, "tool" if results else "meta" if message.get("origin") == "meta" else "prompt")]
+            node.messages = [
+                NodeMessage("user", blocks, "tool" if results else "meta" if message.get("origin") == "meta" else "prompt")
+            ]
         begun, before, open_ = begun or role != "system", at, node if results else None
         yield node

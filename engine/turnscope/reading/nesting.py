@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path, PurePath
 
 from turnscope.errors import UnknownFormat, UnreadableFile
-from turnscope.reading import forms
+from turnscope.reading import json_forms
 from turnscope.reading.claims import find_claims, recognize
-from turnscope.reading.holders import open_source
+from turnscope.reading.containers import open_source
 from turnscope.reading.importer import Importer
 from turnscope.reading.registry import find_suffixes
 from turnscope.reading.source import Source
@@ -21,18 +21,18 @@ def may_hold_files(source: Source) -> bool:
     """Whether conversations may stand one by one in a source that no importer recognises as a whole."""
     if source.kind != "file":
         return source.kind in HOLDERS
-    return any(True for _ in find_claims(islice(forms.each(source), forms.FEW)))
+    return any(True for _ in find_claims(islice(json_forms.iter_values(source), json_forms.SNIFF_VALUES)))
 
 
 def find_files(source: Source) -> Iterator[tuple[str, Source, Importer]]:
     """The files inside that importers recognise, each with its name there. A file that is read with another one is left out."""
     if source.kind == "file":
-        for number, file in enumerate(forms.each(source)):
+        for number, file in enumerate(json_forms.iter_values(source)):
             yield from ((str(number), *found) for found in find_claims([file]))
         return
     taken: set[Path] = set()
     suffixes = find_suffixes()
-    for file in source.files():
+    for file in source.iter_files():
         if file.path in taken or file.path.suffix not in suffixes:
             continue
         try:
@@ -49,11 +49,11 @@ def open_file(source: Source, name: str) -> Source | None:
     if ".." in PurePath(name).parts or PurePath(name).is_absolute():
         return None
     if source.kind == "file":
-        return forms.one(source, int(name)) if name.isdecimal() and len(name) < 9 else None
+        return json_forms.get_value(source, int(name)) if name.isdecimal() and len(name) < 9 else None
     if source.kind != "zip":
-        file = source.near(name)
+        file = source.open_sibling(name)
         return open_source(file.path) if file else None
     # a file of an archive is kept while its conversations are read one after the other: it is parsed once
-    if name not in source.kept and (file := source.near(name)):
-        source.kept = {name: file}
-    return source.kept.get(name)
+    if name not in source.cache and (file := source.open_sibling(name)):
+        source.cache = {name: file}
+    return source.cache.get(name)

@@ -20,11 +20,11 @@ from turnscope.session.model import JSON, Edit, Fork, Note, ObservedEdit, Part, 
 from turnscope.session.thread import Thread
 from turnscope.session.timeline import STATIC_ROLES
 
-TITLE = 80  # characters of the first prompt that make a title
+TITLE_CHARACTERS = 80  # characters of the first prompt that make a title
 
 
 @dataclass(slots=True)
-class Said:
+class NodeMessage:
     """One message. `request`: fields of `model.Request` where it answers one; without a role it stands for an answer lost.
 
     `files`: what the tool put in ahead of the content, as blocks.
@@ -59,12 +59,12 @@ class Node:
 
     id: str
     parent: str | None = None
-    said: list[Said] = field(default_factory=list)
+    messages: list[NodeMessage] = field(default_factory=list)
     at: float | None = None
     cut: Cut | None = None
 
 
-class Passed:
+class SkippedRecords:
     """Records that hold nothing for a timeline, or nothing that is known, by kind: told as one note each."""
 
     def __init__(self) -> None:
@@ -75,13 +75,15 @@ class Passed:
         held[1] += 1
         held[2] += len(dumps(record))
 
-    def tell(self, builder: Builder) -> None:
+    def add_notes(self, builder: Builder) -> None:
         for kind, (line, count, size) in self.kinds.items():
             many, were = ("record", "was") if count == 1 else ("records", "were")
             builder.add_note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} passed over")
 
 
-def objects(records: Iterable[tuple[Any, int]], builder: Builder, passed: Passed) -> Iterator[tuple[dict[str, Any], int]]:
+def iter_objects(
+    records: Iterable[tuple[Any, int]], builder: Builder, passed: SkippedRecords
+) -> Iterator[tuple[dict[str, Any], int]]:
     """The records of a log that are objects, each with its line. Notes go to the builder, any other value is passed over."""
     for record, line in records:
         if isinstance(record, dict):
@@ -92,8 +94,12 @@ def objects(records: Iterable[tuple[Any, int]], builder: Builder, passed: Passed
             passed.add(type(record).__name__, record, line)
 
 
-def thread(
-    builder: Builder, nodes: Iterable[Node], current: str = "", lead: Sequence[Said] = (), looks: Sequence[Observer] = ()
+def build_thread(
+    builder: Builder,
+    nodes: Iterable[Node],
+    current: str = "",
+    lead: Sequence[NodeMessage] = (),
+    observers: Sequence[Observer] = (),
 ) -> Thread:
     """The thread of a tool's records. `current`: the node that the main path ends in, "" = the last one; `lead`: what stands
     before all of them; `looks` see each path as a whole."""
@@ -103,8 +109,8 @@ def thread(
     for said in lead:
         _add_message(builder, said, None, "")
     tree.lay(builder, tree.path(main))
-    builder.title = builder.title or title_of(builder)
-    session = builder.build([*tree.looks(main), *looks])
+    builder.title = builder.title or make_title(builder)
+    session = builder.build([*tree.looks(main), *observers])
     forks: list[Fork] = []
     for leaf in leaves:
         if leaf in tree.places:
@@ -115,32 +121,32 @@ def thread(
         branch = base.start_branch(shared, f"{builder.id}~{len(forks) + 1}", builder.title)
         tree.lay(branch, path[start:])
         if branch.drafts:
-            fork = branch.build_fork(session, forks, [*tree.looks(leaf), *looks])
+            fork = branch.build_fork(session, forks, [*tree.looks(leaf), *observers])
             forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=fork.start)))
         else:  # it adds no message: what hangs from it goes on from what it shares
             tree.homes |= dict.fromkeys(path[start:], base)
     return Thread(structs.replace(session, forks=tuple(forks)) if forks else session)
 
 
-def rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel: bool = False) -> list[Said]:
+def split_rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel: bool = False) -> list[NodeMessage]:
     """The blocks of a stored answer that holds its tools' results: a request for each round of calls.
 
     `request` are the fields of the last of them; `parallel`: calls that only results stand between are one round.
     """
-    said: list[Said] = []
+    said: list[NodeMessage] = []
     shared = {key: request[key] for key in ("model",) if key in request}
     for block in blocks:
         last = said[-1].role if said else ""
         use = block.get("type") == "tool_use"
         if block.get("type") == "tool_result":
             if last != "user":
-                said.append(Said("user", [], "tool"))
+                said.append(NodeMessage("user", [], "tool"))
             said[-1].content = [*said[-1].content, block]
         elif last == "user" and use and parallel and len(said) > 1:
             said[-2].content = [*said[-2].content, block]
         else:
             if last != "assistant":
-                said.append(Said("assistant", [], request=shared))
+                said.append(NodeMessage("assistant", [], request=shared))
             said[-1].content = [*said[-1].content, block]
     answers = [one for one in said if one.role == "assistant"]
     if answers:
@@ -149,11 +155,11 @@ def rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel: bool 
     return said
 
 
-def title_of(builder: Builder) -> str:
+def make_title(builder: Builder) -> str:
     """How the first prompt begins."""
     prompts = (draft for draft in builder.drafts if draft.origin == "prompt")
     texts = (" ".join(extract_text([raw for raw, _ in draft.parts]).split()) for draft in prompts)
-    return next((text[:TITLE] for text in texts if text), "")
+    return next((text[:TITLE_CHARACTERS] for text in texts if text), "")
 
 
 class _Tree:
@@ -215,7 +221,7 @@ class _Tree:
         for id in path:
             node = self.nodes[id]
             first = builder.shared + len(builder.drafts)
-            for number, said in enumerate(node.said):
+            for number, said in enumerate(node.messages):
                 _add_message(builder, said, node.at, f"{id}:{number}" if number else id)
             self.places[id] = first, builder.shared + len(builder.drafts)
             self.homes[id] = builder
@@ -289,13 +295,13 @@ def _copy_message(session: Session, ordinal: int) -> tuple[Part, ...]:
     return tuple(make_part(message.role, block.raw, "before" if n else "own", fence=not n) for n, block in enumerate(blocks))
 
 
-def parts_of(role: str, content: str | Sequence[JSON]) -> tuple[Part, ...]:
+def make_message_parts(role: str, content: str | Sequence[JSON]) -> tuple[Part, ...]:
     """A message as parts of a stand-in."""
     raws: Sequence[JSON] = [content] if isinstance(content, str) else content
     return tuple(make_part(role, raw, "before" if n else "own", fence=not n) for n, raw in enumerate(raws))
 
 
-def _add_message(builder: Builder, said: Said, at: float | None, id: str) -> None:
+def _add_message(builder: Builder, said: NodeMessage, at: float | None, id: str) -> None:
     fields = {"answered_at": said.at or at, "id": f"{builder.id}:{id}", **(said.request or {})}
     if not said.role:
         builder.add_unanswered(**{**fields, "answered_at": None})

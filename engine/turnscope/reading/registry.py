@@ -1,13 +1,16 @@
-"""Every importer there is: the modules of `turnscope.importers`. Answers what has to be asked of all of them."""
+"""Every importer: the modules of `turnscope.importers`, and extensions. Answers what has to be asked of all of them."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
+from turnscope.errors import ExtensionError
+from turnscope.extensions import find_extensions, load_extension, report_problem
+from turnscope.reading.guards import guard_importer
 from turnscope.reading.importer import Importer, Place
 from turnscope.reading.source import Source
 from turnscope.settings import Machine
@@ -17,9 +20,22 @@ PACKAGE = "turnscope.importers"  # each of its modules defines `IMPORTER`
 
 @cache
 def find_importers() -> tuple[Importer, ...]:
-    """Every importer, by name."""
-    names = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__))
-    return tuple(importlib.import_module(f"{PACKAGE}.{name}").IMPORTER for name in names)
+    """Every importer: Turnscope's own by the names of their modules, then those of packages and of the user's folder."""
+    modules = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__))
+    own = [importlib.import_module(f"{PACKAGE}.{name}").IMPORTER for name in modules]
+    found: dict[str, Importer] = {importer.name: importer for importer in own}
+    for extension in find_extensions("importers"):
+        try:
+            importer = load_extension(extension, "importer", partial(guard_importer, package=extension.source))
+        except ExtensionError:  # it is reported
+            continue
+        if (known := found.get(importer.name)) is not None:
+            first = known.package or "Turnscope itself"
+            sentence = f"The importer {importer.name!r} of {extension.source} is left out: {first} has one of that name."
+            report_problem(f"importer {importer.name} {extension.source}", sentence)
+            continue
+        found[importer.name] = importer
+    return tuple(found.values())
 
 
 def find_suffixes() -> frozenset[str]:

@@ -24,11 +24,11 @@ from turnscope.session.model import JSON, Note
 
 Kind = Literal["file", "folder", "zip", "sqlite"]
 
-HEAD = 1 << 16  # bytes that are read to see what a file is
-BUFFER = 1 << 18  # bytes that are read at once
-MANY = 1 << 20  # bytes from which on a list is read item by item
+HEAD_BYTES = 1 << 16  # bytes that are read to see what a file is
+BUFFER_BYTES = 1 << 18  # bytes that are read at once
+LAZY_LIST_BYTES = 1 << 20  # bytes from which on a list is read item by item
 SNIFF_LINES = 60  # records looked at to recognise a file of JSON lines
-DEEP = "nested deeper than JSON readers go"
+TOO_DEEP = "nested deeper than JSON readers go"
 
 
 class Entry(Struct, frozen=True):
@@ -44,7 +44,7 @@ class Entry(Struct, frozen=True):
     requests: int = 0
 
 
-class Items(list[Any]):
+class LazyList(list[Any]):
     """A long list whose items become values when they are looked at, so that an export of thousands is no heap of objects.
 
     It is measured, indexed, sliced and walked through, and nothing else.
@@ -58,10 +58,12 @@ class Items(list[Any]):
         return len(self._raws)
 
     def __iter__(self) -> Iterator[Any]:
-        return (parse(bytes(raw)) for raw in self._raws)
+        return (parse_json(bytes(raw)) for raw in self._raws)
 
     def __getitem__(self, at: Any) -> Any:
-        return [parse(bytes(raw)) for raw in self._raws[at]] if isinstance(at, slice) else parse(bytes(self._raws[at]))
+        return (
+            [parse_json(bytes(raw)) for raw in self._raws[at]] if isinstance(at, slice) else parse_json(bytes(self._raws[at]))
+        )
 
 
 class Source:
@@ -75,8 +77,8 @@ class Source:
 
     def __init__(self, path: Path, data: bytes | None = None) -> None:
         self.path = path
-        self.kept: dict[str, Any] = {}  # what its importer found out and needs again
-        self.hear: Callable[[str], object] | None = None  # somebody who wants to know of texts as soon as they are read
+        self.cache: dict[str, Any] = {}  # what its importer found out and needs again
+        self.on_text: Callable[[str], object] | None = None  # somebody who wants to know of texts as soon as they are read
         if data is not None:
             self.data = data
 
@@ -88,10 +90,10 @@ class Source:
         try:
             return self.path.stat().st_size
         except (OSError, ValueError) as error:
-            raise unreadable(self.path, error) from error
+            raise make_unreadable_error(self.path, error) from error
 
     @property
-    def at(self) -> float | None:
+    def modified_at(self) -> float | None:
         """When it was changed last, in seconds since the epoch; None where that is not known."""
         try:
             return self.path.stat().st_mtime
@@ -104,10 +106,10 @@ class Source:
         try:
             stat = self.path.stat()
         except (OSError, ValueError) as error:
-            raise unreadable(self.path, error) from error
+            raise make_unreadable_error(self.path, error) from error
         return f"{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_size}"
 
-    def digest(self) -> str:
+    def compute_digest(self) -> str:
         """SHA-256 of the content, as hexadecimal digits."""
         digest = sha256()
         for piece in self._iter_lines(1 << 20):
@@ -118,14 +120,14 @@ class Source:
     def data(self) -> bytes:
         """All bytes, for formats that are one document."""
         held = BytesIO()  # unlike a list of pieces that is joined, never twice in memory
-        held.writelines(self._iter_lines(BUFFER))
+        held.writelines(self._iter_lines(BUFFER_BYTES))
         return held.getvalue()
 
     @cached_property
     def head(self) -> bytes:
         """Its first bytes."""
         with self._open() as file:
-            return file.read(min(HEAD, self.size))
+            return file.read(min(HEAD_BYTES, self.size))
 
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:
@@ -134,10 +136,10 @@ class Source:
             yield BytesIO(self.data)
             return
         try:
-            with self.path.open("rb", buffering=BUFFER) as file:
+            with self.path.open("rb", buffering=BUFFER_BYTES) as file:
                 yield file
         except (OSError, ValueError) as error:
-            raise unreadable(self.path, error) from error
+            raise make_unreadable_error(self.path, error) from error
 
     def _iter_lines(self, pieces: int = 0) -> Iterator[bytes]:
         """Each line with its end, or pieces of so many bytes."""
@@ -159,10 +161,10 @@ class Source:
             with suppress(orjson.JSONDecodeError):
                 orjson.loads(line.strip())
                 return None
-        if self.size >= MANY and self.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
+        if self.size >= LAZY_LIST_BYTES and self.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"[":
             with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-                return Items(msgspec.json.decode(self.data, type=list[msgspec.Raw]))
-        return parse(self.data)
+                return LazyList(msgspec.json.decode(self.data, type=list[msgspec.Raw]))
+        return parse_json(self.data)
 
     @cached_property
     def _opening(self) -> tuple[bytes, int, bool]:
@@ -171,7 +173,7 @@ class Source:
         Read in pieces: a line that is all there is may be an export of hundreds of megabytes.
         """
         number, begun, ended = 1, False, False
-        for piece in self._iter_lines(BUFFER):
+        for piece in self._iter_lines(BUFFER_BYTES):
             rest = piece if begun else piece.lstrip()
             if not begun:
                 number, begun = number + piece[: len(piece) - len(rest)].count(b"\n"), bool(rest)
@@ -190,9 +192,9 @@ class Source:
     @cached_property
     def first(self) -> tuple[JSON, ...]:
         """The first records of a file of JSON lines; the document alone where it is one. Reads no further than those."""
-        return tuple(value for value, _ in self.records(limit=SNIFF_LINES) if not isinstance(value, Note))
+        return tuple(value for value, _ in self.iter_records(limit=SNIFF_LINES) if not isinstance(value, Note))
 
-    def near(self, name: str) -> Source | None:
+    def open_sibling(self, name: str) -> Source | None:
         """The file of that name in the same folder; None where it is not there or cannot be read."""
         path = self.path.parent / name
         try:
@@ -200,42 +202,42 @@ class Source:
         except (OSError, ValueError):
             return None
 
-    def beside(self, pattern: str) -> list[Source]:
+    def find_siblings(self, pattern: str) -> list[Source]:
         """Files that match a pattern (`*`, `?`) from the folder that it lies in, by name."""
         try:
             return [Source(path) for path in sorted(self.path.parent.glob(pattern)) if path.is_file()]
         except (OSError, ValueError):
             return []
 
-    def files(self) -> Iterator[Source]:
+    def iter_files(self) -> Iterator[Source]:
         """The files inside, each folder's own before those of its folders; a file has none."""
         return iter(())
 
-    def rows(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Mapping[str, Any]]:
+    def query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Mapping[str, Any]]:
         """What a query gives of a database, row by row."""
         raise TypeError(f"{self.path.name} is no database: {sql!r} with {len(values)} values")
 
-    def tables(self) -> frozenset[str]:
+    def list_tables(self) -> frozenset[str]:
         """Names of a database's tables; none of anything else."""
         return frozenset()
 
-    def values(self) -> Iterator[tuple[Any, int]]:
+    def iter_values(self) -> Iterator[tuple[Any, int]]:
         """The one JSON document, on however many lines; else each record, as `records` gives them."""
         if self.document is not None:
             yield self.document, 1
         else:
-            yield from self.records()
+            yield from self.iter_records()
 
-    def records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
+    def iter_records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
         """Each record of a file of JSON lines with its line number. What cannot be read comes as a `Note`."""
         _, first, alone = self._opening
         if alone and self.document is not None:
             yield self.document, first
             return
-        yield from records_in(islice(self._iter_lines(), limit))
+        yield from parse_records(islice(self._iter_lines(), limit))
 
 
-def records_in(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[Any, int]]:
+def parse_records(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[Any, int]]:
     """Each record of JSON lines with its line number, of which `before` went before. What cannot be read comes as a `Note`."""
     for line, raw in enumerate(lines, before + 1):
         if raw.isspace():
@@ -261,7 +263,7 @@ def _repair_line(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]
             if last and isinstance(error, ValueError) and text[at] in '{["':
                 yield Note("info", line, "the last line is cut: the session is still being written, or was interrupted"), line
             else:
-                why = DEEP if isinstance(error, RecursionError) else str(error)
+                why = TOO_DEEP if isinstance(error, RecursionError) else str(error)
                 yield Note("error", line, f"not readable as JSON, skipped: {why}"), line
             break
         yield value, line
@@ -272,7 +274,7 @@ def _repair_line(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]
         yield Note("warning", line, f"{count} records stand on one line (two writers at once); all were read"), line
 
 
-def parse(data: bytes) -> JSON:
+def parse_json(data: bytes) -> JSON:
     """One JSON value, leniently (lone surrogates, NaN, a byte-order mark); None where it is none."""
     try:
         return orjson.loads(data)
@@ -283,7 +285,7 @@ def parse(data: bytes) -> JSON:
             return None
 
 
-def unreadable(path: Path, error: Exception) -> UnreadableFile:
+def make_unreadable_error(path: Path, error: Exception) -> UnreadableFile:
     """Why a file cannot be read, as an error that says what to do."""
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)  # ValueError: a path with a NUL
     named = isinstance(error, OSError | ValueError)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from turnscope.reading.calls import as_text, parsed
+from turnscope.reading.calls import as_text, parse_if_json
 
 # What a delta of a stream adds to its block: type of delta -> (key of the delta, key of the block).
 DELTAS = {
@@ -19,16 +19,16 @@ DELTAS = {
 }
 
 
-def events(text: str) -> Iterator[dict[str, Any]]:
+def parse_events(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects of a stream of server-sent events."""
     for line in text.splitlines():
         if line.startswith("data:"):
-            value = parsed(line[5:].strip())
+            value = parse_if_json(line[5:].strip())
             if isinstance(value, dict):
                 yield value
 
 
-def message_of(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def join_message(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """The message of Anthropic's API that a stream's events add up to, its usage included; None where none was begun."""
     message: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
@@ -50,7 +50,7 @@ def message_of(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     for block in blocks.values():
         if isinstance(block.get("input"), str):
-            block["input"] = parsed(block["input"]) if block["input"] else {}
+            block["input"] = parse_if_json(block["input"]) if block["input"] else {}
     return {**message, "content": [blocks[index] for index in sorted(blocks)]}
 
 
@@ -66,7 +66,7 @@ def _add(block: dict[str, Any], delta: dict[str, Any]) -> None:
         block |= {key: value for key, value in delta.items() if key != "type"}
 
 
-def completion_of(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def join_completion(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """The completion of OpenAI's API that a stream's chunks add up to; None where there is none."""
     whole: dict[str, Any] = {}
     message: dict[str, Any] = {"role": "assistant", "content": ""}

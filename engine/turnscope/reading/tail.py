@@ -10,18 +10,18 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from turnscope.reading.source import records_in, unreadable
+from turnscope.reading.source import make_unreadable_error, parse_records
 
-MARK = 4096  # bytes at the start, and before the place where reading goes on, that have to be as they were
+MARK_BYTES = 4096  # bytes at the start, and before the place where reading goes on, that have to be as they were
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class NewRecords:
     """What was added. `anew`: the file was replaced or cut, and this is all of it; `last`: a last line without a line break."""
 
     records: Iterator[tuple[Any, int]]
-    last: tuple[tuple[Any, int], ...]
-    anew: bool
+    unfinished: tuple[tuple[Any, int], ...]
+    replaced: bool
 
 
 class Tail:
@@ -33,7 +33,7 @@ class Tail:
         self._file: tuple[int, int] = (0, 0)
         self._digest_marks = b""
 
-    def read(self) -> Added:
+    def read(self) -> NewRecords:
         """Read on. UnreadableFile where the file is gone."""
         try:
             with self.path.open("rb") as file:
@@ -49,14 +49,16 @@ class Tail:
                 self._line += data.count(b"\n", 0, whole)
                 self._file, self._digest_marks = (stat.st_dev, stat.st_ino), _digest_marks(file, self._offset)
         except (OSError, ValueError) as error:
-            raise unreadable(self.path, error) from error
-        return Added(records_in(BytesIO(data[:whole]), line), tuple(records_in(BytesIO(data[whole:]), self._line)), anew)
+            raise make_unreadable_error(self.path, error) from error
+        return NewRecords(
+            parse_records(BytesIO(data[:whole]), line), tuple(parse_records(BytesIO(data[whole:]), self._line)), anew
+        )
 
 
 def _digest_marks(file: BinaryIO, offset: int) -> bytes:
     """A digest of what stands at the start of a file, and before an offset."""
     digest = blake2b(digest_size=16)
-    for start in (0, max(0, offset - MARK)):
+    for start in (0, max(0, offset - MARK_BYTES)):
         file.seek(start)
-        digest.update(file.read(min(MARK, offset - start)))
+        digest.update(file.read(min(MARK_BYTES, offset - start)))
     return digest.digest()

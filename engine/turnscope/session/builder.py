@@ -16,6 +16,7 @@ from msgspec import structs
 from turnscope.session.model import (
     JSON,
     AppliedEdit,
+    CacheMiss,
     Edit,
     Fork,
     Note,
@@ -279,6 +280,17 @@ def parse_usage(raw: Any) -> Usage | None:
     extra = [structs.replace(u, kind=str(held["type"]), model=_get_model(held)) for held, u in told if _is_extra_pass(held)]
     answers = [u.prompt_tokens for held, u in told if not _is_extra_pass(held)]
     return structs.replace(whole, iterations=tuple(extra), context=answers[-1] if len(answers) > 1 else 0)
+
+
+def parse_cache_miss(raw: Any) -> CacheMiss | None:
+    """The provider's diagnosis of a cache miss (`diagnostics` of an answer); None where it has none, or could not tell."""
+    found = raw.get("cache_miss_reason") if isinstance(raw, (dict, Mapping)) else None
+    if not isinstance(found, (dict, Mapping)):
+        return None
+    reason = found.get("type")
+    if not isinstance(reason, str) or reason == "unavailable":
+        return None
+    return CacheMiss(reason, _parse_count(found.get("cache_missed_input_tokens")))
 
 
 def parse_applied_edits(raw: Any) -> tuple[AppliedEdit, ...]:

@@ -175,6 +175,13 @@ class AppliedEdit(Struct, frozen=True, gc=False):
     tokens: int = 0
 
 
+class CacheMiss(Struct, frozen=True, gc=False):
+    """Why a prompt was not read from the cache, as the provider reports it: its word for the reason, and how many tokens."""
+
+    reason: str
+    tokens: int = 0
+
+
 class Request(Struct, frozen=True, gc=False):
     """One call of the model: sent when `blocks[:cut]` existed, answered by `blocks[cut:stop]`."""
 
@@ -196,6 +203,7 @@ class Request(Struct, frozen=True, gc=False):
     window: int = 0  # the model's window in tokens, as its server or a person reported it; 0 = not reported
     estimate: Usage | None = None  # counted here, where the provider may have billed more than it reported
     applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider reports
+    cache_miss: CacheMiss | None = None  # the provider's own diagnosis
 
     def __repr__(self) -> str:
         used = f"{self.usage.prompt_tokens:,} + {self.usage.output_tokens:,} tokens" if self.usage else "no usage"

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 Content = str | bytes
 """JSON text: bytes where the fast reader gives back the same value, else str for the standard one."""
 
-TOGETHER = 500  # digests looked up by one statement
+BATCH_DIGESTS = 500  # digests looked up by one statement
 
 
-def encoded(value: JSON) -> Content:
+def encode_content(value: JSON) -> Content:
     """A value as JSON. TypeError, ValueError or RecursionError where JSON cannot give it back."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATETIME)
@@ -35,12 +35,12 @@ def encoded(value: JSON) -> Content:
     return text
 
 
-def decoded(content: Content) -> JSON:
+def decode_content(content: Content) -> JSON:
     """The value that JSON text holds; None for an empty text, which stands for what nested too deep to be written."""
     return orjson.loads(content) if isinstance(content, bytes) else json.loads(content) if content else None
 
 
-def digest_of(content: Content) -> str:
+def compute_digest(content: Content) -> str:
     """Under which a text is stored."""
     return blake2b(content.encode() if isinstance(content, str) else content, digest_size=16).hexdigest()
 
@@ -52,16 +52,16 @@ def keep(db: Database, contents: Iterable[tuple[str, Content]], chat: bool) -> N
     db.conn.executemany(sql, contents)
 
 
-def contents(db: Database, digests: Iterable[str]) -> dict[str, JSON]:
+def read_contents(db: Database, digests: Iterable[str]) -> dict[str, JSON]:
     """Values by digest; those that are not there are left out."""
     found: dict[str, JSON] = {}
     for some in _batch(dict.fromkeys(digests)):
         sql = f"select digest, content from blobs where digest in ({_list_marks(some)})"  # noqa: S608 - places only
-        found |= {digest: decoded(content) for digest, content in db.conn.execute(sql, some)}
+        found |= {digest: decode_content(content) for digest, content in db.conn.execute(sql, some)}
     return found
 
 
-def missing(db: Database, digests: Iterable[str]) -> set[str]:
+def find_missing(db: Database, digests: Iterable[str]) -> set[str]:
     """Which of these are not stored."""
     wanted = set(digests)
     for some in _batch([*wanted]):
@@ -77,7 +77,7 @@ def drop(db: Database, digests: Iterable[str]) -> None:
 
 def _batch(digests: Iterable[str]) -> Iterator[list[str]]:
     rest = iter(digests)
-    while some := list(islice(rest, TOGETHER)):
+    while some := list(islice(rest, BATCH_DIGESTS)):
         yield some
 
 

@@ -25,9 +25,9 @@ from turnscope.storage.schema import STEPS
 if TYPE_CHECKING:
     from sqlite_utils import Database, Migrations
 
-WAIT = 10  # seconds to wait for another writer
+WAIT_SECONDS = 10  # seconds to wait for another writer
 LOOK, LEAST = 0.1, 0.5  # seconds between two looks whether somebody still waits; that are waited whether or not
-given_up: ContextVar[Callable[[], bool] | None] = ContextVar("given_up", default=None)
+is_abandoned: ContextVar[Callable[[], bool] | None] = ContextVar("given_up", default=None)
 """Where somebody may give up waiting for another writer, in a thread of its own: whether that was done."""
 
 
@@ -36,7 +36,7 @@ class StorageError(TurnscopeError):
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[Database]:
+def open_database(path: Path) -> Iterator[Database]:
     """A connection; the file is made where there is none. StorageError where it cannot be made, read or written."""
     from sqlite_utils import Database  # loads pandas where that is installed; readers of a single file need neither
 
@@ -44,7 +44,7 @@ def reading(path: Path) -> Iterator[Database]:
         path.parent.mkdir(parents=True, exist_ok=True)
         db = Database(path)
         try:
-            db.conn.execute(f"pragma busy_timeout = {WAIT * 1_000}")
+            db.conn.execute(f"pragma busy_timeout = {WAIT_SECONDS * 1_000}")
             _migrate(db)
             yield db
         finally:
@@ -54,20 +54,20 @@ def reading(path: Path) -> Iterator[Database]:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[Database]:
+def begin_write(path: Path) -> Iterator[Database]:
     """One write transaction. StorageError where it cannot be done; then nothing of it is."""
-    with reading(path) as db, immediate(db):
+    with open_database(path) as db, begin_immediate(db):
         yield db
 
 
 @contextmanager
-def immediate(db: Database) -> Iterator[None]:
+def begin_immediate(db: Database) -> Iterator[None]:
     """A transaction that is taken at once, so that two writers wait for each other instead of failing half way.
 
     `Database.atomic` begins one that takes the lock at its first write. Where it has read before and another has written
     since, SQLite refuses that write at once, whatever the timeout. Inside this one `atomic` is a savepoint.
     """
-    _begin(db, given_up.get())
+    _begin(db, is_abandoned.get())
     try:
         yield
         db.commit()
@@ -86,10 +86,10 @@ def _begin(db: Database, left: Callable[[], bool] | None) -> None:
         try:
             db.conn.execute(begin)
         except sqlite3.OperationalError:
-            if time.monotonic() - start > (LEAST if left() else WAIT):
+            if time.monotonic() - start > (LEAST if left() else WAIT_SECONDS):
                 raise
         else:
-            db.conn.execute(f"pragma busy_timeout = {WAIT * 1_000}")
+            db.conn.execute(f"pragma busy_timeout = {WAIT_SECONDS * 1_000}")
             return
 
 
@@ -110,7 +110,7 @@ def _migrate(db: Database) -> None:
     if version == len(STEPS):
         return
     _enable_wal(db)
-    with immediate(db):  # several at once: the first one migrates, the others find nothing left to do
+    with begin_immediate(db):  # several at once: the first one migrates, the others find nothing left to do
         _load_migrations().apply(db)
         db.conn.execute(f"pragma user_version = {len(STEPS)}")
 
@@ -131,7 +131,7 @@ def _read_version(db: Database) -> int:
 
 def _enable_wal(db: Database) -> None:
     """Switch to the write-ahead log. While another connection does the same SQLite fails at once, whatever its timeout."""
-    end = time.monotonic() + WAIT
+    end = time.monotonic() + WAIT_SECONDS
     while True:
         try:
             return db.enable_wal()

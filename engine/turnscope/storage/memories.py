@@ -20,15 +20,15 @@ from turnscope.envelope.memories import FORGOTTEN, Memory, Owner, Tier, make_fac
 from turnscope.envelope.relevance import extract_terms
 from turnscope.errors import TurnscopeError
 from turnscope.session.model import Answer, Ask
-from turnscope.storage.database import reading, writing
+from turnscope.storage.database import begin_write, open_database
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-MOST = 16  # facts that one recall gives, where it is not said how many
-FADES = 30 * 86_400.0  # seconds after which a medium fact that nobody says again is recalled no more
-LASTING = 3  # chats in which a medium fact is said until it stays
-LEARNED = 200  # names that a project's sessions look up again, the most often first
+RECALL_LIMIT = 16  # facts that one recall gives, where it is not said how many
+FADE_SECONDS = 30 * 86_400.0  # seconds after which a medium fact that nobody says again is recalled no more
+LASTING_CHATS = 3  # chats in which a medium fact is said until it stays
+LEARNED_LIMIT = 200  # names that a project's sessions look up again, the most often first
 _COLUMNS = "id, owner, text, said, source, forgotten, tier"
 
 
@@ -51,7 +51,7 @@ class Memories:
             raise TurnscopeError("a fact without a word says nothing", hint="Write what is to be remembered.")
         day = said or datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
         fact = Memory(make_fact_id(owner, text), owner, text, day, source, tier=tier)
-        with writing(self.path) as db:
+        with begin_write(self.path) as db:
             known = self._find(db, fact.id)
             if known and known.forgotten:
                 raise TurnscopeError("this fact was forgotten on request", hint="Say it in other words to remember it anew.")
@@ -63,30 +63,30 @@ class Memories:
 
     def edit(self, id: str, text: str) -> Memory:
         """Give a fact another text. What it said before is forgotten. TurnscopeError: there is none of that id."""
-        old = self.one(id)
+        old = self.get(id)
         new = self.add(text, old.owner, old.source, old.said, old.tier)
         if new.id != id:
             self.forget(id)
         return new
 
-    def one(self, id: str) -> Memory:
+    def get(self, id: str) -> Memory:
         """The fact of that id. TurnscopeError: it is not there for this user in this project, or was forgotten."""
-        with reading(self.path) as db:
+        with open_database(self.path) as db:
             fact = self._find(db, id)
         if fact is None or fact.forgotten:
             raise TurnscopeError(f"there is no fact {id!r} here", hint="See the list of what is remembered in this project.")
         return fact
 
-    def all(self) -> tuple[Memory, ...]:
+    def list_all(self) -> tuple[Memory, ...]:
         """Everything, the newest last; what was forgotten as tombstones."""
-        with reading(self.path) as db:
+        with open_database(self.path) as db:
             sql = f"select {_COLUMNS} from memories where user_id = ? and project = ? order by number"  # noqa: S608 - names are ours
             return tuple(_make_memory(row) for row in db.conn.execute(sql, self._scope))
 
-    def recall(self, question: str, most: int = MOST) -> tuple[Memory, ...]:
+    def recall(self, question: str, most: int = RECALL_LIMIT) -> tuple[Memory, ...]:
         """The facts of each owner that have most to do with a question, by bm25, then the newest."""
         words = " OR ".join(f'"{term}"' for term in dict.fromkeys(extract_terms(question)))
-        with reading(self.path) as db:
+        with open_database(self.path) as db:
             scored: dict[str, float] = {}
             if words:
                 sql = (
@@ -94,47 +94,50 @@ class Memories:
                 )
                 scored = dict(db.conn.execute(sql, [words, *self._scope]))
             sql = "select id from memories where user_id = ? and project = ? and tier = 'medium' and heard < ?"
-            faded = {row[0] for row in db.conn.execute(sql, [*self._scope, self.clock() - FADES])}
-        known = [fact for fact in reversed(self.all()) if not fact.forgotten and fact.id not in faded]
+            faded = {row[0] for row in db.conn.execute(sql, [*self._scope, self.clock() - FADE_SECONDS])}
+        known = [fact for fact in reversed(self.list_all()) if not fact.forgotten and fact.id not in faded]
         known.sort(key=lambda fact: scored.get(fact.id, 0.0))  # the smaller the better
         return tuple(fact for owner in ("user", "agent") for fact in [f for f in known if f.owner == owner][:most])
 
     def answer(self, ask: Ask) -> Answer:
         """What a rule asks to be recalled: facts as items, and tombstones, so that it forgets what it found by itself."""
-        facts = (*self.recall(ask.content, ask.max_tokens or MOST), *(fact for fact in self.all() if fact.forgotten))
+        facts = (
+            *self.recall(ask.content, ask.max_tokens or RECALL_LIMIT),
+            *(fact for fact in self.list_all() if fact.forgotten),
+        )
         return Answer(items=tuple(msgspec.json.encode(fact).decode() for fact in facts), source="recorded")
 
     def learn(self, names: Iterable[str]) -> None:
         """Count what was looked up again: the names that a retrieved conversation speaks of."""
         sql = "insert into retrievals values (?, ?, ?, 1) on conflict do update set times = times + 1"
-        with writing(self.path) as db:
+        with begin_write(self.path) as db:
             db.conn.executemany(sql, ([*self._scope, name] for name in dict.fromkeys(names)))
 
-    def learned(self) -> tuple[tuple[str, int], ...]:
+    def list_learned(self) -> tuple[tuple[str, int], ...]:
         """What this project's sessions look up again, and how often, the most often first."""
         sql = "select name, times from retrievals where user_id = ? and project = ? order by times desc, name limit ?"
-        with reading(self.path) as db:
-            return tuple((str(name), int(times)) for name, times in db.conn.execute(sql, [*self._scope, LEARNED]))
+        with open_database(self.path) as db:
+            return tuple((str(name), int(times)) for name, times in db.conn.execute(sql, [*self._scope, LEARNED_LIMIT]))
 
     def unlearn(self) -> None:
         """Delete what was learned of this project's retrievals. Chats that began with it keep what they were told."""
-        with writing(self.path) as db:
+        with begin_write(self.path) as db:
             db.conn.execute("delete from retrievals where user_id = ? and project = ?", self._scope)
 
     def rank(self, _ask: Ask) -> Answer:
         """What a rule asks before it orders the archive: what was learned, as items `times name`."""
-        return Answer(items=tuple(f"{times} {name}" for name, times in self.learned()), source="recorded")
+        return Answer(items=tuple(f"{times} {name}" for name, times in self.list_learned()), source="recorded")
 
-    def projects(self) -> tuple[str, ...]:
+    def list_projects(self) -> tuple[str, ...]:
         """The projects in which this user has facts or retrievals."""
         sql = "select project from memories where user_id = ? union select project from retrievals where user_id = ? order by 1"
-        with reading(self.path) as db:
+        with open_database(self.path) as db:
             return tuple(str(row[0]) for row in db.conn.execute(sql, [self.user, self.user]))
 
     def forget(self, id: str) -> None:
         """Forget a fact for good: only its tombstone stays. TurnscopeError: there is none of that id."""
-        text = self.one(id).text
-        with writing(self.path) as db:
+        text = self.get(id).text
+        with begin_write(self.path) as db:
             db.conn.execute(
                 "update memories set text = '', source = '', forgotten = 1 where user_id = ? and project = ? and id = ?",
                 [*self._scope, id],
@@ -151,7 +154,7 @@ class Memories:
 
     def withdraw(self, id: str) -> None:
         """Give up a fact that was refused, without a trace: it may be remembered anew. One that was forgotten stays so."""
-        with writing(self.path) as db:
+        with begin_write(self.path) as db:
             where = "where user_id = ? and project = ? and id = ?"
             kept = f"delete from memories {where} and not forgotten"  # noqa: S608 - ours
             if db.conn.execute(kept, [*self._scope, id]).rowcount:
@@ -182,7 +185,7 @@ class Memories:
             sql = (
                 "update memories set tier = 'long' where user_id = ? and project = ? and id = ? and (chats >= ? or ? = 'long')"
             )
-            db.conn.execute(sql, [*self._scope, known.id, LASTING, again.tier])
+            db.conn.execute(sql, [*self._scope, known.id, LASTING_CHATS, again.tier])
         return self._find(db, known.id) or known
 
 

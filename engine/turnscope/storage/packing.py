@@ -15,11 +15,11 @@ from msgspec import Struct, structs
 
 from turnscope.errors import TurnscopeError
 from turnscope.session.model import JSON, Block, Bucket, Fork, LazyContent, Session, get_block
-from turnscope.storage.blobs import Content, digest_of, encoded
+from turnscope.storage.blobs import Content, compute_digest, encode_content
 
-FORM = 4  # of what `pack` writes: count up when it changes, or when a field of the session's types does
-RUN = 256  # neighbours that are fetched together
-BYTES = 16  # of a digest
+PACK_VERSION = 4  # of what `pack` writes: count up when it changes, or when a field of the session's types does
+FETCH_BLOCKS = 256  # neighbours that are fetched together
+DIGEST_BYTES = 16  # of a digest
 Fetch = Callable[[Sequence[str]], Mapping[str, JSON]]
 
 
@@ -40,21 +40,21 @@ class _Packed(Struct, frozen=True, array_like=True):
     forks: tuple[tuple[int, int, tuple[tuple[int, int], ...], _Packed], ...]  # of, start, pairs of mended blocks, own
 
 
-def contents(session: Session) -> Iterator[tuple[str, Content]]:
+def encode_contents(session: Session) -> Iterator[tuple[str, Content]]:
     """Digest and JSON of every block, in the order of `blocks_of`.
 
     TypeError, ValueError or RecursionError where a block holds what JSON cannot give back.
     """
-    for block in blocks_of(session):
-        content = encoded(block.raw)
-        yield digest_of(content), content
+    for block in iter_blocks(session):
+        content = encode_content(block.raw)
+        yield compute_digest(content), content
 
 
-def blocks_of(session: Session) -> Iterator[Block]:
+def iter_blocks(session: Session) -> Iterator[Block]:
     """Every block: the session's own, then those of what hangs from it."""
     yield from session.blocks
     for inner in (*session.subagents, *(fork.own for fork in session.forks)):
-        yield from blocks_of(inner)
+        yield from iter_blocks(inner)
 
 
 def pack(session: Session) -> bytes:
@@ -75,7 +75,7 @@ def unpack(packed: bytes, digests: bytes, fetch: Fetch) -> Session:
     return _unpack(value, BytesIO(digests), fetch)
 
 
-def give_up(session: Session, digests: bytes, fetch: Fetch) -> None:
+def release_contents(session: Session, digests: bytes, fetch: Fetch) -> None:
     """Have the blocks of a session that is kept fetch their contents, which equal what they hold now, as `unpack`'s do.
 
     So whoever holds the session goes on with it, and its texts are not in memory beside those on disk.
@@ -83,9 +83,9 @@ def give_up(session: Session, digests: bytes, fetch: Fetch) -> None:
     _release(session, BytesIO(digests), fetch)
 
 
-def digests_of(packed: bytes) -> Iterator[str]:
+def split_digests(packed: bytes) -> Iterator[str]:
     """Digests from 16 bytes each."""
-    return (packed[i : i + BYTES].hex() for i in range(0, len(packed), BYTES))
+    return (packed[i : i + DIGEST_BYTES].hex() for i in range(0, len(packed), DIGEST_BYTES))
 
 
 def _pack(session: Session) -> _Packed:
@@ -106,7 +106,7 @@ def _pack(session: Session) -> _Packed:
 
 def _unpack(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -> Session:
     """A session, or what a branch adds from block `start` on."""
-    texts = _Texts(digests.read(len(packed.kinds) * BYTES), fetch)
+    texts = _Texts(digests.read(len(packed.kinds) * DIGEST_BYTES), fetch)
     words = [(role, Bucket(bucket), kind, name) for role, bucket, kind, name in packed.words]
     columns = (packed.kinds, packed.messages, packed.turns, packed.pairs, packed.digests)
     blocks = []
@@ -124,7 +124,7 @@ def _unpack(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -> 
 
 
 def _release(session: Session, digests: BytesIO, fetch: Fetch) -> None:
-    texts = _Texts(digests.read(len(session.blocks) * BYTES), fetch)
+    texts = _Texts(digests.read(len(session.blocks) * DIGEST_BYTES), fetch)
     for n, block in enumerate(session.blocks):
         structs.force_setattr(block, "content", LazyContent(texts, n))
     for inner in session.subagents:
@@ -144,8 +144,8 @@ class _Texts:
 
     def __call__(self, at: int) -> JSON:
         if at not in self._known:
-            start = at - at % RUN
-            wanted = list(digests_of(self._digests[start * BYTES : (start + RUN) * BYTES]))
+            start = at - at % FETCH_BLOCKS
+            wanted = list(split_digests(self._digests[start * DIGEST_BYTES : (start + FETCH_BLOCKS) * DIGEST_BYTES]))
             values = self._fetch(wanted)
             if any(digest not in values for digest in wanted):
                 raise TurnscopeError("a text of this session is no longer kept", hint="Open the session's file again.")

@@ -10,8 +10,8 @@ from msgspec import DecodeError
 from turnscope.session.destination import Destination, parse_origin
 from turnscope.session.facts import convert_old_answers
 from turnscope.session.model import JSON, Answer, AnswerFact, Fact
-from turnscope.storage.blobs import decoded
-from turnscope.storage.values import packed, unpacked
+from turnscope.storage.blobs import decode_content
+from turnscope.storage.values import decode_value, encode_value
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -52,12 +52,12 @@ create table facts (id integer primary key, thread text not null, fact text not 
 create index facts_of_thread on facts (thread);
 """)
     for row in [*db.query("select * from answers order by thread, key")]:
-        answer = unpacked(row["answer"], Answer)
+        answer = decode_value(row["answer"], Answer)
         try:
             facts: list[Fact] = [*convert_old_answers({row["key"]: answer})]
         except DecodeError:  # no chat is lost to one fact in it
             facts = [AnswerFact(row["key"], answer)]
-        db.conn.executemany("insert into facts (thread, fact) values (?, ?)", ((row["thread"], packed(f)) for f in facts))
+        db.conn.executemany("insert into facts (thread, fact) values (?, ?)", ((row["thread"], encode_value(f)) for f in facts))
     db.conn.execute("drop table answers")
 
 
@@ -94,11 +94,11 @@ alter table requests add column draft text;
 """)
     newest = "(select model from requests r where r.thread = t.id order by n desc limit 1)"
     for row in [*db.query(f"select id, created, about, {newest} as model from threads t")]:  # noqa: S608 - no value is part of it
-        if place := went(decoded(row["about"]), row["model"] or ""):
-            db.conn.execute("insert into places values (?, 0, ?, ?)", [row["id"], packed(place), row["created"]])
+        if place := infer_destination(decode_content(row["about"]), row["model"] or ""):
+            db.conn.execute("insert into places values (?, 0, ?, ?)", [row["id"], encode_value(place), row["created"]])
 
 
-def went(about: JSON, model: str) -> Destination | None:
+def infer_destination(about: JSON, model: str) -> Destination | None:
     """Where a thread of an earlier version went, by what it said of itself and its newest request's model; None: not known."""
     said = about if isinstance(about, Mapping) else {}
     kind, url = str(said.get("provider") or ""), str(said.get("url") or "")

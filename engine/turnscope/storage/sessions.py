@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from turnscope.session.model import JSON
 from turnscope.storage import blobs
 from turnscope.storage.blobs import Content
-from turnscope.storage.database import immediate, reading, writing
-from turnscope.storage.packing import digests_of
+from turnscope.storage.database import begin_immediate, begin_write, open_database
+from turnscope.storage.packing import split_digests
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-KEPT = 24  # sessions kept whole; of older ones only the row in the catalogue stays
-BATCH = 4_000_000  # bytes of texts in one transaction, so that a chat never waits long for its own
+MAX_SESSIONS = 24  # sessions kept whole; of older ones only the row in the catalogue stays
+BATCH_BYTES = 4_000_000  # bytes of texts in one transaction, so that a chat never waits long for its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Row:
 _NAMES = ", ".join(f.name for f in fields(Row))
 
 
-def find(path: Path, key: str) -> Row | None:
+def find_session(path: Path, key: str) -> Row | None:
     """A session by its key."""
     if not path.exists():
         return None
-    with reading(path) as db:
+    with open_database(path) as db:
         row = db.conn.execute(f"select {_NAMES} from sessions where key = ?", [key]).fetchone()  # noqa: S608 - names are ours
     return Row(*row) if row else None
 
@@ -64,12 +64,12 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
             digests.extend(bytes.fromhex(digest))
             yield digest, content
 
-    with reading(path) as db:
+    with open_database(path) as db:
         for batch in _split_batches(noted()):
-            with immediate(db):
+            with begin_immediate(db):
                 blobs.keep(db, batch, chat=False)
-        with immediate(db):
-            lost = blobs.missing(db, digests_of(bytes(digests)))  # another process may have forgotten them meanwhile
+        with begin_immediate(db):
+            lost = blobs.find_missing(db, split_digests(bytes(digests)))  # another process may have forgotten them meanwhile
             blobs.keep(db, (pair for pair in contents() if pair[0] in lost) if lost else (), chat=False)
             values = astuple(replace(row, blobs=bytes(digests)))
             places = ", ".join("?" * len(values))
@@ -78,21 +78,21 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
     return bytes(digests)
 
 
-def think_again(path: Path, key: str, opinion: str, page: bytes) -> None:
+def replace_page(path: Path, key: str, opinion: str, page: bytes) -> None:
     """Replace what is thought of a session that is kept."""
-    with writing(path) as db:
+    with begin_write(path) as db:
         db.conn.execute("update sessions set opinion = ?, page = ? where key = ?", [opinion, page, key])
 
 
-def texts(path: Path, digests: Sequence[str]) -> dict[str, JSON]:
+def read_texts(path: Path, digests: Sequence[str]) -> dict[str, JSON]:
     """Contents of blocks by digest; those that were forgotten are left out."""
-    with reading(path) as db:
-        return blobs.contents(db, digests)
+    with open_database(path) as db:
+        return blobs.read_contents(db, digests)
 
 
-def counts(path: Path, family: str) -> dict[str, int]:
+def read_counts(path: Path, family: str) -> dict[str, int]:
     """Exact token counts by digest for a tokenizer family."""
-    with reading(path) as db:
+    with open_database(path) as db:
         return dict(db.conn.execute("select digest, tokens from counts where family = ?", [family]).fetchall())
 
 
@@ -103,16 +103,16 @@ def put_counts(db: Database, rows: Iterable[tuple[str, str, int]]) -> None:
 
 def add_counts(path: Path, family: str, tokens: Mapping[str, int]) -> None:
     """Remember exact counts."""
-    with writing(path) as db:
+    with begin_write(path) as db:
         put_counts(db, ((digest, family, count) for digest, count in tokens.items()))
 
 
-def size(path: Path) -> int:
+def measure_size(path: Path) -> int:
     """Bytes of rows and texts that no chat holds, and of pages that nothing stands on: what `forget` gives back."""
     if not path.exists():
         return 0
     one = "select coalesce(sum({}), 0) from {}"
-    with reading(path) as db:
+    with open_database(path) as db:
         found = [
             one.format("length(content)", "blobs where chat = 0"),
             one.format("length(blobs) + length(session) + length(page)", "sessions"),
@@ -126,18 +126,18 @@ def forget(path: Path) -> int:
     """Delete all that is remembered of opened sessions, and nothing of any chat. Gives the bytes that the disk got back."""
     if not path.exists():
         return 0
-    before = sum(file.stat().st_size for file in files(path))
-    with reading(path) as db:
-        with immediate(db):
+    before = sum(file.stat().st_size for file in list_files(path))
+    with open_database(path) as db:
+        with begin_immediate(db):
             for table in ("catalogue", "sessions", "counts", "blobs where chat = 0"):
                 db.conn.execute(f"delete from {table}")  # noqa: S608 - names are ours
         with suppress(sqlite3.OperationalError):  # somebody reads or writes: the room will be used again, not given back
             db.conn.execute("vacuum")
             db.conn.execute("pragma wal_checkpoint(truncate)")
-    return max(0, before - sum(file.stat().st_size for file in files(path)))
+    return max(0, before - sum(file.stat().st_size for file in list_files(path)))
 
 
-def files(path: Path) -> list[Path]:
+def list_files(path: Path) -> list[Path]:
     """A database's file and its logs, as far as they are there."""
     found = (path.with_name(path.name + end) for end in ("", "-wal", "-shm"))
     return [file for file in found if file.is_file()]
@@ -151,12 +151,12 @@ def _drop_old(db: Database, newest: str) -> None:
     kept = """select s.key from sessions s join catalogue c on c.key = s.key where s.key != ?1
               group by s.key order by max(c.opened) desc limit ?2"""
     sql = f"select key, blobs from sessions where key != ?1 and key not in ({kept})"  # noqa: S608 - no value is part of it
-    gone = db.conn.execute(sql, [newest, KEPT - 1]).fetchall()
+    gone = db.conn.execute(sql, [newest, MAX_SESSIONS - 1]).fetchall()
     if not gone:
         return
     db.conn.executemany("delete from sessions where key = ?", [(key,) for key, _ in gone])
-    held = {digest for (packed,) in db.conn.execute("select blobs from sessions") for digest in digests_of(packed)}
-    blobs.drop(db, {digest for _, packed in gone for digest in digests_of(packed)} - held)
+    held = {digest for (packed,) in db.conn.execute("select blobs from sessions") for digest in split_digests(packed)}
+    blobs.drop(db, {digest for _, packed in gone for digest in split_digests(packed)} - held)
 
 
 def _split_batches(contents: Iterator[tuple[str, Content]]) -> Iterator[Iterator[tuple[str, Content]]]:
@@ -167,7 +167,7 @@ def _split_batches(contents: Iterator[tuple[str, Content]]) -> Iterator[Iterator
 
 def _take_batch(first: tuple[str, Content], rest: Iterator[tuple[str, Content]]) -> Iterator[tuple[str, Content]]:
     yield first
-    room = BATCH - len(first[1])
+    room = BATCH_BYTES - len(first[1])
     while room > 0 and (pair := next(rest, None)):
         room -= len(pair[1])
         yield pair

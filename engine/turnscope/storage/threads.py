@@ -21,13 +21,30 @@ from turnscope.planning.policy import Policy, load, parse
 from turnscope.session.content import dumps
 from turnscope.session.destination import Destination
 from turnscope.session.model import CHAT, JSON, Answer, AnswerFact, Session
-from turnscope.storage import removal
-from turnscope.storage.blobs import decoded
-from turnscope.storage.database import StorageError, reading, writing
-from turnscope.storage.keeper import STATIC, Conflict, Keeper, answers_of, base_of, insert, owned, unsettled
-from turnscope.storage.loading import NEWEST, about_of, facts_of, loaded, name_of, row_of, texts_of
-from turnscope.storage.under_way import BEGUN
-from turnscope.storage.values import packed, storable, unpacked
+from turnscope.storage import thread_removal
+from turnscope.storage.blobs import decode_content
+from turnscope.storage.chat_writer import (
+    STATIC,
+    ChatWriter,
+    Conflict,
+    encode_base,
+    find_lost_requests,
+    get_owned_row,
+    insert,
+    make_answers_id,
+)
+from turnscope.storage.database import StorageError, begin_write, open_database
+from turnscope.storage.pending_requests import BEGUN
+from turnscope.storage.thread_loading import (
+    NEWEST_POLICY,
+    get_row,
+    iter_facts,
+    load_thread,
+    read_about,
+    read_policy_name,
+    read_texts,
+)
+from turnscope.storage.values import decode_value, encode_value, make_sqlite_text
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -52,7 +69,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ThreadSummary:
     """A thread as it looks without being read. `stamp` changes with it; `requests`: those of its own that have ended."""
 
     thread: str
@@ -96,83 +113,85 @@ class Threads:
         """
         id, now = uuid.uuid4().hex, self.clock()
         row = {"id": id, "user_id": self.user, "title": title, "created": now, "updated": now, "parent": parent, "at": at}
-        with writing(self.path) as db:
+        with begin_write(self.path) as db:
             if parent:
-                owned(db, parent, self.user)
-            kept = base_of(db, base) if base else None
+                get_owned_row(db, parent, self.user)
+            kept = encode_base(db, base) if base else None
             insert(db, "threads", {**row, "about": dumps(dict(about or {})), "base": kept})
             if place:
-                insert(db, "places", {"thread": id, "request": 0, "place": packed(place), "decided": now})
+                insert(db, "places", {"thread": id, "request": 0, "place": encode_value(place), "decided": now})
         return id
 
     def list(self) -> tuple[Row, ...]:
         """The user's threads, the newest first; `about` says which policy was chosen last, and where the thread goes."""
         if not self.path.exists():
             return ()
-        sql = f"""select id, user_id, title, created, updated, parent, at, about, ({NEWEST}) as toml
+        sql = f"""select id, user_id, title, created, updated, parent, at, about, ({NEWEST_POLICY}) as toml
                   from threads t where user_id = ? order by updated desc"""  # noqa: S608 - no value is part of it
-        with reading(self.path) as db:
+        with open_database(self.path) as db:
             found = [(row, row.pop("toml")) for row in db.query(sql, [self.user])]
             return tuple(
                 Row(
                     **{
                         **row,
-                        "about": about_of(row["about"], toml) | _describe_destination(self._find_destination(db, row["id"])),
+                        "about": read_about(row["about"], toml) | _describe_destination(self._find_destination(db, row["id"])),
                     }
                 )
                 for row, toml in found
             )
 
-    def looks(self) -> tuple[Look, ...]:
+    def list_summaries(self) -> tuple[ThreadSummary, ...]:
         """How each of the user's threads looks now, the newest first."""
         if not self.path.exists():
             return ()
         sql = """select id, title, updated, (select count(*) from requests r where r.thread = t.id and r.status != ?) as ended,
                  (select max(id) from facts f where f.thread = t.id) as fact
                  from threads t where user_id = ? order by updated desc"""
-        with reading(self.path) as db:
+        with open_database(self.path) as db:
             rows = db.query(sql, [BEGUN, self.user])
-            return tuple(Look(row["id"], row["title"], row["updated"], row["ended"], repr([*row.values()])) for row in rows)
+            return tuple(
+                ThreadSummary(row["id"], row["title"], row["updated"], row["ended"], repr([*row.values()])) for row in rows
+            )
 
     def holds(self, thread: str) -> bool:
         """Whether there is a thread of this id that is the user's."""
-        with reading(self.path) as db:
+        with open_database(self.path) as db:
             return any(db.query("select id from threads where id = ? and user_id = ?", [thread, self.user]))
 
     def rename(self, thread: str, title: str) -> None:
         """Give a thread another title."""
-        with writing(self.path) as db:
-            owned(db, thread, self.user)
-            db.execute("update threads set title = ? where id = ?", [storable(title), thread])
+        with begin_write(self.path) as db:
+            get_owned_row(db, thread, self.user)
+            db.execute("update threads set title = ? where id = ?", [make_sqlite_text(title), thread])
 
     def delete(self, thread: str) -> None:
         """Delete a thread and every text that nothing else holds. TurnscopeError: it has branches, or an answer is coming."""
-        with writing(self.path) as db:
-            owned(db, thread, self.user)
-            if any(_query_pending(db, thread)) and not unsettled(db, self.path, thread):
+        with begin_write(self.path) as db:
+            get_owned_row(db, thread, self.user)
+            if any(_query_pending(db, thread)) and not find_lost_requests(db, self.path, thread):
                 raise TurnscopeError("an answer is coming in this chat", hint="Wait for its end, or stop it.")
-            removal.remove(db, thread)
+            thread_removal.remove_thread(db, thread)
 
-    def place(self, thread: str) -> Destination | None:
+    def find_destination(self, thread: str) -> Destination | None:
         """Where a thread goes; None where nobody has said so (some of an earlier version). TurnscopeError: no such thread."""
-        with reading(self.path) as db:
-            owned(db, thread, self.user)
+        with open_database(self.path) as db:
+            get_owned_row(db, thread, self.user)
             return self._find_destination(db, thread)
 
     def _find_destination(self, db: Database, thread: str) -> Destination | None:
         sql = "select place from places where thread = ? order by request desc limit 1"
         row = next(db.query(sql, [thread]), None)
         if row:
-            return unpacked(row["place"], Destination)
+            return decode_value(row["place"], Destination)
         parent = next(db.query("select parent from threads where id = ?", [thread]))["parent"]
         return self._find_destination(db, parent) if parent else None
 
-    def problems(self, thread: str) -> dict[int, Mapping[str, JSON]]:
+    def list_problems(self, thread: str) -> dict[int, Mapping[str, JSON]]:
         """Why requests of a thread are not complete, by number: `kind`, `what`, `hint` and the fields of the error."""
-        with reading(self.path) as db:
-            owned(db, thread, self.user)
+        with open_database(self.path) as db:
+            get_owned_row(db, thread, self.user)
             rows = db.query("select n, problem from requests where thread = ? and problem is not null", [thread])
-            return {row["n"]: decoded(row["problem"]) for row in rows}
+            return {row["n"]: decode_content(row["problem"]) for row in rows}
 
     def search(self, words: str, limit: int = 50) -> tuple[Hit, ...]:
         """Messages that hold all the words, the best first."""
@@ -181,74 +200,76 @@ class Threads:
             return ()
         sql = """select m.thread, m.n, m.role, m.text from messages_fts f join messages m on m.id = f.rowid
                  join threads t on t.id = m.thread where messages_fts match ? and t.user_id = ? order by rank limit ?"""
-        with reading(self.path) as db:
-            return tuple(Hit(**row) for row in db.query(sql, [storable(quoted), self.user, limit]))
+        with open_database(self.path) as db:
+            return tuple(Hit(**row) for row in db.query(sql, [make_sqlite_text(quoted), self.user, limit]))
 
-    def kept_answers(self) -> dict[str, Answer]:
+    def list_answers(self) -> dict[str, Answer]:
         """What models answered for replays: asks that belong to no chat, by key."""
         if not self.path.exists():
             return {}
-        with reading(self.path) as db:
-            return {fact.key: fact.answer for fact in facts_of(db, answers_of(self.user)) if isinstance(fact, AnswerFact)}
+        with open_database(self.path) as db:
+            return {
+                fact.key: fact.answer for fact in iter_facts(db, make_answers_id(self.user)) if isinstance(fact, AnswerFact)
+            }
 
     def keep_answer(self, key: str, answer: Answer) -> None:
         """Keep the answer to an ask of a replay."""
-        self.sink(answers_of(self.user)).record_fact(AnswerFact(key, answer))
+        self.open_writer(make_answers_id(self.user)).record_fact(AnswerFact(key, answer))
 
-    def sink(self, thread: str) -> Keeper:
+    def open_writer(self, thread: str) -> ChatWriter:
         """Where a chat writes what happens."""
-        return Keeper(self.path, thread, self.clock, user=self.user)
+        return ChatWriter(self.path, thread, self.clock, user=self.user)
 
     def load(self, thread: str) -> Session:
         """The thread as a session. TurnscopeError where there is none of that id.
 
         A request whose process ended amid its answer is settled first: it was interrupted, with what was shown of it.
         """
-        with reading(self.path) as db:
-            owned(db, thread, self.user)
-            lost = [id for id in _iter_ancestors(db, thread) if unsettled(db, self.path, id)]
+        with open_database(self.path) as db:
+            get_owned_row(db, thread, self.user)
+            lost = [id for id in _iter_ancestors(db, thread) if find_lost_requests(db, self.path, id)]
         for id in lost:
             with suppress(StorageError):  # it can still be read; the next one settles it
-                self.sink(id).settle()
-        with reading(self.path) as db:
-            return loaded(db, self.path, thread)
+                self.open_writer(id).end_lost_requests()
+        with open_database(self.path) as db:
+            return load_thread(db, self.path, thread)
 
-    def last(self, thread: str) -> str:
+    def find_last_message(self, thread: str) -> str:
         """Id of the newest message of a thread; "" where it has none of its own."""
-        with reading(self.path) as db:
-            owned(db, thread, self.user)
+        with open_database(self.path) as db:
+            get_owned_row(db, thread, self.user)
             row = next(db.query("select uid from messages where thread = ? order by n desc limit 1", [thread]), None)
         return row["uid"] if row else ""
 
-    def policies(self, thread: str) -> tuple[tuple[int, Policy], ...]:
+    def list_policies(self, thread: str) -> tuple[tuple[int, Policy], ...]:
         """From which request on which policy was in force, as it was then; what was shared comes from the parent.
 
         TurnscopeError where there is no such thread.
         """
-        with reading(self.path) as db:
-            owned(db, thread, self.user)
+        with open_database(self.path) as db:
+            get_owned_row(db, thread, self.user)
             return tuple(self._list_policies(db, thread))
 
-    def statics(self, thread: str, request: int) -> tuple[Sequence[JSON], Sequence[JSON]]:
+    def find_statics(self, thread: str, request: int) -> tuple[Sequence[JSON], Sequence[JSON]]:
         """The system prompt and the tool definitions that a stored request was sent with; empty where it had none.
 
         A base that was imported brings its own, which its session holds. TurnscopeError where there is no such request.
         """
-        with reading(self.path) as db:
-            owned(db, thread, self.user)
+        with open_database(self.path) as db:
+            get_owned_row(db, thread, self.user)
             sql = "select system, tools from requests where thread = ? and n = ?"
             row = next(db.query(sql, [thread, request]), None)
             if row is not None:
                 digests = [json.loads(row[role] or "[]") for role in STATIC]
-                texts = texts_of(db, digests)
+                texts = read_texts(db, digests)
                 return tuple(texts[d] for d in digests[0]), tuple(texts[d] for d in digests[1])
-            parent = row_of(db, thread)["parent"]
+            parent = get_row(db, thread)["parent"]
         if not parent:
             raise TurnscopeError(f"there is no request {request} in this chat", hint="Choose one that was sent from it.")
-        return self.statics(parent, request)
+        return self.find_statics(parent, request)
 
     def _list_policies(self, db: Database, thread: str) -> Sequence[tuple[int, Policy]]:
-        row, shared = row_of(db, thread), 0
+        row, shared = get_row(db, thread), 0
         found: list[tuple[int, Policy]] = []
         if row["parent"]:
             sql = "select count(*) as many from requests where thread = ? and stop <= ? and status != 'begun'"
@@ -257,8 +278,8 @@ class Threads:
         own = [*db.query("select request, toml from policies where thread = ? order by request", [thread])]
         if not own or own[0]["request"] > shared:  # the first one is known by name alone
             with suppress(PolicyError):
-                found.append((shared, load(str(decoded(row["about"]).get("policy") or ""))))
-        return [*found, *((kept["request"], parse(name_of(kept["toml"]), kept["toml"])) for kept in own)]
+                found.append((shared, load(str(decode_content(row["about"]).get("policy") or ""))))
+        return [*found, *((kept["request"], parse(read_policy_name(kept["toml"]), kept["toml"])) for kept in own)]
 
 
 def _query_pending(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
@@ -269,7 +290,7 @@ def _iter_ancestors(db: Database, thread: str) -> Iterator[str]:
     """A thread and those that it comes from."""
     while thread:
         yield thread
-        thread = row_of(db, thread)["parent"]
+        thread = get_row(db, thread)["parent"]
 
 
 def _describe_destination(place: Destination | None) -> dict[str, JSON]:

@@ -10,12 +10,12 @@ import msgspec
 T = TypeVar("T")
 
 
-def storable(value: str) -> str:
+def make_sqlite_text(value: str) -> str:
     """SQLite cannot write lone surrogates. What has to come back as it was is kept as JSON, which escapes them."""
     return value.encode("utf-8", "replace").decode()
 
 
-def packed(value: Any) -> str:
+def encode_value(value: Any) -> str:
     """A value of our own types as JSON text."""
     try:
         return msgspec.json.encode(value).decode()
@@ -23,6 +23,6 @@ def packed(value: Any) -> str:
         return json.dumps(msgspec.to_builtins(value))
 
 
-def unpacked(text: str, kind: type[T]) -> T:
+def decode_value(text: str, kind: type[T]) -> T:
     """What `packed` wrote: the standard reader keeps huge numbers and lone surrogates."""
     return msgspec.convert(json.loads(text), kind)

@@ -65,29 +65,24 @@ class Exporter:
                 end.shutdown()
 
 
-def write_spans(path: Path, told: Iterable[ReadableSpan]) -> int:
-    """Write spans to a new file of OTLP's JSON lines, one a line; gives how many.
-
-    The file stands there whole, or as it was. TurnscopeError where it cannot be written.
-    """
-    part = path.with_name(f".{path.name}.part")
+def write_spans(path: Path, spans: Iterable[ReadableSpan]) -> int:
+    """Append spans to a file of OTLP's JSON lines, one a line; gives how many. TurnscopeError where that fails."""
     count = 0
-    exporter = FileSpanExporter(_check_writable(part, "w"))
+    exporter = FileSpanExporter(path)
     try:
-        for span in told:
+        for span in spans:
             if exporter.export((span,)) is not SpanExportResult.SUCCESS:
                 raise TurnscopeError(f"{path} was not written", hint="Look whether its disk is full; the log says why.")
             count += 1
     finally:
         exporter.shutdown()
-    part.replace(path)
     return count
 
 
-def _check_writable(path: Path, mode: str = "a") -> Path:
+def _check_writable(path: Path) -> Path:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.open(mode, encoding="utf-8").close()
+        path.open("a", encoding="utf-8").close()
     except OSError as error:
         raise TurnscopeError(f"{path} cannot be written: {error.strerror}", hint="Name another file for the trace.") from error
     return path

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from turnscope.reading.parts import mapping
+from turnscope.reading.content_blocks import as_mapping
 from turnscope.session.model import JSON
 
 
@@ -53,7 +53,7 @@ def _to_part(block: Mapping[str, Any]) -> dict[str, JSON]:
             return {**rest, "type": "tool_call", "arguments": block.get("input")}
         case "tool_result":
             return {**rest, "type": "tool_call_response", "id": block.get("tool_use_id"), "response": block.get("content")}
-        case "image" if mapping(block.get("source")).get("type") == "base64":
+        case "image" if as_mapping(block.get("source")).get("type") == "base64":
             source = block["source"]
             return {**rest, "type": "blob", "modality": "image", "mime_type": source["media_type"], "content": source["data"]}
     return dict(block)

@@ -1,7 +1,6 @@
-"""What pages, notebooks and reports show, as data: pure functions of a trace (`parameters` alone also keeps a file). No Plotly,
-no Streamlit, no HTML.
+"""What pages, notebooks and reports show, as data: pure functions of a trace. No Plotly, no Streamlit, no HTML.
 
-The values that these functions take and give are named here, for those who annotate.
+The types of values that these functions take and return are named here, for annotations.
 """
 
 from turnscope.envelope.pieces import Decision

@@ -139,7 +139,7 @@ class Advice(Struct, frozen=True):
 
     def to_toml(self, number: int) -> str:
         """The policy of a point as the text of a file."""
-        return parameters.to_toml(self.build_policy(number))
+        return self.build_policy(number).to_toml()
 
     def describe_changes(self, changes: Mapping[str, JSON]) -> str:
         """What differs from the file, for people."""

@@ -6,7 +6,7 @@ less from the cache than the request before had made available; a new tail that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
@@ -32,6 +32,14 @@ TTL_BY_PROVIDER = {"anthropic": SHORT_TTL, "openai": SHORT_TTL}
 LOOKBACK = 20  # blocks that Anthropic looks back from a breakpoint for a prefix it knows
 INVALIDATING_SETTINGS = ("thinking", "tool_choice")  # settings of which Anthropic says that a change makes the messages anew
 TOOL_REFERENCE = '"tool_reference"'  # in the result of a tool search: tools that the next request has
+# The provider's words for the cause of a miss, and what a person reads of them. The log itself shows what changed in messages.
+DIAGNOSES: Mapping[str, tuple[Cause, str]] = {
+    "model_changed": ("model", "the model changed, and each model has its own cache"),
+    "system_changed": ("static", "the system prompt changed, and it stands before all messages"),
+    "tools_changed": ("static", "the tools changed, and they stand before all messages"),
+    "messages_changed": ("edit", "messages that were cached before changed"),
+    "previous_message_not_found": ("idle", "what was cached before is no longer held"),
+}
 _MILLION = 1_000_000
 
 
@@ -67,6 +75,7 @@ class _Pair:
     expected: int
     prompt: int  # tokens of the base's prompt
     short: int  # tokens of what is kept, as far as it was written for five minutes
+    long: bool  # whether anything was written for one hour so far
 
 
 def find_breaks(trace: Trace) -> tuple[CacheBreak, ...]:
@@ -92,6 +101,7 @@ def _iter_pairs(trace: Trace) -> Iterator[_Pair]:
     billed = [plan for plan in plans if plan.request.usage and plan.request.usage.prompt_tokens]
     base: Plan | None = None
     expected = prompt = short = 0
+    long = False
     for plan, after in pairwise((*billed, None)):
         assert plan is not None
         usage = plan.request.usage
@@ -105,8 +115,11 @@ def _iter_pairs(trace: Trace) -> Iterator[_Pair]:
                 and after.request.usage.prompt_tokens >= prompt
             ):
                 continue
-            yield _Pair(base, plans[plan.request.n - 1], plan, usage, prices.find_facts(plan.model), expected, prompt, short)
+            yield _Pair(
+                base, plans[plan.request.n - 1], plan, usage, prices.find_facts(plan.model), expected, prompt, short, long
+            )
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+        long = long or usage.cache_creation_1h_input_tokens > 0
         brief = written - min(written, usage.cache_creation_1h_input_tokens)
         short = brief + (short if read >= expected - MIN_LOSS else max(0, short - max(0, expected - read)))
         base, expected, prompt = plan, read + written, size
@@ -183,9 +196,9 @@ def _explain(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
     if gone or base.model != plan.model or shrunk > max(MIN_LOSS, MIN_LOSS_SHARE * pair.prompt):
         kept = min(kept, usage.prompt_tokens - added)
     rebilled = max(0, min(kept, usage.prompt_tokens) - read)
-    cause, evidence, idle = _find_cause(trace, pair, at, round(behind * scale), shrunk)
-    if rebilled <= MIN_LOSS and not gone:
-        return None
+    cause, evidence, idle = _find_diagnosis(pair) or _find_cause(trace, pair, at, round(behind * scale), shrunk)
+    if rebilled <= MIN_LOSS:
+        return None  # what was cached is not sent any more: nothing was billed again
     broken = CacheBreak(plan.request.n, cause, evidence, rebilled, None, pair.expected, read, idle, at)
     return replace(broken, usd=_price_rebilled(trace.prices, pair, rebilled))
 
@@ -233,7 +246,21 @@ def _find_cause(trace: Trace, pair: _Pair, at: int | None, behind: int, shrunk: 
     changed = [key for key in INVALIDATING_SETTINGS if base.request.settings.get(key) != plan.request.settings.get(key)]
     if changed:
         return "settings", f"{' and '.join(changed)} changed, which makes the messages anew; {figures}", idle
-    return "unknown", f"{_describe_unknown(trace.session, pair)}; {figures}", idle
+    reported = _find_diagnosis(pair, last=True)
+    return reported or ("unknown", f"{_describe_unknown(trace.session, pair)}; {figures}", idle)
+
+
+def _find_diagnosis(pair: _Pair, *, last: bool = False) -> tuple[Cause, str, float | None] | None:
+    """The cause as the provider reports it; None where it reports none.
+
+    That messages changed is said only at `last`: the log shows which, and why.
+    """
+    miss = pair.plan.request.cache_miss
+    if miss is None or miss.reason not in DIAGNOSES or (miss.reason == "messages_changed" and not last):
+        return None
+    cause, because = DIAGNOSES[miss.reason]
+    figures = f"{pair.usage.cache_read_input_tokens:,} of {pair.expected:,} cached tokens were read"
+    return cause, f"{because} (the provider's own diagnosis); {figures}", _measure_gap(pair)[0]
 
 
 def _measure_gap(pair: _Pair) -> tuple[float | None, float | None]:
@@ -251,11 +278,8 @@ def _estimate_lifetime(pair: _Pair, lost: int) -> float:
     maker = pair.model.provider
     if maker != "anthropic":
         return TTL_BY_PROVIDER.get(maker, LONG_TTL)
-    return (
-        LONG_TTL
-        if lost > pair.short * (1 + MIN_LOSS_SHARE) + MIN_LOSS and pair.short < pair.expected / 2
-        else TTL_BY_PROVIDER[maker]
-    )
+    outlived = lost > pair.short * (1 + MIN_LOSS_SHARE) + MIN_LOSS and pair.short < pair.expected / 2
+    return LONG_TTL if pair.long and outlived else TTL_BY_PROVIDER[maker]
 
 
 def _find_static_change(session: Session, pair: _Pair) -> str:

@@ -30,7 +30,7 @@ from turnscope.views.bill import charge
 from turnscope.views.cached_cost import SimulatedCost, count_answer_tokens, simulate_cost
 from turnscope.views.divergence import BlockDifference, Placement, find_divergence, list_differences, list_placements
 from turnscope.views.losses import Losses, References, find_losses, find_references
-from turnscope.views.tables import format_csv
+from turnscope.views.tables import format_csv, format_text
 
 ASSUMPTIONS = (
     "Answers are taken as recorded: what the model would have said to another prompt is not known. The prompt cache is "
@@ -246,6 +246,10 @@ class Comparison:
         """A line per policy."""
         return rows_to_csv(self.rows)
 
+    def to_json(self) -> str:
+        """The same as JSON, with what each request had and every lost reference."""
+        return rows_to_json(self.rows)
+
     def __repr__(self) -> str:
         return format_rows(self.rows)
 
@@ -271,10 +275,7 @@ def _format_row(made: Row) -> tuple[str, ...]:
 
 def format_rows(rows: Sequence[Row]) -> str:
     """Rows as a table of plain text, with what is assumed below it."""
-    cells = [HEADINGS, *map(_format_row, rows)]
-    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ("  ".join(f"{cell:{'<' if not n else '>'}{wide[n]}}" for n, cell in enumerate(line)).rstrip() for line in cells)
-    return "\n".join((*lines, "", *wrap(ASSUMPTIONS, 100)))
+    return "\n".join((format_text(HEADINGS, map(_format_row, rows)), "", *wrap(ASSUMPTIONS, 100)))
 
 
 def rows_to_csv(rows: Sequence[Row]) -> str:

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.planning.foreign_summaries import get_summary_block
-from turnscope.planning.policy import write
 from turnscope.planning.prompt_cache import simulate_prompt_cache
 from turnscope.planning.provider_edits import UNASKED
 from turnscope.planning.trace import Trace
@@ -122,7 +121,7 @@ def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | Non
         for name, value in summary_quality.score_facts(trace, decision).items()
     ]
     table = ["", "| fact | value |", "| --- | --- |", *facts] if facts else []
-    policy = write(trace.policy)
+    policy = trace.policy.to_toml()
     fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)
     return "\n".join([
         f"## {_escape_inline(decision.action)} by {_escape_inline(decision.rule)} at request {request}", "",

@@ -13,7 +13,7 @@ from turnscope.counting.reconciliation import Terms
 from turnscope.planning.assemble import AS_RECORDED
 from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
-from turnscope.reading.body import common
+from turnscope.reading.recorded_body import find_common
 from turnscope.session.model import JSON
 
 MAX_LINE = 400  # characters of one line of a difference
@@ -57,7 +57,7 @@ def diff_with_previous(trace: Trace, request: int) -> str:
     old, new = (list(_iter_lines(build_exact_body(trace, n))) for n in (request - 1, request))
     lines: list[str] = []
     done = (0, 0)
-    for a, b in [*common([key for key, _ in old], [key for key, _ in new]), (len(old), len(new))]:
+    for a, b in [*find_common([key for key, _ in old], [key for key, _ in new]), (len(old), len(new))]:
         if (a, b) != done:
             lines += _format_hunk(old, new, done, (a, b))
         done = (a + 1, b + 1)

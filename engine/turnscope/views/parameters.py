@@ -1,40 +1,26 @@
-"""A policy turned by hand: its parameters as a form shows them, changes as small as a link needs them, and a folder to keep it.
+"""The parameters of a policy: as a form shows them, changed by hand, and as the changes that a link holds.
 
-Holds values and the reading of parameter types; what a policy does is the rules' business. `save_policy` and `load_catalog`
-touch the disk, and nothing outside the folder that they are given.
+Reads the types of parameters. What a policy does, its rules say; where its file lies, `planning.policy_catalog` says.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from turnscope.envelope.budget import FORMULAS
+from turnscope.envelope.rule import Rule
 from turnscope.errors import PolicyError
-from turnscope.planning import policy as policies
 from turnscope.planning.policy import Policy, Step
+from turnscope.planning.rule_registry import find_rule_package
 from turnscope.session.model import JSON
 from turnscope.views.parameter_labels import describe_parameter
 
-FIRST_GROUPS = ("What happened", "Turnscope's own", "Yours")  # groups that come first
-IDEAS, SEEDS, OTHERS = "One idea each, for learning", "Published patterns", "Other systems"  # and those that come last
-SYSTEMS = {  # beginning of a policy's name -> the system that it does as; the longest that fits holds
-    "chainreview": "ChainReview", "chatbot-ui": "Chatbot UI", "claude-code": "Claude Code", "cline": "Cline", "codex": "Codex",
-    "continue": "Continue", "gemini-cli": "Gemini CLI", "goose": "goose", "inspect": "Inspect", "jan": "Jan",
-    "langchain": "LangChain", "letta": "Letta", "librechat": "LibreChat", "litellm": "LiteLLM", "lobechat": "LobeChat",
-    "lobehub": "LobeChat", "mini-swe-agent": "SWE-agent", "openai": "OpenAI", "opencode": "opencode", "openhands": "OpenHands",
-    "openrouter": "OpenRouter", "openwebui": "Open WebUI", "roo": "Roo Code", "server": "Anthropic's server",
-    "swe-agent": "SWE-agent", "context-aware-chat": SEEDS, "five-buckets": SEEDS, "half-in-pairs": SEEDS, "multi-turn": SEEDS,
-    "reactive-75": SEEDS,
-}  # fmt: skip
 Kind = Literal["flag", "whole", "real", "text", "choice", "list", "table"]
-NAME_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 _KINDS: Mapping[Any, Kind] = {bool: "flag", int: "whole", float: "real", str: "text", tuple: "list", Mapping: "table"}
 
 
@@ -67,50 +53,6 @@ class Group:
     parameters: tuple[Parameter, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyCatalog:
-    """Policies by name, the built-in ones first, and what is wrong with files that could not be read."""
-
-    policies: Mapping[str, Policy]
-    own: frozenset[str]  # names of those from the user's folder
-    problems: Mapping[str, PolicyError]
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyGroup:
-    """Policies that belong together, under a title for people; names in the order in which they are offered."""
-
-    title: str
-    names: tuple[str, ...]
-
-
-def group_policies(shelf: PolicyCatalog) -> tuple[PolicyGroup, ...]:
-    """All policies of a shelf in groups: what was sent, our own, the user's, each system's, patterns, single ideas."""
-    found: dict[str, list[str]] = {title: [] for title in FIRST_GROUPS}
-    systems = sorted({*SYSTEMS.values()} - {SEEDS}, key=str.lower)
-    found |= {title: [] for title in (*systems, OTHERS, SEEDS, IDEAS)}
-    for name, policy in sorted(shelf.policies.items(), key=lambda item: item[1].title.lower()):
-        found[_find_group(name, policy, name in shelf.own)].append(name)
-    return tuple(PolicyGroup(title, tuple(names)) for title, names in found.items() if names)
-
-
-def _find_group(name: str, policy: Policy, own: bool) -> str:
-    recorded, ours, users = FIRST_GROUPS
-    if own:
-        return users
-    if name in ("as-recorded", "keep-everything"):
-        return recorded
-    begun = max((begin for begin in SYSTEMS if name.startswith(begin)), key=len, default="")
-    if begun or not policy.fidelity.startswith(policies.OURS):
-        return SYSTEMS.get(begun, OTHERS)
-    return IDEAS if "for learning" in policy.fidelity else ours
-
-
-def summarize_fidelity(policy: Policy) -> str:
-    """How sure a policy is, in few words."""
-    return policy.fidelity.split(":")[0].split(";")[0][:60]
-
-
 def group_parameters(policy: Policy) -> tuple[Group, ...]:
     """Every parameter of a policy, the budget's first, then rule by rule. Rules are numbered from 1, as in the file."""
     budget = Group("budget", "Budget", "What a request may have.", "", "", _list_parameters("budget", "budget", policy.budget))
@@ -119,13 +61,18 @@ def group_parameters(policy: Policy) -> tuple[Group, ...]:
             str(n),
             part.rule.name,
             part.rule.doc,
-            part.rule.source,
+            _name_source(part.rule),
             part.rule.memory,
             _list_parameters(str(n), part.rule.name, part.params),
         )
         for n, part in enumerate(policy.rules, 1)
     )
     return (budget, *rules)
+
+
+def _name_source(rule: Rule) -> str:
+    package = find_rule_package(rule.name)
+    return f"{rule.source}, in {package}" if package else rule.source
 
 
 def _list_parameters(group: str, rule: str, params: Any) -> tuple[Parameter, ...]:
@@ -203,65 +150,6 @@ def decode_changes(text: str) -> dict[str, JSON]:
     if not isinstance(found, dict):
         raise PolicyError("the link's changed parameters are no table", hint="Open the policy without them.")
     return found
-
-
-def load_catalog(folder: Path, pairs: int | None = None) -> PolicyCatalog:
-    """All policies: built-in ones, and those in the user's folder. What cannot be read is reported, never raised.
-
-    `pairs`: how many last pairs to keep, where the environment says so.
-    """
-    found: dict[str, Policy] = {}
-    problems: dict[str, PolicyError] = {}
-    for home in (policies.HERE, folder):
-        for name, policy in _iter_policies(home):
-            if isinstance(policy, PolicyError):
-                problems[name] = policy
-            else:
-                found.setdefault(name, policies.set_pairs(policy, pairs))
-    own = frozenset(name for name in found if name not in policies.list_policies())
-    return PolicyCatalog(found, own, problems)
-
-
-def _iter_policies(folder: Path) -> Iterator[tuple[str, Policy | PolicyError]]:
-    for name in policies.list_policies(folder):
-        try:
-            yield name, policies.load(name, folder)
-        except PolicyError as error:
-            yield name, error
-        except (OSError, UnicodeDecodeError) as error:
-            yield (
-                name,
-                PolicyError(f"policy {name!r} cannot be read: {error}", hint="See whether the file is text and readable."),
-            )
-
-
-def resolve_name(name: str) -> str:
-    """What a policy is called now that a link calls by an earlier name."""
-    return policies.resolve_name(name)
-
-
-def to_toml(policy: Policy) -> str:
-    """A policy as the TOML text that `save_policy` keeps."""
-    return policies.write(policy)
-
-
-def save_policy(name: str, text: str, folder: Path) -> Policy:
-    """Keep a policy's TOML text in the user's folder; gives the policy. PolicyError for a bad name or text, OSError too.
-
-    A name is small letters, digits and hyphens, so that it is a file name everywhere, and it is no built-in policy's.
-    """
-    if not NAME_PATTERN.fullmatch(name):
-        raise PolicyError(
-            f"{name!r} cannot be a policy's name", hint="Use small letters, digits and hyphens, at most 60, such as my-policy."
-        )
-    if policies.resolve_name(name) in policies.list_policies():
-        raise PolicyError(f"{name!r} is a built-in policy", hint="Save yours under another name.")
-    policy = policies.parse(name, text)
-    folder.mkdir(parents=True, exist_ok=True)
-    half = folder / f".{name}.toml.part"
-    half.write_text(text, encoding="utf-8")
-    half.replace(folder / f"{name}.toml")
-    return policy
 
 
 def parse_field(knob: Parameter, given: Any) -> JSON:

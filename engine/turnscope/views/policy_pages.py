@@ -7,6 +7,7 @@ Holds values and their words; nothing is run, and nothing but text files of the 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -16,7 +17,10 @@ from turnscope.counting.tokens import get_counter
 from turnscope.envelope.budget import BudgetParams
 from turnscope.planning import policy as policies
 from turnscope.planning.policy import Policy
-from turnscope.views.parameters import Group, Parameter, PolicyCatalog, group_parameters, group_policies
+from turnscope.planning.policy_catalog import PolicyCatalog, load_shipped
+from turnscope.planning.rule_registry import find_rule, find_rule_package
+from turnscope.views.parameters import Group, Parameter, group_parameters
+from turnscope.views.policy_groups import group_policies
 
 HERE = Path(__file__).resolve().parent
 PICTURES = (HERE.parent / "rules" / "pictures", HERE.parents[2] / "tests" / "pictures")  # in a wheel, and in a clone
@@ -78,6 +82,7 @@ NO_SAVING = "no published figure is known; Compare measures it on a session"
 def build_page(policy: Policy, group: str = "") -> PolicyPage:
     """The page about a policy. `group`: what it belongs to in the list of all."""
     told = {
+        "Package": policy.package,
         "Source": policy.source,
         "Version": policy.version,
         "Fidelity": policy.fidelity,
@@ -161,7 +166,11 @@ def _format_value(knob: Parameter) -> str:
 @cache
 def _read_picture(rule: str) -> str:
     """The first picture of a rule that shows it at work: a small session, and what of it is sent; "" where there is none."""
-    path = next((folder for folder in PICTURES if folder.is_dir()), PICTURES[0]) / f"{rule}.txt"
+    folder = next((folder for folder in PICTURES if folder.is_dir()), PICTURES[0])
+    if find_rule_package(rule):  # a package's picture lies beside its rule
+        module = sys.modules.get(getattr(find_rule(rule).edits, "__module__", ""))
+        folder = Path(getattr(module, "__file__", None) or folder).parent
+    path = folder / f"{rule}.txt"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     drawn = [case.strip().splitlines() for case in f"\n{text}".split("\n## ")[1:]]
     title, *lines = next(filter(_shows_change, drawn), drawn[0] if drawn else [""])
@@ -236,11 +245,6 @@ def _escape(text: str) -> str:
     for mark in ("\\", "*", "_", "<", "[", "`"):
         kept = kept.replace(mark, f"\\{mark}")
     return kept
-
-
-def load_shipped() -> PolicyCatalog:
-    """The policies of the package."""
-    return PolicyCatalog({name: policies.load(name) for name in policies.list_policies()}, frozenset(), {})
 
 
 if __name__ == "__main__":

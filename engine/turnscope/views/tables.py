@@ -34,6 +34,15 @@ def format_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return out.getvalue().encode("utf-8", "replace").decode()  # lone surrogates, which no file can hold
 
 
+def format_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table of plain text for a terminal: the first column to the left, the others to the right."""
+    cells = [head, *([str(value) for value in row] for row in rows)]
+    wide = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return "\n".join(
+        "  ".join(f"{cell:{'<' if not n else '>'}{wide[n]}}" for n, cell in enumerate(line)).rstrip() for line in cells
+    )
+
+
 def _escape_cell(value: Any) -> Any:
     if isinstance(value, (Mapping, list, tuple)):
         value = json.dumps(value, default=str) if value else ""

@@ -71,7 +71,10 @@ def beside(source: Source) -> list[Source]:
     """Files of subagents that may belong to a session's: in a folder of its own, and beside it."""
     if source.path.stem.startswith("agent-"):
         return []
-    return [*source.beside(f"{escape(source.path.stem)}/subagents/agent-*.jsonl"), *source.beside("agent-*.jsonl")]
+    return [
+        *source.find_siblings(f"{escape(source.path.stem)}/subagents/agent-*.jsonl"),
+        *source.find_siblings("agent-*.jsonl"),
+    ]
 
 
 def _read_agent_files(source: Source, file: File, known: set[str], agents: Agents) -> Iterator[Session]:
@@ -94,14 +97,14 @@ def _read_agent_files(source: Source, file: File, known: set[str], agents: Agent
 
 
 def _read_meta(source: Source, agent: str) -> list[tuple[str, str]]:
-    meta = source.near(f"{source.path.stem}.meta.json")
+    meta = source.open_sibling(f"{source.path.stem}.meta.json")
     call = meta.document.get("toolUseId") if meta and isinstance(meta.document, dict) else None
     return [(agent, call)] if isinstance(call, str) else []
 
 
 def _read_owner(source: Source) -> str:
     """The session that a subagent's file names in its first lines."""
-    named = (string(record.get("sessionId")) for record, _ in source.records(limit=5) if isinstance(record, dict))
+    named = (string(record.get("sessionId")) for record, _ in source.iter_records(limit=5) if isinstance(record, dict))
     return next(filter(None, named), "")
 
 

@@ -82,7 +82,7 @@ class ApiRequests:
     def add_origin(self, source: Source) -> None:
         """Take in the requests of another session's file, from which this one copied what was said. Their line is 0."""
         other = ApiRequests()
-        for record, line in source.records():
+        for record, line in source.iter_records():
             if isinstance(record, dict):
                 other.add(record, line)
                 if isinstance(message := record.get("message"), dict):

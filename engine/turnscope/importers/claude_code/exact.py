@@ -16,10 +16,10 @@ from msgspec import structs
 
 from turnscope.importers.claude_code.api_requests import ApiRequest, list_blocks
 from turnscope.importers.claude_code.lines import File
-from turnscope.reading.align import Alignment
-from turnscope.reading.body import Msg, RecordedBody, take_apart
+from turnscope.reading.alignment import Alignment
+from turnscope.reading.placeholders import Label
+from turnscope.reading.recorded_body import RecordedBody, RecordedMessage, parse_body
 from turnscope.reading.source import Source
-from turnscope.reading.standins import Label
 from turnscope.session.builder import Builder
 from turnscope.session.model import JSON, Fork, Message, ObservedEdit, Request, Session, join_path
 
@@ -32,7 +32,7 @@ REFUSED = "the provider refused it, or it was interrupted"
 def find_origins(source: Source, file: File) -> Iterator[Source]:
     """Files beside a resumed or forked session's that hold the requests of the answers which it copies."""
     for session in file.origins:
-        if session != source.path.stem and (found := source.near(f"{session}.jsonl")) is not None:
+        if session != source.path.stem and (found := source.open_sibling(f"{session}.jsonl")) is not None:
             yield found
 
 
@@ -66,7 +66,7 @@ class _Reading:
     """The bodies of a file, taken apart once."""
 
     file: File
-    parts: dict[str, Msg] = field(default_factory=dict)  # messages by hash
+    parts: dict[str, RecordedMessage] = field(default_factory=dict)  # messages by hash
     statics: dict[str, RecordedBody] = field(default_factory=dict)  # system prompts and tools by hash
     kinds: dict[str, str] = field(default_factory=dict)  # kind of a text that the tool injected
 
@@ -94,11 +94,11 @@ class _Reading:
             assert recorded is not None
             assert body is not None
             for lost, without in self.unanswered(after, recorded):
-                alignment.request(without, None, **_unanswered(lost))
+                alignment.add_request(without, None, **_unanswered(lost))
             after = recorded.line
             numbers.append(alignment.requests)
             answer = _message(path, Message(request.cut, request.stop, "assistant"))
-            alignment.request(body, answer, compacted=request.n in compacted, **_fields(request))
+            alignment.add_request(body, answer, compacted=request.n in compacted, **_fields(request))
         behind = (message for message in path.messages if message.start >= path.requests[-1].stop)
         for message in behind:  # said behind the last answer: no request has carried it
             if message.role not in ("system", "tools"):
@@ -115,15 +115,15 @@ class _Reading:
             return None
         static = self.statics.get(request.shape)
         if static is None:
-            static = self.statics[request.shape] = take_apart({**api.shapes[request.shape], "messages": []})
+            static = self.statics[request.shape] = parse_body({**api.shapes[request.shape], "messages": []})
         marks = [[list(path), value] for path, value in request.marks]
         settings = {**static.settings, **request.params}
         return RecordedBody([m for m in messages if m], static.system, static.tools, settings, marks, [])
 
-    def message(self, hash: str) -> Msg | None:
+    def message(self, hash: str) -> RecordedMessage | None:
         """A recorded message taken apart; None where the file does not hold it."""
         if hash not in self.parts and (found := self.file.api.find(hash)) is not None:
-            self.parts[hash] = take_apart({"messages": [found]}).messages[0]
+            self.parts[hash] = parse_body({"messages": [found]}).messages[0]
         return self.parts.get(hash)
 
     def unanswered(self, after: int, until: ApiRequest) -> Iterator[tuple[ApiRequest, RecordedBody]]:
@@ -134,7 +134,7 @@ class _Reading:
             if lost and -1 < after < request.line < until.line and (body := self.body(request)):
                 yield request, body
 
-    def label(self, message: Msg) -> Label:
+    def label(self, message: RecordedMessage) -> Label:
         """What a message of a body is, and the kind of each of its blocks ("" = as its type says)."""
         if message.role != "user":
             return Label()
@@ -146,10 +146,10 @@ class _Reading:
         return Label(origin, kinds)
 
 
-def _message(path: Session, message: Message) -> Msg:
+def _message(path: Session, message: Message) -> RecordedMessage:
     raws = [block.raw for block in path.blocks[message.start : message.stop]]
     content = raws[0] if len(raws) == 1 and isinstance(raws[0], str) else raws
-    return take_apart({"messages": [{"role": message.role, "content": list_blocks(content)}]}).messages[0]
+    return parse_body({"messages": [{"role": message.role, "content": list_blocks(content)}]}).messages[0]
 
 
 def _text(part: JSON) -> str:

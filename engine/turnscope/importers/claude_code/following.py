@@ -93,12 +93,14 @@ class Following:
     def thread(self) -> Thread:
         """The session as the file holds it now. `TurnscopeError`s where it cannot be read any more."""
         added = self.tail.read()
-        if added.anew:
+        if added.replaced:
             self.file, self.reading = File(), Reading(Source(self.tail.path))
         feed(self.file, added.records)
-        if any(not isinstance(value, Note) for value, _ in added.last):  # it lacks only its line break: it may go on, or not
+        if any(
+            not isinstance(value, Note) for value, _ in added.unfinished
+        ):  # it lacks only its line break: it may go on, or not
             whole = Source(self.tail.path)
             file = File()
-            feed(file, whole.records())
+            feed(file, whole.iter_records())
             return Reading(whole).thread(file)
-        return self.reading.thread(self.file, tuple(note for note, _ in added.last))
+        return self.reading.thread(self.file, tuple(note for note, _ in added.unfinished))

@@ -139,7 +139,7 @@ class File:
 def scan(source: Source) -> File:
     """Read a file's lines and mend their chain."""
     file = File()
-    feed(file, source.records(), source.hear)
+    feed(file, source.iter_records(), source.on_text)
     return file
 
 

@@ -16,7 +16,7 @@ from turnscope.importers.claude_code.attachments import read_snapshot, with_noti
 from turnscope.importers.claude_code.edits import compacted, microcompacted, never_sent, superseded
 from turnscope.importers.claude_code.lines import TITLES, Entry, File, string
 from turnscope.importers.claude_code.tree import END, Limb, Tree
-from turnscope.session.builder import Builder, Draft, Observer, parse_applied_edits, parse_usage, parse_usd
+from turnscope.session.builder import Builder, Draft, Observer, parse_applied_edits, parse_cache_miss, parse_usage, parse_usd
 from turnscope.session.content import extract_text
 from turnscope.session.model import BEGINS_MID_CONVERSATION, Fork, Note, Session, Usage, join_path
 
@@ -281,6 +281,7 @@ def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, 
             stop_reason=string(message.get("stop_reason")) or None,
             attempts=earlier.attempts if earlier else attempts,
             logged_usd=parse_usd(data.get("costUSD"), earlier.logged_usd if earlier else None),
+            cache_miss=parse_cache_miss(message.get("diagnostics")) or (earlier.cache_miss if earlier else None),
             applied=parse_applied_edits(message.get("context_management")) or (earlier.applied if earlier else ()),
         )
     return draft

@@ -28,7 +28,7 @@ EXTENSIONS = ("saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline")
 
 def sniff(source: Source) -> int:
     if source.kind == "folder":
-        return 90 if any(sniff(file) for name in MAIN if (file := source.near(name))) else 0
+        return 90 if any(sniff(file) for name in MAIN if (file := source.open_sibling(name))) else 0
     return 85 if is_screen(source.document) else 80 if is_history(source.document) else 0
 
 
@@ -47,7 +47,7 @@ def finds(machine: Machine) -> Iterator[Place]:
 def related(source: Source) -> Iterator[Source]:
     """The other files of the task."""
     if source.kind == "folder" or source.path.name in FILES:
-        found = (source.near(name) for name in FILES if name != source.path.name)
+        found = (source.open_sibling(name) for name in FILES if name != source.path.name)
         yield from (file for file in found if file is not None)
 
 

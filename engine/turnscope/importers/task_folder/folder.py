@@ -190,7 +190,7 @@ def _read_list(source: Source, name: str, fits: Any) -> list[Any]:
 
 
 def _read_document(source: Source, name: str) -> JSON:
-    near = source.near(name)
+    near = source.open_sibling(name)
     return near.document if near else None
 
 

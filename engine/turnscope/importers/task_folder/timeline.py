@@ -14,7 +14,7 @@ from typing import Any
 from turnscope.importers.task_folder.changes import Said, observed
 from turnscope.importers.task_folder.folder import Call, Folder, number, string, windows
 from turnscope.importers.task_folder.markup import Piece, result_of, unfold
-from turnscope.reading.source import parse
+from turnscope.reading.source import parse_json
 from turnscope.session.builder import Builder, Draft, parse_usd
 from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Session
@@ -167,7 +167,7 @@ def _make_answer(call: Call, following: str, n: int) -> list[JSON]:
 
 
 def _parse_input(text: str) -> dict[str, JSON]:
-    value = parse(text.encode("utf-8", "replace"))
+    value = parse_json(text.encode("utf-8", "replace"))
     return {key: v for key, v in value.items() if key not in ("tool", "type")} if isinstance(value, dict) else {"text": text}
 
 

@@ -12,11 +12,11 @@ from typing import Any
 from turnscope.counting.media import count_media
 from turnscope.counting.tokens import Counter, count_texts
 from turnscope.envelope.memories import find_facts as found_in
+from turnscope.live import attachments
 from turnscope.live.offline.context_edits import drop_compacted
 from turnscope.live.offline.validation import sign_thinking
 from turnscope.planning.extract import extract
 from turnscope.session.content import dumps, extract_block_text, extract_text
-from turnscope.views import attachments
 
 JSON = Any
 WINDOWS = {"offline-16k": 16_000, "offline-64k": 64_000, "offline-200k": 200_000}  # tokens

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
+from turnscope.live.attachments import find_image_error, find_oversized_image
 from turnscope.live.offline import edit_validation
 from turnscope.session.content import dumps
-from turnscope.views.attachments import find_image_error, find_oversized_image
 
 JSON = Any
 KEY = b"the built-in model"  # signatures only show that a text was changed, so the key is no secret

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, NamedTuple
 
-from turnscope.reading.jan_threads import called
+from turnscope.reading.jan_threads import is_call
 from turnscope.session.content import dumps
 from turnscope.session.model import Block, Session
 
@@ -37,7 +37,7 @@ def estimate_message(message: ChatMessage) -> int:
     for part in message.get("parts") or ():
         if part.get("type") == "text":
             texts.append(part.get("text") or "")
-        elif called(part):
+        elif is_call(part):
             texts.append(dumps(part))
     texts += [f"File: {name}\n{content}" for name, content in list_files(message)]
     return estimate_text("\n".join(texts)) + FRAME
@@ -76,7 +76,7 @@ def repair_calls(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
 
 
 def _repair_part(part: ChatMessage) -> ChatMessage:
-    if not called(part) or part.get("state") in DONE:
+    if not is_call(part) or part.get("state") in DONE:
         return part
     return {**part, "state": "output-error", "errorText": INTERRUPTED}
 

@@ -8,7 +8,7 @@ from turnscope.counting.ledger import Ledger
 from turnscope.ports.chats import read_chat
 from turnscope.ports.jan.messages import TOOL, Unit, build_part, estimate_message, is_question
 from turnscope.ports.rows import memoize_by_ledger
-from turnscope.reading.jan_threads import waves
+from turnscope.reading.jan_threads import split_waves
 from turnscope.session.index import Index
 from turnscope.session.model import Session
 
@@ -39,7 +39,7 @@ def get_chat(session: Session, _index: Index, _own: Ledger) -> Chat:
         message = {"id": stored.get("id"), "role": stored["role"], "parts": parts, "metadata": stored.get("metadata")}
         found.units.append(Unit(start, stop, message))
         found.starts.append(start)
-        found.sums.append(found.sums[-1] + sum(estimate_message(wave) for wave in waves([message])))
+        found.sums.append(found.sums[-1] + sum(estimate_message(wave) for wave in split_waves([message])))
         if is_question(message):
             found.asking.append(number)
     return found

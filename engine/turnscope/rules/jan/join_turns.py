@@ -15,7 +15,7 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.jan.messages import DONE, Unit, add_files, drop_images, join_messages, repair_calls
 from turnscope.ports.jan.units import get_chat
 from turnscope.ports.rows import memoize_by_ledger
-from turnscope.reading.jan_threads import called
+from turnscope.reading.jan_threads import is_call
 from turnscope.session.index import Index
 from turnscope.session.model import Edit, Part, Placeholder, Session, Span
 
@@ -97,7 +97,7 @@ def _build_parts(message: dict[str, Any]) -> Iterator[Part]:
     results = []
     for part in message["parts"]:
         kind, text = part.get("type"), part.get("text") or ""
-        if called(part):
+        if is_call(part):
             name = part.get("toolName") or str(kind).removeprefix("tool-")
             raw = {"type": "tool_use", "id": part.get("toolCallId"), "name": name, "input": part.get("input")}
             yield Part("assistant", "tool_use", name, raw)

@@ -1,0 +1,76 @@
+"""`turnscope check`: whether sessions keep to a context budget; for CI."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from turnscope.atomic_file import replace_file
+from turnscope.cli import options, output
+from turnscope.cli.exit_codes import ExitCode
+from turnscope.cli.sessions import name_path, naming, open_path, shown
+from turnscope.library import checking
+
+
+@click.command()
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    type=click.Path(),
+    metavar="PATH...",
+    help="Session files, or folders of them; `-` reads standard input.",
+)
+@options.policy("The policy that they are replayed under.")
+@click.option("--max-fill", type=float, metavar="PERCENT", help="The share of its window that a request may fill.")
+@click.option(
+    "--max-usd", type=float, metavar="USD", help="What a session may cost: as billed, else with its prompt cache simulated."
+)
+@click.option("--no-reject", is_flag=True, help="No request may be rejected, refused, or too long.")
+@click.option("--junit", type=options.OUTPUT, metavar="FILE", help="Write the outcome to this file as JUnit XML, too.")
+@options.rows
+def command(
+    paths: tuple[str, ...],
+    policy: str,
+    max_fill: float | None,
+    max_usd: float | None,
+    no_reject: bool,
+    junit: Path | None,
+    as_json: bool,
+    as_csv: bool,
+) -> int:
+    """Check sessions against a context budget.
+
+    Exits with 1 where a session breaks a limit, with 2 where one cannot be read.
+    """
+    limits = checking.Limits(max_fill, max_usd, no_reject)
+    if junit is None:
+        found = _check(paths, limits, policy)
+    else:
+        with replace_file(junit) as part:
+            found = _check(paths, limits, policy)
+            part.write_text(checking.to_junit(found.results, policy), encoding="utf-8")
+    output.write_rows(found, as_json=as_json, as_csv=as_csv)
+    if as_json or as_csv or not output.is_terminal():  # a table says it itself
+        for each in found.results:
+            for wrong in filter(None, (each.error, *each.violations)):
+                output.note(name_path(wrong, each.path))
+    if limits == checking.Limits():
+        output.note("No limit was given, so only whether the sessions can be read was checked; see `turnscope check --help`.")
+    if any(each.error for each in found.results):
+        return ExitCode.ERROR
+    return ExitCode.DONE if all(each.ok for each in found.results) else ExitCode.NEGATIVE
+
+
+def _check(paths: tuple[str, ...], limits: checking.Limits, policy: str) -> checking.CheckResults:
+    """Every session of every path."""
+    results: list[checking.CheckResult] = []
+    for path in paths:
+        with open_path(path) as file:
+            with naming(path):
+                ids = checking.list_entries(file)
+            found = [checking.check(file, limits, policy, id) for id in ids]
+        results += [replace(each, path=shown(path)) for each in found] if path == options.STANDARD_INPUT else found
+    return checking.CheckResults(tuple(results))

@@ -1,0 +1,43 @@
+"""`turnscope share`: a report of a session to hand on, without what its level leaves out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from turnscope.atomic_file import replace_file
+from turnscope.cli import options
+from turnscope.cli.exit_codes import ExitCode
+from turnscope.cli.output import write_error
+from turnscope.cli.sessions import open_session
+from turnscope.share.redact import LEVELS, Level
+from turnscope.share.report import RedactionError, build_report
+
+
+@click.command()
+@options.session_path
+@click.argument(
+    "target", type=options.OUTPUT, metavar="OUTPUT", help="The file to write; one that ends in .md gets the summary alone."
+)
+@click.option(
+    "--level", type=click.Choice([*LEVELS]), default="no content", show_default=True, help="How much the report tells."
+)
+@options.conversation
+def command(path: str, target: Path, level: Level, conversation: str) -> int:
+    """Write a redacted report of a session.
+
+    The report is one HTML file that opens without a network. Exits with 1, and writes nothing, where something that the level
+    leaves out would stand in it.
+    """
+    try:
+        with replace_file(target) as part:
+            with open_session(path, conversation) as session:
+                made = build_report(session, level)
+            part.write_text(made.markdown if target.suffix == ".md" else made.html, encoding="utf-8")
+    except RedactionError as error:
+        write_error(error.what, error.short_hint)
+        return ExitCode.NEGATIVE
+    taken = ", ".join(f"{count} × {kind}" for kind, count in made.removed)
+    click.echo(f"{target}: {LEVELS[level]}{f' Taken out: {taken}.' if taken else ''}")
+    return 0

@@ -1,0 +1,286 @@
+"""Recorded request bodies become one timeline: each body is an envelope that was really sent, laid along what came before.
+
+Bodies arrive in Anthropic's shape. A message that was seen before stays at its address; one that is missing was dropped, one
+that changed is a stand-in, one that is new is appended. Rendering the replay of the record gives each body again exactly.
+Holds the edits that follow from a match; `matching` finds it, `body` takes bodies apart, importers read files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from turnscope.reading.matching import Cell, Past, match
+from turnscope.reading.placeholders import Bodies, Label, align_blocks, describe_change, make_placeholder
+from turnscope.reading.recorded_body import RecordedBody, RecordedMessage
+from turnscope.session.builder import Builder, Draft
+from turnscope.session.model import JSON, SHAPE, Action, Edit, ObservedEdit, Session, Span
+
+RECORDED_SLOT = "recorded"  # slot of messages that a body holds between messages that were there before
+
+
+class BlockRange(NamedTuple):
+    """A range of blocks said before addresses are known: `[start of draft lo + first, start of draft hi + last)`."""
+
+    lo: int
+    first: int
+    hi: int
+    last: int
+
+
+def _unlabelled(_message: RecordedMessage) -> Label:
+    return Label()
+
+
+@dataclass(slots=True)
+class Alignment:
+    """One conversation: its drafts, how each stands in the newest body, and what was observed on the way."""
+
+    builder: Builder
+    label: Callable[[RecordedMessage], Label] = _unlabelled
+    cells: list[Cell] = field(default_factory=list)
+    originals: list[RecordedMessage | None] = field(default_factory=list)
+    where: dict[Hashable, list[int]] = field(default_factory=dict)
+    seen: list[tuple[int, BlockRange, Edit]] = field(default_factory=list)
+    static: dict[str, _Static] = field(default_factory=dict)
+    requests: int = 0
+    joinable: int = 0  # edits from here on may be joined: no insert stands between them and the next
+
+    def add_request(self, body: RecordedBody, answer: RecordedMessage | None, *, compacted: bool = False, **about: Any) -> None:
+        """Take in one recorded call: its body, and the message that came back (None: there is none).
+
+        `compacted`: the log says that the tool compacted before it, so what is not there verbatim was replaced as a whole.
+        `about`: fields of `model.Request`, and `answered_at`.
+        """
+        for name in ("tools", "system"):
+            self.static.setdefault(name, _Static(name)).update(self, getattr(body, name))
+        self._match_messages(body.messages, compacted=compacted)
+        settings = {**body.settings, **_describe_shape(self, body)}
+        fields = {**about, "settings": settings}
+        if answer is None:
+            self.builder.add_unanswered(**fields)
+        else:
+            draft = self.append(answer, about.get("answered_at"))
+            draft.id = about.get("id", "")
+            self.builder.set_request(draft, **fields)
+        self.requests += 1
+
+    def build(self) -> Session:
+        """The session, with every difference between two bodies as an observed edit."""
+        return self.builder.build([self._iter_observed])
+
+    def append(self, message: RecordedMessage, at: float | None = None) -> Draft:
+        """A message that was not there before."""
+        number = len(self.originals)
+        self.originals.append(message)
+        self.where.setdefault(message.key, []).append(number)
+        self.cells.append(Cell(number, number + 1, [message]))
+        system = message.role == "system"  # a system message among messages is no system prompt: it stays where it is
+        origin, kinds = self.label(message)
+        draft = self.builder.add_message(
+            message.role, message.parts, origin=origin, sent_at=at, fence=system, extra=message.extra
+        )
+        if any(kinds):
+            draft.parts = list(zip(message.parts, kinds, strict=True))
+        return draft
+
+    def record_edit(self, place: BlockRange, action: Action, because: str, body: Bodies = (), **more: Any) -> None:
+        """Record what the request at hand shows. What happens to neighbours for one reason is one edit."""
+        if len(self.seen) > self.joinable and not more and not body:
+            request, before, edit = self.seen[-1]
+            alike = (edit.action, edit.because, edit.restore, edit.body) == (action, because, body is None, ())
+            if request == self.requests and alike and not edit.slot and (before.hi, before.last) == (place.lo, place.first):
+                self.seen[-1] = (request, before._replace(hi=place.hi, last=place.last), edit)
+                return
+        self.seen.append((self.requests, place, Edit(action, because, None, body or (), body is None, **more)))
+
+    def _iter_observed(self, session: Session) -> Iterator[ObservedEdit]:
+        drafts, end = self.builder.drafts, len(session.blocks)
+        for request, place, edit in self.seen:
+            start = (drafts[place.lo].start if place.lo < len(drafts) else end) + place.first
+            stop = (drafts[place.hi].start if place.hi < len(drafts) else end) + place.last
+            body = tuple(p if p.ref is None else structs.replace(p, ref=p.ref + start) for p in edit.body or ())
+            yield ObservedEdit(request, structs.replace(edit, span=Span(start, stop), body=body))
+
+    def _match_messages(self, messages: Sequence[RecordedMessage], *, compacted: bool) -> None:
+        """Match a body's messages with what stands, and change what stands to be this body."""
+        found = match(self.cells, Past(self.originals, self.where), messages, altered=not compacted)
+        for cell in found.cleared:
+            if cell.lo == cell.hi:
+                self.show_messages(cell, [])
+            else:
+                self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "drop", "its stand-in left the request that was recorded")
+        self.cells = found.cells
+        for cell in found.cells:
+            if cell.state != "static":
+                self.show_messages(cell, [messages[j] for j in sorted(found.wanted.get(cell, ()))])
+        self._tidy()
+        for j in found.fresh:
+            self.append(messages[j])
+
+    def show_messages(self, cell: Cell, messages: list[RecordedMessage]) -> None:
+        """Change one cell to show `messages`, saying so where that is a change."""
+        if cell.lo == cell.hi:
+            self.joinable = len(self.seen)
+        if [m.key for m in messages] == [m.key for m in cell.shown]:
+            return  # how it is written may differ; that is the shape's business
+        place = BlockRange(cell.lo, 0, cell.hi, 0)
+        original = self.originals[cell.lo] if cell.hi - cell.lo == 1 else None
+        if cell.lo == cell.hi:
+            because = "stands between earlier messages" if messages else "no longer stands between earlier messages"
+            self.record_edit(
+                place, "insert" if messages else "drop", because, make_placeholder(messages, self.label), slot=RECORDED_SLOT
+            )
+            cell.state = "body"
+        elif not messages:
+            self.record_edit(place, "drop", "left out of the request that was recorded")
+            cell.state = "gone"
+        elif original and len(messages) == 1 and messages[0].key == original.key:
+            self.record_edit(place, "restore", "stands in the request again as it was", None)
+            cell.state = "own"
+        elif original and len(messages) == 1 and messages[0].role == original.role and original.parts and messages[0].parts:
+            self._alter(cell, original, messages[0])
+        else:
+            many = cell.hi - cell.lo
+            because = f"{many} messages were replaced by {len(messages)}" if many > 1 else "the message was replaced"
+            self.record_edit(place, "condense", because, make_placeholder(messages, self.label))
+            cell.state = "body"
+        cell.shown = messages
+
+    def _alter(self, cell: Cell, original: RecordedMessage, message: RecordedMessage) -> None:
+        """Change single blocks of a message; the others stay."""
+        blocks = align_blocks(original, message)
+        held: list[Bodies] = [None] * len(blocks)
+        if cell.state == "blocks":
+            held = cell.blocks
+        elif cell.state != "own":
+            self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "restore", "stands in the request again, altered", None)
+        for i, (old, new) in enumerate(zip(held, blocks, strict=True)):
+            if old != new:
+                action, because = describe_change(original.parts[i], new)
+                self.record_edit(BlockRange(cell.lo, i, cell.lo, i + 1), action, because, new)
+        cell.state, cell.blocks = "blocks", blocks
+
+    def _tidy(self) -> None:
+        """Neighbouring cells that show nothing become one, so that a long past costs nothing."""
+        kept: list[Cell] = []
+        for cell in self.cells:
+            if cell.lo == cell.hi and not cell.shown:
+                continue
+            if kept and cell.state == kept[-1].state == "gone":
+                kept[-1].hi = cell.hi
+            else:
+                kept.append(cell)
+        self.cells = kept
+
+
+@dataclass(slots=True)
+class _Static:
+    """The system prompt or the tools: which blocks of which version stand."""
+
+    name: str
+    standing: list[tuple[int, int]] = field(default_factory=list)  # (draft, block)
+    keys: tuple[bytes, ...] = ()
+    versions: dict[tuple[bytes, ...], list[tuple[int, int]]] = field(default_factory=dict)
+
+    def update(self, to: Alignment, now: RecordedMessage | None) -> None:
+        """Make the version in force be `now`: what it no longer holds is superseded, what is new is appended."""
+        keys = now.keys if now else ()
+        if keys == self.keys:
+            return
+        wanted = self.versions.get(keys)
+        number = len(to.originals)
+        if wanted is None and now:
+            wanted = self._find_kept(keys)
+            taken = len(wanted)
+            if taken < len(keys):
+                to.originals.append(None)
+                to.cells.append(Cell(number, number + 1, [], "static"))
+                to.builder.add_message(self.name, now.parts[taken:], origin="system")
+                wanted = [*wanted, *((number, i) for i in range(len(keys) - taken))]
+        wanted = wanted or []
+        held, left = set(self.standing), set(wanted)
+        because = "superseded by another version of it" if keys else "left out of the request that was recorded"
+        for draft, start, stop in _group_runs(sorted(held - left)):
+            to.record_edit(
+                BlockRange(draft, start, draft, stop),
+                "drop",
+                f"{self.name}: {because}",
+                facts={"superseded": True} if keys else {},
+            )
+        for draft, start, stop in _group_runs(sorted(block for block in left - held if block[0] < number)):
+            to.record_edit(
+                BlockRange(draft, start, draft, stop), "restore", f"{self.name}: an earlier version is in force again", None
+            )
+        self.standing, self.keys = wanted, keys
+        self.versions[keys] = wanted
+
+    def _find_kept(self, keys: tuple[bytes, ...]) -> list[tuple[int, int]]:
+        """The blocks that stay: as long as the new version goes on like the one in force, gaps allowed."""
+        kept: list[tuple[int, int]] = []
+        at = 0
+        for key in keys:
+            found = next((i for i in range(at, len(self.keys)) if self.keys[i] == key), -1)
+            if found < 0:
+                break
+            kept.append(self.standing[found])
+            at = found + 1
+        return kept
+
+
+def _group_runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Neighbouring blocks of one draft as (draft, start, stop)."""
+    held: tuple[int, int, int] | None = None
+    for draft, at in blocks:
+        if held and held[0] == draft and held[2] == at:
+            held = (draft, held[1], at + 1)
+            continue
+        if held:
+            yield held
+        held = (draft, at, at + 1)
+    if held:
+        yield held
+
+
+def _describe_shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
+    """How this body writes what rendering would write otherwise; also fences messages that a body keeps apart."""
+    bare: list[Any] = []
+    lists: list[Any] = []
+    extra: list[Any] = []
+    number, before, solid = 0, "", False
+    for cell in of.cells:
+        for stands in cell.shown:
+            message = body.messages[number]
+            written, keys, own = _describe_writing(of, cell, stands)
+            if written != message.bare:
+                (bare if message.bare else lists).append(number)
+            if keys != message.extra:
+                extra.append([number, message.extra])
+            if own and solid and message.role == before:
+                of.builder.drafts[cell.lo].fence = True
+            number, before, solid = number + 1, message.role, own
+    if body.system:
+        raws = [of.builder.drafts[draft].parts[at][0] for draft, at in of.static["system"].standing]
+        written = len(raws) == 1 and isinstance(raws[0], str)
+        if written != body.system.bare:
+            (bare if body.system.bare else lists).append("system")
+    found = {"cache": body.marks, "bare": bare, "lists": lists, "extra": extra, "set": body.verbatim}
+    shape = {key: value for key, value in found.items() if value}
+    return {SHAPE: shape} if shape else {}
+
+
+def _describe_writing(of: Alignment, cell: Cell, message: RecordedMessage) -> tuple[bool, dict[str, JSON], bool]:
+    """How rendering writes a message: as one string? with which further keys? and does it stand in its own place?"""
+    original = of.originals[cell.lo] if cell.state in ("own", "blocks") else None
+    if original is None:
+        return message.bare, {}, False
+    if cell.state == "own":
+        return original.bare, original.extra, True
+    own = any(body is None for body in cell.blocks)
+    shown: list[JSON] = []
+    for raw, body in zip(original.parts, cell.blocks, strict=True):
+        shown.extend([raw] if body is None else [part.raw for part in body])
+    return len(shown) == 1 and isinstance(shown[0], str), original.extra if own else {}, own

@@ -1,0 +1,146 @@
+"""Pieces of messages as tools store them, in Anthropic's shape: thoughts inside texts, images by address, items of OpenAI's
+Responses API, numbers of tokens. Pure functions that know no tool."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from turnscope.reading.calls import as_text, parse_if_json
+from turnscope.session.builder import parse_usage
+from turnscope.session.content import dumps, extract_text, find_thoughts
+from turnscope.session.model import JSON, Usage
+
+_DATA = re.compile(r"data:([\w/+.-]+);base64,")
+
+
+def as_mapping(value: Any) -> Mapping[str, Any]:
+    """An object; an empty one for anything else."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def as_rows(value: Any) -> list[Mapping[str, Any]]:
+    """The objects of a list; none of anything else."""
+    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
+
+
+def make_text(value: str) -> list[JSON]:
+    """A text block; none for an empty text."""
+    return [{"type": "text", "text": value}] if value else []
+
+
+def make_thinking(value: str, signature: str = "") -> list[JSON]:
+    """A thinking block; none for an empty one. `signature`: what the provider gave along; without words it stands for them."""
+    if not value:
+        return [{"type": "redacted_thinking", "data": signature}] if signature else []
+    return [{"type": "thinking", "thinking": value, **({"signature": signature} if signature else {})}]
+
+
+def split_thinking(value: str) -> list[JSON]:
+    """A text with its `<think>` stretches as thinking; a tag that is not closed is text."""
+    blocks: list[JSON] = []
+    at = 0
+    for found in find_thoughts(value):
+        blocks += [*make_text(value[at : found.start].strip()), *make_thinking(found.text.strip())]
+        at = found.stop
+    return [*blocks, *make_text(value[at:])] if blocks else make_text(value)
+
+
+def make_call(id: str, name: str, given: Any, kind: str = "tool_use") -> dict[str, JSON]:
+    """A tool call. Arguments as JSON text become the value; what is no JSON object stays as it is."""
+    value = parse_if_json(given) if isinstance(given, str) else given
+    return {
+        "type": kind,
+        "id": id,
+        "name": name,
+        "input": value if isinstance(value, dict) else {} if given in (None, "") else given,
+    }
+
+
+def make_result(id: str, content: Any, failed: bool = False) -> dict[str, JSON]:
+    """A tool's result; what is neither text nor blocks becomes JSON text."""
+    blocks = isinstance(content, list) and all(isinstance(part, Mapping) and "type" in part for part in content)
+    held = content if isinstance(content, str) or blocks else "" if content is None else dumps(content)
+    return {"type": "tool_result", "tool_use_id": id, "content": held, **({"is_error": True} if failed else {})}
+
+
+def make_image(address: str) -> dict[str, JSON]:
+    """An image by its address, which may hold it."""
+    if found := _DATA.match(address):
+        source = {"type": "base64", "media_type": found[1], "data": address[found.end() :]}
+    else:
+        source = {"type": "url", "url": address}
+    return {"type": "image", "source": source}
+
+
+def make_usage(whole: Any = 0, output: Any = 0, cached: Any = 0, written: Any = 0) -> Usage | None:
+    """Usage of a request whose whole prompt, cached tokens included, is known; None where nothing was counted."""
+    given = parse_usage(
+        {
+            "input_tokens": whole,
+            "output_tokens": output,
+            "cache_read_input_tokens": cached,
+            "cache_creation_input_tokens": written,
+        }
+    )
+    assert given
+    read, made = given.cache_read_input_tokens, given.cache_creation_input_tokens
+    if not (given.prompt_tokens or given.output_tokens):
+        return None
+    return Usage(max(0, given.input_tokens - read - made), made, read, given.output_tokens)
+
+
+def convert_content(parts: Any) -> list[JSON]:
+    """The content of a message of the Responses API, or of parts like it."""
+    if isinstance(parts, str):
+        return make_text(parts)
+    blocks: list[JSON] = []
+    for part in parts if isinstance(parts, list) else ():
+        held = part if isinstance(part, Mapping) else {"text": extract_text(part)}
+        address = held.get("image_url")
+        address = address.get("url") if isinstance(address, Mapping) else address
+        if isinstance(address, str) and address:
+            blocks.append(make_image(address))
+        elif isinstance(held.get("text"), str):
+            blocks += make_text(held["text"])
+        else:
+            blocks.append({"type": "unknown", **held})
+    return blocks
+
+
+OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+
+
+def convert_item(record: Mapping[str, Any]) -> tuple[str, list[JSON]]:
+    """One item of the Responses API: the role of the message that it belongs to ("" = of none that is known) and its blocks."""
+    kind = as_text(record.get("type"))
+    id = as_text(record.get("call_id")) or as_text(record.get("id"))
+    if kind == "message" or (not kind and "role" in record):
+        return as_text(record.get("role")), convert_content(record.get("content"))
+    if kind == "reasoning":
+        found = record.get("summary") or record.get("content")
+        return "assistant", make_thinking(extract_text(found) if found else "", as_text(record.get("encrypted_content")))
+    if kind in OUTPUT_TYPES:
+        held = record.get("output", record.get("tools"))
+        held = held.get("content", held) if isinstance(held, Mapping) else held
+        return "user", [
+            make_result(id, convert_content(held) if isinstance(held, list) else held, record.get("status") == "failed")
+        ]
+    if kind in ("compaction", "context_compaction"):
+        return "user", [{"content": "", **record, "type": "compaction"}]
+    if kind in ("function_call", "custom_tool_call"):
+        return "assistant", [make_call(id, as_text(record.get("name")), record.get("arguments", record.get("input")))]
+    if kind in ("local_shell_call", "tool_search_call"):
+        return "assistant", [make_call(id, kind.removesuffix("_call"), record.get("action", record.get("arguments")))]
+    if kind in ("web_search_call", "image_generation_call", "file_search_call", "code_interpreter_call", "mcp_call"):
+        given = record.get("action") or {key: value for key, value in record.items() if key not in ("type", "id", "status")}
+        return "assistant", [make_call(id, kind.removesuffix("_call"), given, "server_tool_use")]
+    return "", []
+
+
+def join_blocks(blocks: Sequence[JSON]) -> str | list[JSON]:
+    """Blocks as a message's content: one text alone is a string."""
+    if len(blocks) == 1 and set(blocks[0]) == {"type", "text"} and blocks[0]["type"] == "text":
+        return str(blocks[0]["text"])
+    return list(blocks)

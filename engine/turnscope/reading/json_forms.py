@@ -1,0 +1,83 @@
+"""What else a JSON file may be read as, where nobody claims it as it stands: tools and scripts put sessions into lists.
+
+A log's lines as one list, or a list's items line by line; values one after the other; one session in a list. Holds the forms,
+never who reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from msgspec import Raw
+
+from turnscope.reading.source import LazyList, Source
+from turnscope.session.content import dumps
+
+SNIFF_VALUES = 20  # values that are looked at to see what a file holds
+MAX_BYTES = 400_000_000  # bytes of a file that is turned into another form
+
+
+def iter_forms(source: Source, most: int | None = None) -> Iterator[Source]:
+    """The other forms of a file that holds several values, or one in a list: as lines, as one list, as the only value.
+
+    `most`: of so many values alone, to see whether somebody wants them.
+    """
+    found = list_values(source)[:most]
+    if len(found) == 1:
+        yield _make_source(source, dumps(found[0]))
+    if found and all(isinstance(value, dict) for value in islice(found, SNIFF_VALUES)):
+        if source.document is not None or "apart" in source.cache:
+            yield _make_source(source, "\n".join(map(dumps, found)) + "\n")
+        if source.document is None:
+            yield _make_source(source, f"[{','.join(map(dumps, found))}]")
+
+
+def iter_values(source: Source) -> Iterator[Source]:
+    """Every value of a file that holds several, as a file of its own."""
+    return (_make_source(source, dumps(value)) for value in list_values(source))
+
+
+def get_value(source: Source, number: int) -> Source | None:
+    """A value of a file that holds several, as a file; None where there is none of that number."""
+    found = list_values(source)
+    return _make_source(source, dumps(found[number])) if 0 <= number < len(found) else None
+
+
+def list_values(source: Source) -> Sequence[Any]:
+    """The items of a list, or the values that stand one after the other; none in any other file."""
+    if "values" not in source.cache:
+        source.cache["values"] = _read_values(source) if source.kind == "file" and source.size < MAX_BYTES else []
+    found: Sequence[Any] = source.cache["values"]
+    return found
+
+
+def _read_values(source: Source) -> Sequence[Any]:
+    if source.document is not None:
+        return source.document if isinstance(source.document, list) else []
+    if any(isinstance(value, (dict, list)) for value in source.first):
+        return LazyList([Raw(line) for line in source.data.splitlines() if not line.isspace()])
+    return _split_values(source)
+
+
+def _split_values(source: Source) -> list[Any]:
+    """Values one after the other, each on as many lines as it takes, as `jq` prints them; none where that is not so."""
+    if source.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
+        return []
+    text, decoder, found, at = source.data.decode("utf-8-sig", "replace").strip(), json.JSONDecoder(), [], 0
+    try:
+        while at < len(text):
+            value, at = decoder.raw_decode(text, at)
+            found.append(value)
+            while at < len(text) and text[at] in " \t\r\n,":
+                at += 1
+    except (ValueError, RecursionError):
+        return []
+    source.cache["apart"] = True
+    return found
+
+
+def _make_source(source: Source, text: str) -> Source:
+    return Source(source.path, text.encode("utf-8", "surrogatepass"))

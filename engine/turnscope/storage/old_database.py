@@ -1,0 +1,49 @@
+"""What earlier versions remembered of opened sessions lay in a file of its own, `turnscope.db`. It is taken over and goes.
+
+It held no chats. Its list and its exact token counts are kept; its sessions are read anew when they are opened.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from turnscope.storage import catalogue, sessions
+from turnscope.storage.catalogue import CatalogueRow, Stamp
+from turnscope.storage.database import begin_write
+
+NAME = "turnscope.db"
+_NAMES = ", ".join(f'"{f.name}"' for f in fields(CatalogueRow) if f.name not in ("entry", "formed"))
+
+
+def list_files(path: Path) -> list[Path]:
+    """The earlier file beside the database at `path`, with its logs; none where there is none."""
+    return sessions.list_files(path.with_name(NAME)) if path.name != NAME else []
+
+
+def import_sessions(path: Path) -> None:
+    """Take over what the earlier file holds. Done twice, by two at once, or broken off, it comes to the same."""
+    if not list_files(path):
+        return
+    try:
+        with closing(sqlite3.connect(path.with_name(NAME))) as old:
+            rows = old.execute(f"select {_NAMES} from opened order by opened").fetchall()  # noqa: S608 - names are ours
+            counts = old.execute("select digest, family, tokens from counts").fetchall()
+    except sqlite3.DatabaseError:  # broken, or busy: left alone, as all it says can be read again
+        return
+    unread = asdict(Stamp(0, 0, "")) | {"seen": 0}
+    with begin_write(path) as db:
+        newer = {row[0] for row in db.conn.execute("select path from catalogue")}
+        for row in (CatalogueRow(*values) for values in rows):
+            if row.path not in newer:
+                catalogue.put_row(db, unread | asdict(row))
+        sessions.put_counts(db, counts)
+    remove(path)
+
+
+def remove(path: Path) -> None:
+    """Delete the earlier file, itself last, so that no log of it is ever left beside another one."""
+    for file in reversed(list_files(path)):
+        file.unlink(missing_ok=True)

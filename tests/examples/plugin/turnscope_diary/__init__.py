@@ -1,0 +1,1 @@
+"""Extends Turnscope by a format, a rule and a policy. `pyproject.toml` names them."""
