@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import turnscope
+from conftest import ROOT
 from importers import exact_log
 from msgspec import structs
 from turnscope.importers.claude_code.api_requests import ApiRequests
+from turnscope.library.checking import Limits, check
 from turnscope.planning.render import build_body
 from turnscope.session.model import Bucket, Session
 
@@ -22,7 +24,7 @@ def bodies(session: Session) -> list[dict[str, Any]]:
 def test_each_body_is_the_one_that_was_sent(tmp_path: Path) -> None:
     path, log = exact_log.session(tmp_path)
     session = turnscope.load(path)
-    assert session.about["exact_requests"] == len(log.sent) == 7
+    assert session.about["exact_requests"] == {"requests": 7, "proven": 7}
     assert bodies(session) == log.sent
 
 
@@ -102,3 +104,13 @@ def test_a_resumed_session_finds_its_requests_in_the_file_it_came_from(tmp_path:
     other = tmp_path / "s2.jsonl"
     other.write_text("".join(json.dumps(line) + "\n" for line in copies), encoding="utf-8")
     assert bodies(turnscope.load(other)) == log.sent
+
+
+def test_check_says_whether_every_request_is_proven(tmp_path: Path) -> None:
+    path, _ = exact_log.session(tmp_path)
+    found = check(path, Limits(exact=True))
+    assert found.ok
+    assert "7 of 7 requests rebuilt, digests equal for 7" in found.summary
+    path.write_text(path.read_text("utf-8").replace('"max_tokens": 32000', '"max_tokens": 31000'), encoding="utf-8")
+    assert not check(path, Limits(exact=True)).ok, "the bodies are not those of the digests"
+    assert not check(ROOT / "sample_sessions" / "cache-goes-cold.jsonl", Limits(exact=True)).ok

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -29,35 +30,36 @@ from turnscope.library import checking
     "--max-usd", type=float, metavar="USD", help="What a session may cost: as billed, else with its prompt cache simulated."
 )
 @click.option("--no-reject", is_flag=True, help="No request may be rejected, refused, or too long.")
+@click.option(
+    "--exact", is_flag=True, help="Every request must be in the log whole, and have the digest that the log records of it."
+)
 @click.option("--junit", type=options.OUTPUT, metavar="FILE", help="Write the outcome to this file as JUnit XML, too.")
 @options.rows
 def command(
     paths: tuple[str, ...],
     policy: str,
-    max_fill: float | None,
-    max_usd: float | None,
-    no_reject: bool,
     junit: Path | None,
     as_json: bool,
     as_csv: bool,
+    **limits: Any,
 ) -> int:
     """Check sessions against a context budget.
 
     Exits with 1 where a session breaks a limit, with 2 where one cannot be read.
     """
-    limits = checking.Limits(max_fill, max_usd, no_reject)
+    required = checking.Limits(**limits)
     if junit is None:
-        found = _check(paths, limits, policy)
+        found = _check(paths, required, policy)
     else:
         with replace_file(junit) as part:
-            found = _check(paths, limits, policy)
+            found = _check(paths, required, policy)
             part.write_text(checking.to_junit(found.results, policy), encoding="utf-8")
     output.write_rows(found, as_json=as_json, as_csv=as_csv)
     if as_json or as_csv or not output.is_terminal():  # a table says it itself
         for each in found.results:
             for wrong in filter(None, (each.error, *each.violations)):
                 output.note(name_path(wrong, each.path))
-    if limits == checking.Limits():
+    if required == checking.Limits():
         output.note("No limit was given, so only whether the sessions can be read was checked; see `turnscope check --help`.")
     if any(each.error for each in found.results):
         return ExitCode.ERROR

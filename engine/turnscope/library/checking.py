@@ -20,6 +20,7 @@ from turnscope.library.opening import AS_RECORDED
 from turnscope.planning.policy import Policy
 from turnscope.session.content import dumps
 from turnscope.views.comparison import Row
+from turnscope.views.exactness import Exactness, sum_exactness
 from turnscope.views.tables import format_csv
 
 COLUMNS = ("path", "outcome", "requests", "peak_fill", "peak_request", "usd", "broken", "error")
@@ -29,11 +30,13 @@ _INVALID_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a session must keep to; None = not looked at. `max_fill`: percent of the window at the fullest request; `max_usd`:
-    USD of all requests, as billed or else simulated; `no_reject`: none that would be rejected, that is refused or too long."""
+    USD of all requests, as billed or else simulated; `no_reject`: none that would be rejected, that is refused or too long;
+    `exact`: every request is in the log whole, and has the digest that the log records of it."""
 
     max_fill: float | None = None
     max_usd: float | None = None
     no_reject: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,7 @@ class CheckResult:
     row: Row | None = None
     violations: tuple[str, ...] = ()
     error: str = ""
+    exactness: Exactness | None = None
 
     @property
     def ok(self) -> bool:
@@ -58,7 +62,8 @@ class CheckResult:
             return ""
         usd = _get_usd(self.row)
         priced = "no known price" if usd is None else f"{usd:,.2f} USD"
-        return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}"
+        known = f"; {self.exactness.sentence}" if self.exactness else ""
+        return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}{known}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -112,7 +117,15 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
     except (TurnscopeError, OSError) as error:
         return CheckResult(name, error=f"{error}. {getattr(error, 'short_hint', '')}".strip())
     (row,) = compare(session, [policy]).rows
-    return CheckResult(name, row, tuple(_find_violations(row, limits)))
+    exactness = sum_exactness(session) if limits.exact else None
+    violations = (*_find_violations(row, limits), *_find_inexact(exactness))
+    return CheckResult(name, row, violations, exactness=exactness)
+
+
+def _find_inexact(exactness: Exactness | None) -> Iterable[str]:
+    if exactness is not None and exactness.proven < exactness.requests:
+        missing = exactness.requests - exactness.proven
+        yield f"{missing:,} of {exactness.requests:,} requests are not proven: {exactness.sentence}"
 
 
 def _find_violations(row: Row, limits: Limits) -> Iterable[str]:

@@ -12,6 +12,7 @@ without `metadata`, `stream` and the first system block (a billing header, which
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -54,8 +55,7 @@ class ApiRequests:
     messages: dict[str, dict[str, JSON]] = field(default_factory=dict)  # by hash; an answer or a prompt once it was asked for
     requests: dict[str, ApiRequest] = field(default_factory=dict)
     answers: dict[str, dict[str, JSON]] = field(default_factory=dict)  # by the provider's id, their fragments joined
-    prompts: list[dict[str, JSON]] = field(default_factory=list)
-    heard: int = 0  # answers and prompts that were hashed so far
+    unhashed: dict[object, dict[str, JSON]] = field(default_factory=dict)  # answers and prompts that no hash is known of yet
 
     def __bool__(self) -> bool:
         return bool(self.requests)
@@ -75,9 +75,10 @@ class ApiRequests:
         content, id = message.get("content"), message.get("id")
         if message.get("role") == "assistant" and isinstance(id, str) and isinstance(content, list):
             whole = self.answers.setdefault(id, {"role": "assistant", "content": []})
-            whole["content"].extend(content)
+            whole["content"] = [*whole["content"], *content]
+            self.unhashed[id] = whole
         elif message.get("role") == "user" and isinstance(content, (str, list)):
-            self.prompts.append({"role": "user", "content": content})
+            self.unhashed[len(self.unhashed)] = {"role": "user", "content": content}
 
     def add_origin(self, source: Source) -> None:
         """Take in the requests of another session's file, from which this one copied what was said. Their line is 0."""
@@ -95,14 +96,12 @@ class ApiRequests:
 
     def find(self, hash: str) -> dict[str, JSON] | None:
         """The message with that hash; None where the file does not hold it."""
-        found = self.messages.get(hash)
-        if found is None and self.heard < (count := len(self.answers) + len(self.prompts)):
-            for message in (*self.answers.values(), *self.prompts):
+        if hash not in self.messages and self.unhashed:
+            for message in self.unhashed.values():
                 listed = {**message, "content": list_blocks(message["content"])}
                 self.messages.setdefault(hash_message(listed), listed)
-            self.heard = count
-            found = self.messages.get(hash)
-        return found
+            self.unhashed = {}
+        return self.messages.get(hash)
 
     def rebuild(self, request: ApiRequest) -> dict[str, JSON] | None:
         """A request's body as it was sent, but for the billing header; None where a part of it is not in the file."""
@@ -116,15 +115,10 @@ class ApiRequests:
         return body
 
     def count_equal(self, requests: Iterable[ApiRequest]) -> int:
-        """How many requests, rebuilt, have the digest that the tool recorded of what it sent.
-
-        Requests share what stands before their tails, so each message is hashed about twice, whatever their number.
-        """
-        equal = 0
-        for request in requests:
-            body = self.rebuild(request)
-            equal += body is not None and digest_body(body) == request.digest
-        return equal
+        """How many requests, rebuilt, have the digest that the tool recorded of what it sent."""
+        digests = _Digests()
+        rebuilt = ((request, self.rebuild(request)) for request in requests)
+        return sum(body is not None and digests.digest(request, body) == request.digest for request, body in rebuilt)
 
     def _request(self, record: Mapping[str, Any], line: int) -> ApiRequest:
         base = self.requests.get(str(record.get("base")))
@@ -152,17 +146,55 @@ def list_blocks(content: JSON) -> JSON:
 
 def hash_message(message: Mapping[str, JSON]) -> str:
     """The hash that the tool gives a message."""
-    return _sha({**_unmarked(message), "content": list_blocks(_unmarked(message.get("content")))})
+    return sha256(_dump_listed(_unmarked({**message, "content": message.get("content")}))).hexdigest()
 
 
-def digest_body(body: Mapping[str, JSON]) -> str:
-    """The digest that the tool gives a body without its billing header."""
-    messages = [{**message, "content": list_blocks(message["content"])} for message in body["messages"]]
-    return _sha({**body, "messages": messages})
+class _Digests:
+    """Digests of bodies, one after the other. What a request shares with the one before it is hashed once.
+
+    A digest is the SHA-256 of the body's JSON with sorted keys. Cache marks stand at the end, so that all before the first
+    marked message is the same bytes in the next request.
+    """
+
+    def __init__(self) -> None:
+        self.head, self.hashes, self.state = b"", tuple[str, ...](), sha256()
+        self.bytes: dict[str, bytes] = {}
+
+    def digest(self, request: ApiRequest, body: Mapping[str, JSON]) -> str:
+        """The digest of a body that was rebuilt of a request."""
+        before = {key: value for key, value in body.items() if key < "messages"}
+        behind = {key: value for key, value in body.items() if key > "messages"}
+        head = _dump(before)[:-1] + (b',"messages":[' if before else b'"messages":[')
+        marked = [place for path, _ in request.marks if path[:1] == ("messages",) and isinstance(place := path[1], int)]
+        shared = min([len(request.messages), *marked])
+        known = len(self.hashes)
+        if head != self.head or known > shared or request.messages[:known] != self.hashes:
+            self.head, self.hashes, self.state, known = head, (), sha256(head), 0
+        for number in range(known, shared):
+            self.state.update(b","[:number] + self._dump_message(request.messages[number], body["messages"][number]))
+        self.hashes = request.messages[:shared]
+        state = self.state.copy()
+        for number in range(shared, len(request.messages)):
+            state.update(b","[:number] + _dump_listed(body["messages"][number]))
+        state.update(b"]," + _dump(behind)[1:] if behind else b"]}")
+        return state.hexdigest()
+
+    def _dump_message(self, hash: str, message: Mapping[str, JSON]) -> bytes:
+        if hash not in self.bytes:
+            self.bytes[hash] = _dump_listed(message)
+        return self.bytes[hash]
 
 
-def _sha(value: JSON) -> str:
-    return sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()
+def _dump_listed(message: Mapping[str, JSON]) -> bytes:
+    return _dump({**message, "content": list_blocks(message["content"])})
+
+
+def _dump(value: JSON) -> bytes:
+    """Compact JSON with sorted keys, as the tool hashes it."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # a number beyond 64 bits
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def _unmarked(value: JSON) -> JSON:

@@ -23,7 +23,7 @@ from turnscope.reading.source import Source
 from turnscope.session.builder import Builder
 from turnscope.session.model import JSON, Fork, Message, ObservedEdit, Request, Session, join_path
 
-EXACT = "exact_requests"  # key of Session.about: how many requests were recorded whole
+EXACT = "exact_requests"  # key of Session.about; see `views.exactness`
 REMINDER = "<system-reminder>"
 TOOL, PROMPT, META, SUMMARY = "tool", "prompt", "meta", "summary"
 REFUSED = "the provider refused it, or it was interrupted"
@@ -104,7 +104,8 @@ class _Reading:
             if message.role not in ("system", "tools"):
                 alignment.append(_message(path, message), message.sent_at)
         session = alignment.build()
-        about = {**session.about, EXACT: len(bodies)}
+        recorded_whole = [request for request in sent if request]
+        about = {**session.about, EXACT: {"requests": len(sent), "proven": api.count_equal(recorded_whole)}}
         return structs.replace(session, about=about, observed=_named(session, path.observed, numbers))
 
     def body(self, request: ApiRequest) -> RecordedBody | None:

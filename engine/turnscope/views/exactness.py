@@ -1,0 +1,79 @@
+"""How exactly a session's requests are known: recorded whole and proven, partly measured, or inferred.
+
+Holds sentences for pages and commands. It measures nothing: an importer says what its log holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from turnscope.session.model import Bucket, Session
+
+EXACT = "exact_requests"  # key of Session.about: {"requests": recorded whole, "proven": of these, with the recorded digest}
+API_LOGS = frozenset({"anthropic-api", "raw-bodies", "openai-chat", "openai-responses", "turnscope-chat"})
+
+
+@dataclass(frozen=True, slots=True)
+class Exactness:
+    """How many of a session's `requests` are known `whole`, and how many of these are `proven` by a digest in the log.
+
+    `static`: whether its log holds the system prompt and the tools.
+    """
+
+    requests: int
+    whole: int
+    proven: int
+    static: bool
+
+    @property
+    def complete(self) -> bool:
+        """Whether every request is known as it was sent."""
+        return self.requests == self.whole
+
+    @property
+    def label(self) -> str:
+        """A few words for a chip."""
+        if self.complete and self.requests:
+            return "as sent"
+        return "system + tools in the log" if self.static else "system + tools inferred"
+
+    @property
+    def sentence(self) -> str:
+        """What was measured, and how."""
+        if self.proven:
+            return f"{self.whole:,} of {self.requests:,} requests rebuilt, digests equal for {self.proven:,}"
+        if self.complete and self.requests:
+            return f"the log holds the body of each of its {self.requests:,} requests"
+        if self.static:
+            return "system prompt and tools are in the log; messages are as its transcript tells them"
+        return "the log holds neither system prompt nor tools: their size is inferred from the billed tokens"
+
+
+def describe_exactness(session: Session) -> Exactness:
+    """How exactly the requests of a session's own path are known."""
+    recorded = session.about.get(EXACT)
+    whole = recorded["requests"] if isinstance(recorded, dict) else 0
+    proven = recorded["proven"] if isinstance(recorded, dict) else 0
+    if session.source in API_LOGS:
+        whole = len(session.requests)
+    static = {block.bucket for block in session.blocks} >= {Bucket.SYSTEM, Bucket.TOOLS}
+    return Exactness(len(session.requests), min(whole, len(session.requests)), proven, static)
+
+
+def iter_sessions(session: Session) -> Iterator[Session]:
+    """A session and all subagents below it."""
+    yield session
+    for subagent in session.subagents:
+        yield from iter_sessions(subagent)
+
+
+def sum_exactness(session: Session) -> Exactness:
+    """The same for a session with its subagents."""
+    found = [describe_exactness(one) for one in iter_sessions(session)]
+    return Exactness(
+        sum(one.requests for one in found),
+        sum(one.whole for one in found),
+        sum(one.proven for one in found),
+        all(one.static for one in found),
+    )
