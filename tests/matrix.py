@@ -131,7 +131,7 @@ def drive(policy: str, course: Course, folder: Path) -> Row:
         chosen = Settings(course.model, load(policy), thinking=course.thinking)
         provider, thread = connect(server.url, "none", retries=0, timeout=60), threads.create(title=policy)
         chat = branches.start_chat(thread, provider, threads.open_writer(thread), chosen, "You are brief.", box.definitions)
-        chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
+        chat.sink.write_policy(chosen.policy, 0)  # type: ignore[attr-defined]
         chat.tools = box
         wire: dict[int, dict[str, Any]] = {}
         try:

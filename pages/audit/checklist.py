@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import streamlit as st
 from turnscope.views import audit, exact_body
 
-from pages.parts import closeups, state
+from pages.parts import opening, widgets
 from pages.parts.formats import esc
 
 TURN, REQUEST = "audit.turn", "audit.request"
@@ -28,7 +28,7 @@ STYLE = """<style>
 </style>"""
 
 
-def checklist(shown: state.Shown) -> None:
+def checklist(shown: opening.Shown) -> None:
     """The seven points and the three anti-patterns, with links to the requests that they speak of."""
     points = _points(shown)
     counts = {verdict: sum(point.verdict == verdict for point in points) for verdict in ICONS}
@@ -38,7 +38,7 @@ def checklist(shown: state.Shown) -> None:
         st.html(f'<div class="ts-small ts-faint">{title}</div><div class="audit">{"".join(map(_card, part))}</div>')
 
 
-def _points(shown: state.Shown) -> tuple[audit.Point, ...]:
+def _points(shown: opening.Shown) -> tuple[audit.Point, ...]:
     kept = st.session_state.get("audit.points")
     if kept is None or kept[0] != (shown.key, shown.part):
         kept = st.session_state["audit.points"] = ((shown.key, shown.part), audit.audit(shown.trace, shown.view))
@@ -59,7 +59,7 @@ def _debugger(n: int) -> str:
 
 
 @st.fragment
-def replay(shown: state.Shown) -> None:
+def replay(shown: opening.Shown) -> None:
     """What the model saw at a turn: the messages array of one of its requests, as it was sent."""
     plans = shown.trace.plans
     if not plans:
@@ -82,4 +82,4 @@ def replay(shown: state.Shown) -> None:
         text = json.dumps(exact_body.build_exact_body(shown.trace, n)["messages"], ensure_ascii=True, indent=2, default=str)
         st.download_button("Messages as JSON", text, f"messages-{n}.json", "application/json", type="tertiary",
                            icon=":material/download:", on_click="ignore", key="audit.messages")  # fmt: skip
-    closeups.code(text, height=340)
+    widgets.code(text, height=340)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pages.audit import checklist, report
-from pages.parts import controls
+from pages.parts import header
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = controls.header()
+    shown = header.header()
     checklist.checklist(shown)
     checklist.replay(shown)
     report.draw(shown)

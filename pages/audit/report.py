@@ -7,7 +7,7 @@ from turnscope import TurnscopeError
 from turnscope.share.redact import LEVELS
 from turnscope.share.report import MAX_TEXT, Report, build_report
 
-from pages.parts import controls, state
+from pages.parts import opening, widgets
 from pages.parts.formats import esc
 
 LEVEL, MADE, SEEN = "share.level", "share.made", "share.seen"
@@ -22,7 +22,7 @@ INSIDE = {
 
 
 @st.fragment
-def draw(shown: state.Shown) -> None:
+def draw(shown: opening.Shown) -> None:
     """The level, the review, and the download once it was reviewed."""
     st.html('<div class="ts-small ts-faint">Share: one file that opens anywhere, without a network</div>')
     level = st.radio("What it tells", list(LEVELS), 1, captions=list(LEVELS.values()), key=LEVEL)
@@ -34,7 +34,7 @@ def draw(shown: state.Shown) -> None:
             with st.spinner("Taking out what is private, and drawing what is left"):
                 known = st.session_state[MADE] = ((shown.key, shown.part, level), build_report(shown.opened.session, level))
         except TurnscopeError as error:
-            controls.notice(error.what, error.hint)
+            widgets.notice(error.what, error.hint)
             return
         st.session_state[SEEN] = False
     _review(known[1])

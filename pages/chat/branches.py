@@ -10,10 +10,10 @@ from turnscope.live import attachments
 from turnscope.live.branches import continue_thread, find_summary, replace_system_prompt
 from turnscope.views import Message
 
-from pages.chat import rooms
+from pages.chat import choices, rooms
 from pages.chat.notices import attempt
-from pages.parts import chat_chosen, state
-from pages.parts.chat_values import about, value
+from pages.parts import cache, chat_form, opening, url
+from pages.parts.chat_form import about, value
 from pages.parts.formats import apart, esc, short
 
 
@@ -50,10 +50,10 @@ def _parted(session: Session, message: Message) -> tuple[list[Any], str]:
 def _branched(held: rooms.Room, at: int, text: str) -> None:
     title = f"{held.session.title or 'Chat'} (branch)"
     kept = {**about(), "from": held.thread}
-    new = chat_chosen.threads().create(title=title, parent=held.thread, at=at, about=kept)
+    new = cache.chat_store().create(title=title, parent=held.thread, at=at, about=kept)
     files, _ = _parted(held.session, next(m for m in held.session.messages if m.start == at))
     rooms.start(rooms.room(new), lambda chat: chat.send(attachments.append_text(files, text)))
-    chat_chosen.show(new)
+    choices.show(new)
     st.rerun()
 
 
@@ -74,25 +74,26 @@ def _begun(held: rooms.Room, text: str) -> None:
     session = held.session
     kept = {"from": held.thread, "from_request": len(session.requests), "summary": True}
     made = rooms.create(f"{session.title or 'Chat'} (from a summary)", system, kept)
-    chat_chosen.show(made.thread)
+    choices.show(made.thread)
     st.rerun()
 
 
 def _continue() -> None:
     """The session that the other pages show, from any of its requests, in a new chat."""
-    entry = state.found_by(st.session_state.get("state.session", ""))
+    noted = url.noted()
+    entry = cache.found_by(noted["session"])
     st.html('<h3 class="chat-h">Continue the open session</h3>')
     if entry is None:
         st.html('<div class="ts-empty">Open a session on another page first.</div>')
         return
-    if not state.is_open(entry) and not st.button("Read it", key="chat.read"):
+    if not opening.is_open(entry) and not st.button("Read it", key="chat.read"):
         st.html(f'<div class="ts-small ts-faint">{esc(short(entry.name, 60))}</div>')
         return
-    shown = attempt(lambda: state.opened(entry, int((st.session_state.get("state.query") or {}).get("part", 0))))
+    shown = attempt(lambda: opening.opened(entry, int(noted.get("part", 0))))
     if shown is None or not len(shown.view):
         return
     last = len(shown.view) - 1
-    seen = int((st.session_state.get("state.query") or {}).get("request", last))
+    seen = int(noted.get("request", last))
     st.html(f'<div class="ts-small ts-faint">{esc(short(entry.name, 60))}: taken as recorded up to a request, then the '
             "policy chosen here. Another provider's cache is cold.</div>")  # fmt: skip
     number = st.number_input("From request", 0, last, min(seen, last), key=f"chat.from.{shown.key}")
@@ -100,9 +101,9 @@ def _continue() -> None:
         attempt(lambda: _continued(shown, int(number)))
 
 
-def _continued(shown: state.Shown, request: int) -> None:
+def _continued(shown: opening.Shown, request: int) -> None:
     kept = {**about(), "from_session": shown.entry.id}
-    chat_chosen.show(continue_thread(chat_chosen.threads(), shown.trace, request, kept, chat_chosen.place()))
+    choices.show(continue_thread(cache.chat_store(), shown.trace, request, kept, chat_form.place()))
     st.rerun()
 
 
@@ -116,6 +117,6 @@ def _reworded(held: rooms.Room) -> None:
     session = replace_system_prompt(held.session, value("system"))
     kept = {**about(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"
-    goes = chat_chosen.threads().find_destination(held.thread)
-    chat_chosen.show(chat_chosen.threads().create(title=title, base=session, about=kept, place=goes))
+    goes = cache.chat_store().find_destination(held.thread)
+    choices.show(cache.chat_store().create(title=title, base=session, about=kept, place=goes))
     st.rerun()

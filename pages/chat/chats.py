@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.chat import exports, rooms, search_hits
+from pages.chat import choices, rooms, search_hits
 from pages.chat.notices import attempt
-from pages.parts import chat_chosen
+from pages.parts import cache, exports
 from pages.parts.formats import apart, esc, short
 
 
 def chats(held: rooms.Room | None) -> None:
     """The list: open another chat, rename this one, find one by its words."""
     with st.popover("Chats", icon=":material/forum:", key="chat-list"):
-        rows = chat_chosen.threads().list()
+        rows = cache.chat_store().list()
         name = next((row.title for row in rows if held and row.id == held.thread), "")
         words = st.text_input("Search all chats", key="chat.words", placeholder="words of a message")
         if words.strip():
-            hits = chat_chosen.threads().search(words)
+            hits = cache.chat_store().search(words)
             found = {hit.thread for hit in hits}
             rows = tuple(row for row in rows if row.id in found)
             st.html(f'<div class="ts-small ts-faint">Found in {len(rows)} of your chats.</div>')
@@ -31,15 +31,15 @@ def chats(held: rooms.Room | None) -> None:
             "Open", list(titles), index=place, key=key, placeholder=f"{len(titles)} chats", format_func=labels.__getitem__
         )
         if picked and picked != here:
-            chat_chosen.show(picked)
+            choices.show(picked)
             st.rerun()
         if held:
             with st.form(f"chat.rename.{here}", border=False):
                 title = st.text_input("Name of this chat", name, key=f"chat.title.{here}")
                 if st.form_submit_button("Rename") and title.strip():
-                    chat_chosen.threads().rename(here, title.strip()[:200])
+                    cache.chat_store().rename(here, title.strip()[:200])
                     st.rerun()
-            exports.buttons(held)
+            exports.forms(held.session, f"chat-{held.thread[:8]}", "chat.export")
             _delete(held, name)
 
 

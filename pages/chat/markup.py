@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import cache
-from pathlib import Path
 
-import streamlit as st
 from turnscope import Session
 from turnscope.live.events import Event, QueryAnswered, SummaryStarted, ToolCalled, ToolResult
 from turnscope.views import Block, Edit, Message, Plan, decision_log, manual_summaries, next_request
@@ -18,7 +15,6 @@ from pages.chat import attachments, markdown
 from pages.parts import cards
 from pages.parts.formats import esc, k, percent, short, usd
 
-SHEET = Path(__file__).parent / "browser" / "chat.css"
 MOST = 60  # messages drawn at once
 FOLD = 3_000  # characters of a text that is folded
 NAMES = {"user": "You", "assistant": "Model", "tool": "Tool", "system": "System"}
@@ -31,16 +27,6 @@ STATES = {
 }
 FENCE = re.compile(r"^```(?=[^`\n]*$)", re.MULTILINE)
 LOUD = ("warn", "fallback", "refuse")
-
-
-@cache
-def _sheet() -> str:
-    return SHEET.read_text(encoding="utf-8")
-
-
-def style() -> None:
-    """Put the page's style sheet on it."""
-    st.html(f"<style>{_sheet()}</style>")
 
 
 def conversation(

@@ -9,8 +9,8 @@ import streamlit as st
 from turnscope.live import injected_context
 from turnscope.live.chat import Chat
 
-from pages.chat import notices, rooms
-from pages.parts import chat_beside, memory_panel
+from pages.chat import context, notices, rooms
+from pages.parts import memories
 from pages.parts.formats import esc
 
 MOST = 12  # facts of the chat and notes that are listed, the newest
@@ -25,9 +25,9 @@ WHY = {
 def panel(held: rooms.Room | None) -> None:
     """Everything that is remembered, in a popover beside the settings."""
     with st.popover("Memory", icon=":material/bookmark:", key="chat-memory"):
-        st.selectbox("Memory", chat_beside.MODES, key="chat.memory", persist_state="session")
+        st.selectbox("Memory", context.MODES, key="chat.memory", persist_state="session")
         _why("memory")
-        on = chat_beside.mode() != chat_beside.OFF
+        on = context.mode() != context.OFF
         _toggle("Ask the model for facts after each answer", "extract", on)
         _why("extract")
         _toggle("Learn from what is looked up again", "learn", on)
@@ -35,9 +35,9 @@ def panel(held: rooms.Room | None) -> None:
         if held and not held.busy:
             _found(held)
             _notes(held)
-        store = chat_beside.store()
-        memory_panel.facts(store, "chat.fact")
-        memory_panel.learned(store, "chat.fact")
+        store = context.store()
+        memories.facts(store, "chat.fact")
+        memories.learned(store, "chat.fact")
         _pasted(held.thread if held else "")
 
 
@@ -54,9 +54,9 @@ def _found(held: rooms.Room) -> None:
         found = [*injected_context.list_facts(held.chat)][:MOST]
     if found:
         st.html('<div class="chat-why"><b>Found in this chat</b></div>')
-    store = chat_beside.store() if chat_beside.mode() != chat_beside.OFF else None
+    store = context.store() if context.mode() != context.OFF else None
     for fact, refused in found:
-        st.html(memory_panel.told(fact, refused))
+        st.html(memories.told(fact, refused))
         with st.container(horizontal=True, gap="small"):
             key = f"{held.thread}.{fact.id}"
             if st.button("Accept", key=f"chat.accept.{key}", type="tertiary", help="Remember it for good."):
@@ -75,7 +75,7 @@ def _notes(held: rooms.Room) -> None:
 
 def _pasted(thread: str) -> None:
     """Texts of pages and issues that a policy with context providers puts beside the questions."""
-    texts = chat_beside.pasted().setdefault(thread, [])
+    texts = context.pasted().setdefault(thread, [])
     for n, (kind, name, text) in enumerate(texts):
         if st.button(f"Take away {KINDS[kind]}: {name} ({len(text):,} characters)", key=f"chat.unpaste.{n}", type="tertiary"):
             texts.pop(n)

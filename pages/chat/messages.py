@@ -9,7 +9,7 @@ from turnscope.views import next_request
 
 from pages.chat import markup, rooms, search_hits
 from pages.parts import shell
-from pages.parts.chat_values import POLICY, value
+from pages.parts.chat_form import POLICY, value
 
 
 def conversation(held: rooms.Room, states: Sequence[next_request.State]) -> None:

@@ -9,7 +9,7 @@ from turnscope.live.chat import Chat
 
 from pages.chat import rooms
 from pages.chat.rooms import Room
-from pages.parts import chat_chosen
+from pages.parts import cache
 
 
 def problem(held: Room) -> dict[str, Any] | None:
@@ -19,7 +19,7 @@ def problem(held: Room) -> dict[str, Any] | None:
         return None
     if last.stop == last.cut and not due(held):  # what it was to answer was left out since
         return None
-    found = chat_chosen.threads().list_problems(held.thread).get(last.n)
+    found = cache.chat_store().list_problems(held.thread).get(last.n)
     return dict(found) if found else None
 
 
@@ -76,3 +76,9 @@ def _left_out(session: Session) -> set[int]:
     """Where the messages begin that were left out by hand."""
     wishes = (wish.edit for wishes in session.recorded.wishes.values() for wish in wishes)
     return {edit.span.start for edit in wishes if edit.action == "drop" and edit.span}
+
+
+def answer_text(session: Session) -> str:
+    """The text of the newest answer; "" where there is none."""
+    said = next((message for message in reversed(session.messages) if message.role == "assistant"), None)
+    return "\n\n".join(b.text for b in session.blocks[said.start : said.stop] if b.kind == "text") if said else ""

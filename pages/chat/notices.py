@@ -18,8 +18,8 @@ from turnscope.live.events import (
     WindowAssumed,
 )
 
-from pages.chat import exports, newest_message, rooms
-from pages.parts import chat_chosen, controls
+from pages.chat import choices, newest_message, rooms
+from pages.parts import widgets
 from pages.parts.formats import esc, usd
 
 ENDINGS = {LimitReached: "On hold", RequestRefused: "Not sent", TurnFailed: "Failed", AnswerInterrupted: "Interrupted"}
@@ -32,7 +32,7 @@ def attempt(what: Callable[[], T]) -> T | None:
     try:
         return what()
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
     return None
 
 
@@ -111,14 +111,14 @@ def _ways(held: rooms.Room, long: bool, alone: int = -1) -> None:
             which = f"message {alone}" if alone >= 0 else "your newest message"
             out = f"Takes {which} out of every further request. It stays in the chat."
             _button("Leave it out", "chat.leave_out", partial(newest_message.leave_out, held, alone), primary=True, help=out)
-    if long and chat_chosen.goes(held.thread)[0].kind != "offline":
+    if long and choices.goes(held.thread)[0].kind != "offline":
         _window("ways")
 
 
 def _window(key: str) -> None:
     """Ask the server for its window, or type it."""
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom", key=f"chat-window-{key}"):
-        if chat_chosen.goes()[0].kind == "server":
+        if choices.goes()[0].kind == "server":
             st.button("Ask the server for its window", key=f"chat.ask.{key}", on_click=asked)
         st.number_input("Window, tokens", 0, 100_000_000, 0, 1_000, key=f"chat.typed.{key}", width=170)
         st.button("Use this window", key=f"chat.use.{key}", on_click=_typed, args=(key,))
@@ -126,7 +126,7 @@ def _window(key: str) -> None:
 
 def asked() -> None:
     """Ask the server for its model's window, and put it into the form. A callback."""
-    found = chat_chosen.window()
+    found = choices.window()
     if found.tokens:
         st.session_state["chat.window"] = found.tokens
         st.session_state["chat.note"] = f"The window is {found.tokens:,} tokens: {found.source}."
@@ -160,7 +160,7 @@ def _flush(held: rooms.Room) -> None:
 
 def next_steps(held: rooms.Room) -> None:
     """What can be done with the newest answer, or message, where no notice above offers it."""
-    if text := exports.newest(held.session):
+    if text := newest_message.answer_text(held.session):
         with st.popover("Copy", icon=":material/content_copy:", key="chat-copy"):
             st.code(text, language=None, wrap_lines=True, height=240)  # its own button copies it as it was said
     if newest_message.due(held):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import streamlit as st
 from turnscope import TurnscopeError
@@ -12,6 +13,7 @@ from turnscope.live.events import WriteFailed
 from pages.chat import (
     branches,
     chats,
+    choices,
     gauge,
     markup,
     memory_panel,
@@ -26,10 +28,11 @@ from pages.chat import (
     summaries,
     typing_box,
 )
-from pages.parts import chat_chosen, controls, theme
-from pages.parts.chat_values import value
+from pages.parts import cache, theme, widgets
+from pages.parts.chat_form import value
 from pages.parts.formats import esc, short
 
+SHEET = Path(__file__).parent / "browser" / "chat.css"
 POLL = 0.15  # seconds between looks at a turn under way
 LARGEST = 4  # MB of a file that the browser hands over; what may be sent is said in `attachments`
 TITLE = 60  # characters of the first prompt that name a chat
@@ -46,12 +49,12 @@ class Drawn:
 def draw() -> None:
     """Draw the page."""
     theme.apply()
-    markup.style()
-    here = chat_chosen.thread()
-    chat_chosen.prepare(here)
+    theme.add_sheet(SHEET)
+    here = choices.thread()
+    choices.prepare(here)
     held = notices.attempt(lambda: rooms.room(here)) if here else None
     if held:
-        chat_chosen.show(here)
+        choices.show(here)
     # Before anything is drawn: a turn that ends during this run is then still waited for, and its end draws the page again.
     busy, drawn = bool(held and held.busy), Drawn(len(held.session.messages) if held else 0)
     _draw_bar(here, held)
@@ -71,12 +74,12 @@ def _draw_bar(here: str, held: rooms.Room | None) -> None:
     """Draw the chat's name, where it goes, and the buttons that open lists and forms."""
     with st.container(key="chat-bar", horizontal=True, vertical_alignment="center", gap="small"):
         name = (held.session.title if held else "") or "New chat"
-        row = next((row for row in chat_chosen.threads().list() if held and row.id == held.thread), None)
-        to, before = chat_chosen.goes(here)
+        row = next((row for row in cache.chat_store().list() if held and row.id == held.thread), None)
+        to, before = choices.goes(here)
         kind = settings_form.PROVIDERS.get(to.kind, to.kind)
         st.html(markup.title(row.title if row else name, kind, to.url, to.model, str(before or "")), width="stretch")
         if st.button("New", icon=":material/add:", key="chat.new", disabled=held is None):
-            chat_chosen.show("")
+            choices.show("")
             st.rerun()
         chats.chats(held)
         branches.branches(held)
@@ -99,7 +102,7 @@ def _draw_chat(held: rooms.Room | None, busy: bool, drawn: Drawn) -> None:
     if note := st.session_state.pop("chat.note", None):
         st.html(f'<p class="chat-more" role="status">{esc(note)}</p>')
     if problem := st.session_state.pop("chat.problem", None):
-        controls.notice(*problem)
+        widgets.notice(*problem)
     st.chat_input(
         "Message the model",
         key="chat.input",
@@ -173,7 +176,7 @@ def _draw_next_request(held: rooms.Room | None) -> None:
     if held:
         session = held.session
         since = int(session.about.get("live_from", 0))
-        st.html(markup.spending(session, held.chat.spent_usd, chat_chosen.settings().spend_limit, since))
+        st.html(markup.spending(session, held.chat.spent_usd, choices.settings().spend_limit, since))
 
 
 def _send(held: rooms.Room | None) -> None:
@@ -193,4 +196,4 @@ def _send(held: rooms.Room | None) -> None:
         return
     st.session_state["chat.sent"] = text
     st.session_state.pop("chat.sought", None)
-    chat_chosen.show(room.thread)
+    choices.show(room.thread)

@@ -9,23 +9,24 @@ from turnscope import Policy, TurnscopeError
 from turnscope.live import trial
 from turnscope.views import parameters
 
-from pages.parts import chat_chosen, policy_form
-from pages.parts.chat_values import POLICY, value
+from pages.chat import choices
+from pages.parts import chat_form, policies
+from pages.parts.chat_form import POLICY, value
 from pages.parts.formats import esc, short
 
 
 def listed(policy: Policy) -> str:
     """What stands in the list of policies: its title, and in a few words why it is not for chats."""
-    why = trial.summarize_doubts(policy, chat_chosen.place())
+    why = trial.summarize_doubts(policy, chat_form.place())
     return f"{short(policy.title, 60)} — {why}" if why else short(policy.title, 60)
 
 
 def doubts() -> tuple[str, ...]:
     """Why the policy that is chosen, as it is turned, must not send this chat to where the form says."""
-    policy, summaries = chat_chosen.policy(), bool(value("condense"))
-    changed = parameters.encode_changes(chat_chosen.turned().get(policy.name, {}))
+    policy, summaries = choices.policy(), bool(value("condense"))
+    changed = parameters.encode_changes(choices.turned().get(policy.name, {}))
     known = trial.Trial() if trial.edits_on_server(policy) else _tried(policy.name, changed, summaries, policy)
-    return trial.list_doubts(policy, chat_chosen.place(), known, summaries)
+    return trial.list_doubts(policy, chat_form.place(), known, summaries)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -35,9 +36,9 @@ def _tried(name: str, changed: str, summaries: bool, _policy: Policy) -> trial.T
 
 def form() -> None:
     """A form with every parameter of the policy that is chosen; what is applied holds from the next request on."""
-    base = chat_chosen.policies().get(value("policy")) or chat_chosen.policies()[POLICY]
-    current = chat_chosen.policy()
-    turned = chat_chosen.turned().get(base.name, {})
+    base = choices.senders().get(value("policy")) or choices.senders()[POLICY]
+    current = choices.policy()
+    turned = choices.turned().get(base.name, {})
     with st.popover("Policy", icon=":material/rule:", key="chat-policy"):
         st.html(
             f'<div class="chat-why" style="margin:0"><b>{esc(base.title)}</b>, from the next request on. '
@@ -48,12 +49,12 @@ def form() -> None:
             given: dict[str, Any] = {}
             for group in parameters.group_parameters(current):
                 if group.parameters:
-                    policy_form.fields_of(group, f"chat.{base.name}.{digest}", given)
+                    policies.fields_of(group, f"chat.{base.name}.{digest}", given)
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
                 reset = st.form_submit_button("As in the file", disabled=not turned)
     if reset:
-        chat_chosen.turned().pop(base.name, None)
+        choices.turned().pop(base.name, None)
         st.rerun()
     if applied:
         known = {knob.key: knob for group in parameters.group_parameters(current) for knob in group.parameters}
@@ -64,5 +65,5 @@ def form() -> None:
         except TurnscopeError as error:
             st.session_state["chat.problem"] = (error.what, error.hint)
         else:
-            chat_chosen.turned()[base.name] = parameters.find_changes(wanted, base)
+            choices.turned()[base.name] = parameters.find_changes(wanted, base)
         st.rerun()

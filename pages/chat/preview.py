@@ -12,10 +12,10 @@ from turnscope.live.chat import Chat
 from turnscope.live.sinks import NullSink
 from turnscope.views import Plan, next_request
 
-from pages.chat import rooms
+from pages.chat import choices, context, rooms
 from pages.chat.rooms import Room
-from pages.parts import chat_beside, chat_chosen
-from pages.parts.chat_values import value
+from pages.parts import chat_form
+from pages.parts.chat_form import value
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Wei
         held.absorb()
         if held.busy:
             return Weighed(held.log[max(held.log)], held.session) if held.log else None
-        held.chat.settings = rooms.settled(held, chat_chosen.goes(held.thread)[0])
-        chat_beside.look(held.chat, held.thread)
+        held.chat.settings = rooms.settled(held, choices.goes(held.thread)[0])
+        context.look(held.chat, held.thread)
         return _weighed(held.chat, text, files)
 
 
@@ -91,7 +91,7 @@ def fits(held: Room | None, plan: Plan | None) -> next_request.Fits:
 
 def draft() -> Chat:
     """A chat that is only weighed: what a first message would be sent with."""
-    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
-    chat = branches.start_chat("draft", spare, NullSink(), chat_chosen.settings(), value("system"), chat_chosen.definitions())
-    chat_beside.look(chat, "")
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
+    chat = branches.start_chat("draft", spare, NullSink(), choices.settings(), value("system"), choices.definitions())
+    context.look(chat, "")
     return chat

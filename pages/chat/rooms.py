@@ -31,8 +31,9 @@ from turnscope.live.threads import Destination
 from turnscope.telemetry import trace_turn
 from turnscope.views import Plan, next_request
 
-from pages.parts import chat_beside, chat_chosen, state
-from pages.parts.chat_values import about, value
+from pages.chat import choices, context
+from pages.parts import cache, chat_form
+from pages.parts.chat_form import about, value
 
 KEPT = 40  # requests that the decision log looks back on
 ENDING = 0.5  # seconds that a click on Stop waits for the end, so that the run after it draws the page as it is then
@@ -115,13 +116,13 @@ def room(thread: str) -> Room:
     with _opening():
         held = _rooms().get(thread)
         if held is None:
-            to = chat_chosen.threads().find_destination(thread)
-            chosen = replace(chat_chosen.settings(), model=to.model, window=to.window) if to else chat_chosen.settings()
-            session = chat_chosen.threads().load(thread)
-            spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())  # replaced before anything is sent
-            known = chat_chosen.threads().list_policies(thread)
+            to = cache.chat_store().find_destination(thread)
+            chosen = replace(choices.settings(), model=to.model, window=to.window) if to else choices.settings()
+            session = cache.chat_store().load(thread)
+            spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())  # replaced before anything is sent
+            known = cache.chat_store().list_policies(thread)
             chat, plans = branches.resume_chat(
-                session, spare, chat_chosen.threads().open_writer(thread), chosen, policies=known, destination=to
+                session, spare, cache.chat_store().open_writer(thread), chosen, policies=known, destination=to
             )
             held = Room(
                 thread,
@@ -142,10 +143,10 @@ def room(thread: str) -> Room:
 
 def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
     """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
-    made, to = chat_chosen.provider(), chat_chosen.place()
-    id = chat_chosen.threads().create(title=title, about={**about(), **(more or {})}, place=to)
+    made, to = chat_form.provider(), chat_form.place()
+    id = cache.chat_store().create(title=title, about={**about(), **(more or {})}, place=to)
     chat = branches.start_chat(
-        id, made, chat_chosen.threads().open_writer(id), chat_chosen.settings(), system, chat_chosen.definitions(), to
+        id, made, cache.chat_store().open_writer(id), choices.settings(), system, choices.definitions(), to
     )
     st.session_state["chat.placed"] = to
     _rooms()[id] = Room(id, chat, chat.live_session.session)
@@ -160,16 +161,16 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         chat = held.chat
         to = chat.destination = _decided(held)
-        made, chosen = chat_chosen.provider(to), settled(held, to)
-        chat.provider, chat.settings, chat.sink = made, chosen, chat_chosen.threads().open_writer(held.thread)
+        made, chosen = chat_form.provider(to), settled(held, to)
+        chat.provider, chat.settings, chat.sink = made, chosen, cache.chat_store().open_writer(held.thread)
         chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))
         sink = chat.sink
         if held.policy != chosen.policy.to_toml():
             sink.write_policy(chosen.policy, len(chat.live_session.session.requests))
             held.policy = chosen.policy.to_toml()
-        turn = trace_turn(chat_beside.attach(chat, held.thread, turn))
+        turn = trace_turn(context.attach(chat, held.thread, turn))
         if value("provider") == "offline" and value("fault") != "none":
-            chat_chosen.offline().faults.append(value("fault"))
+            chat_form.offline().faults.append(value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
         held.ended, held.unsent, held.remarks, held.stopping, held.told = None, False, (), False, chosen.window
         held.running = BackgroundTurn(_watched(held, turn(chat)), chat)
@@ -189,17 +190,17 @@ def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
 
 def _decided(held: Room) -> Destination:
     """Where the next request goes; a change is kept as the person's decision."""
-    to, before = chat_chosen.goes(held.thread)
-    if before is not None or chat_chosen.threads().find_destination(held.thread) is None:
-        chat_chosen.provider(to)  # what is not reachable for want of a key or an address is no decision
-        chat_chosen.threads().open_writer(held.thread).write_destination(to, len(held.chat.live_session.session.requests))
-    st.session_state["chat.placed"] = chat_chosen.place()
+    to, before = choices.goes(held.thread)
+    if before is not None or cache.chat_store().find_destination(held.thread) is None:
+        chat_form.provider(to)  # what is not reachable for want of a key or an address is no decision
+        cache.chat_store().open_writer(held.thread).write_destination(to, len(held.chat.live_session.session.requests))
+    st.session_state["chat.placed"] = chat_form.place()
     return to
 
 
 def settled(held: Room, to: Destination) -> Settings:
     """The settings of the next request, for where it goes. A window that a server named in a refusal is not forgotten."""
-    return replace(chat_chosen.settings(), model=to.model, window=to.window or held.learned.get(to.model, 0))
+    return replace(choices.settings(), model=to.model, window=to.window or held.learned.get(to.model, 0))
 
 
 def stop(held: Room) -> None:
@@ -223,9 +224,9 @@ def change(held: Room, what: Callable[[Chat], object]) -> None:
 
 def delete(held: Room) -> None:
     """Delete a chat for good, and show a new one."""
-    change(held, lambda _: chat_chosen.threads().delete(held.thread))
+    change(held, lambda _: cache.chat_store().delete(held.thread))
     with suppress(TurnscopeError):  # what is deleted is not found on the library page either way
-        forget_chat(state.store().index_path, held.thread)
+        forget_chat(cache.store().index_path, held.thread)
     _rooms().pop(held.thread, None)
-    chat_chosen.show("")
+    choices.show("")
     st.rerun()

@@ -8,7 +8,7 @@ import streamlit as st
 from turnscope import Session
 from turnscope.live.threads import Hit
 
-from pages.parts import chat_chosen
+from pages.chat import choices
 from pages.parts.formats import apart, short
 
 MOST = 30  # hits listed
@@ -38,7 +38,7 @@ def around(text: str, words: str, most: int = 60) -> str:
 def _go() -> None:
     if picked := st.session_state.get("chat.hit"):
         st.session_state["chat.sought"] = picked
-        chat_chosen.show(picked[0])
+        choices.show(picked[0])
 
 
 def at() -> tuple[str, int]:

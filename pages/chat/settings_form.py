@@ -8,9 +8,9 @@ import streamlit as st
 from turnscope.live.endpoints import MODELS, OFFLINE_MODELS
 from turnscope.live.offline import FAULTS as ORDERED
 
-from pages.chat import branches, notices, policy_form, rooms
-from pages.parts import chat_chosen
-from pages.parts.chat_values import TOOLS, value
+from pages.chat import branches, choices, notices, policy_form, rooms
+from pages.parts import chat_form
+from pages.parts.chat_form import TOOLS, value
 from pages.parts.formats import esc
 
 PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
@@ -66,11 +66,11 @@ def settings(held: rooms.Room | None) -> None:
         left, right = st.columns(2, gap="medium")
         with left:
             _provider()
-            known = chat_chosen.policies()
+            known = choices.senders()
             st.selectbox("Policy", list(known), format_func=lambda name: policy_form.listed(known[name]), **_key("policy"))
             _why("policy")
             doubts = policy_form.doubts()
-            if not doubts and (caution := chat_chosen.policy().caution):
+            if not doubts and (caution := choices.policy().caution):
                 st.html(f'<div class="chat-why">{esc(caution)}</div>')
             for doubt in doubts:
                 st.html(f'<div class="chat-why" role="note"><b>Not for this chat.</b> {esc(doubt)}</div>')
@@ -112,7 +112,7 @@ def _provider() -> None:
         st.html(f'<div class="chat-why">{esc(SPOKEN)}</div>')
     if kind != "offline":
         from_env = "from the environment" if kind == "anthropic" else "none"
-        st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key(chat_chosen.key()))
+        st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key(chat_form.key()))
         known = MODELS if kind == "anthropic" else ()
         options = list(dict.fromkeys((*known, *([value("model")] if value("model") else []))))
         st.selectbox(

@@ -11,16 +11,16 @@ from turnscope import Trace, figures, library
 from turnscope.views import comparison, divergence, losses
 from turnscope.views.labels import label_block
 
-from pages.parts import comparing, leaving, replays, state, theme
-from pages.parts.comparing import Chosen
+from pages.parts import opening, policies, replays, theme, url
 from pages.parts.formats import esc
+from pages.parts.replays import Chosen
 
 ROWS = 500  # of a table
 SPANS = 12  # stretches of requests that are named
 WHICH = {"differ": "That differ", "kept": "All that are kept"}
 
 
-def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> None:
+def two(shown: opening.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> None:
     """Where two policies first part, and how each block stands in a request of either."""
     if len(rows) < 2:
         return
@@ -29,7 +29,7 @@ def two(shown: state.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> N
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-two"):
         one = st.selectbox("A", [*titles], key="compare.a", format_func=titles.__getitem__)
         other = st.selectbox("B", [*titles], 1, key="compare.b", format_func=titles.__getitem__)
-        found = comparing.traces(shown, chosen, (one, other), "two")
+        found = replays.traces(shown, chosen, (one, other), "two")
         a, b = found.get(one), found.get(other)
         first = divergence.find_divergence(a, b) if a and b else None
         at = int(
@@ -97,7 +97,7 @@ def _rest(many: int) -> None:
         st.text(f"These are the first {ROWS:,} of {many:,}.")
 
 
-def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
+def lost(shown: opening.Shown, rows: Sequence[comparison.Row]) -> None:
     """What answers take up again and a policy no longer says, each with the place in the debugger where that can be seen."""
     held = {row.policy: row for row in rows if row.losses.hits}
     if not held:
@@ -116,15 +116,15 @@ def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
         {
             "request": [hit.request for hit in hits[:ROWS]],
             "said before": [hit.text for hit in hits[:ROWS]],
-            "in block": [leaving.link(shown, "envelope", request=seen(hit.block), block=hit.block) for hit in hits[:ROWS]],
-            "used in block": [leaving.link(shown, "envelope", request=hit.request, block=hit.answer) for hit in hits[:ROWS]],
+            "in block": [url.link(shown, "envelope", request=seen(hit.block), block=hit.block) for hit in hits[:ROWS]],
+            "used in block": [url.link(shown, "envelope", request=hit.request, block=hit.answer) for hit in hits[:ROWS]],
             "put out by decision": [
-                leaving.link(shown, "debugger", **asked, request=made[hit.by][0], step=made[hit.by][1], decision=hit.by)
+                url.link(shown, "debugger", **asked, request=made[hit.by][0], step=made[hit.by][1], decision=hit.by)
                 if hit.by in made
                 else None
                 for hit in hits[:ROWS]
             ],
-            "the request": [leaving.link(shown, "debugger", **asked, request=hit.request) for hit in hits[:ROWS]],
+            "the request": [url.link(shown, "debugger", **asked, request=hit.request) for hit in hits[:ROWS]],
         },
         hide_index=True,
         height=280,
@@ -144,7 +144,7 @@ def lost(shown: state.Shown, rows: Sequence[comparison.Row]) -> None:
     _rest(len(hits))
 
 
-def left(shown: state.Shown, chosen: Chosen) -> None:
+def left(shown: opening.Shown, chosen: Chosen) -> None:
     """When a text left the window under each policy."""
     st.subheader("When did this text leave the window?", anchor="left")
     asked = st.query_params.get("text", "")
@@ -161,8 +161,8 @@ def left(shown: state.Shown, chosen: Chosen) -> None:
     blocks = losses.find_blocks(shown.trace.session, text)
     st.text(_where(shown, blocks))
     told = _told(shown.key, shown.part, text)
-    policies = {comparing.key(shown, policy, chosen): policy for policy in chosen.policies.values()}
-    comparing.one_by_one(
+    policies = {replays.key(shown, policy, chosen): policy for policy in chosen.policies.values()}
+    replays.one_by_one(
         shown,
         chosen.model,
         policies,
@@ -191,7 +191,7 @@ def _how(each: losses.Departure) -> str:
     return each.out.sentence[:1].upper() + each.out.sentence[1:]
 
 
-def _where(shown: state.Shown, blocks: Sequence[int]) -> str:
+def _where(shown: opening.Shown, blocks: Sequence[int]) -> str:
     """Which blocks are meant, the first by its name."""
     if not blocks:
         return "No block of the session says it."
@@ -201,7 +201,7 @@ def _where(shown: state.Shown, blocks: Sequence[int]) -> str:
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _told(key: str, part: int, text: str) -> dict[comparing.Key, losses.Departure]:  # noqa: ARG001  what the cache goes by
+def _told(key: str, part: int, text: str) -> dict[replays.Key, losses.Departure]:  # noqa: ARG001  what the cache goes by
     """When a text left under each policy, as far as that was looked for."""
     return {}
 
@@ -217,29 +217,29 @@ class Swept(NamedTuple):
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _swept(key: str, part: int, many: int) -> dict[comparing.Key, Swept]:  # noqa: ARG001  what the cache goes by
+def _swept(key: str, part: int, many: int) -> dict[replays.Key, Swept]:  # noqa: ARG001  what the cache goes by
     return {}
 
 
-def sweep(shown: state.Shown, chosen: Chosen) -> None:
+def sweep(shown: opening.Shown, chosen: Chosen) -> None:
     """Each policy on windows of several sizes, when somebody asks: that is a replay for each."""
     if not st.toggle("Sweep over windows, 8K to 1M", key="compare.sweep"):
         return
     asked = [(policy, window) for policy in chosen.policies.values() for window in library.WINDOWS]
     sized = {
-        comparing.key(shown, made, chosen): (made, window)
+        replays.key(shown, made, chosen): (made, window)
         for policy, window in asked
-        if policy.name != replays.RECORDED
+        if policy.name != policies.RECORDED
         for made in (library.resize_budget(policy, window),)
     }
     made = _swept(shown.key, shown.part, len(shown.view))
 
-    def take(name: comparing.Key, trace: Trace) -> None:
-        row = comparison.build_row(trace, comparing.shared(shown), sent=not chosen.model)
+    def take(name: replays.Key, trace: Trace) -> None:
+        row = comparison.build_row(trace, replays.shared(shown), sent=not chosen.model)
         usd = None if row.usd is None else float(row.usd)
         made[name] = Swept(usd, len(row.losses.hits), row.overflows, row.over_window, row.refusals)
 
-    comparing.one_by_one(shown, chosen.model, {name: policy for name, (policy, _) in sized.items()}, made, take, "sweep")
+    replays.one_by_one(shown, chosen.model, {name: policy for name, (policy, _) in sized.items()}, made, take, "sweep")
     lines = [(policy.title or policy.name, window, made[name]) for name, (policy, window) in sized.items() if name in made]
     if not lines:
         return

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import streamlit as st
 from turnscope import TurnscopeError
 
-from pages.compare import closer, sessions
-from pages.parts import comparing, controls, leaving, replays, saving
+from pages.compare import choices, closer, sessions, table
+from pages.parts import header, opening, policies, replays, savings, url, widgets
+from pages.parts.formats import esc
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = controls.header()
-    chosen = comparing.choose()
+    shown = header.header()
+    chosen = choices.choose()
     try:
-        rows = comparing.replayed(shown, chosen)
+        rows = replays.replayed(shown, chosen)
         if rows:
-            comparing.table(shown, rows)
-            saving.draw(shown)
-            comparing.chart(rows)
+            table.table(shown, rows)
+            savings.draw(shown)
+            table.chart(rows)
             closer.two(shown, rows, chosen)
             closer.lost(shown, rows)
             closer.left(shown, chosen)
             closer.sweep(shown, chosen)
     except TurnscopeError as error:  # of a replay, whichever part of the page it was for
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
     sessions.draw(shown)
-    leaving.ahead(shown, [name for name in chosen.policies if name != replays.RECORDED])
+    _link_plans(shown, [name for name in chosen.policies if name != policies.RECORDED])
+
+
+def _link_plans(shown: opening.Shown, names: Sequence[str]) -> None:
+    """Link to the plans of a conversation under these policies, and of the first one's parameters."""
+    budget = url.link(shown, "plan", what="budget", policies=",".join(names))
+    advise = url.link(shown, "plan", what="advise", **({"policy": names[0]} if names else {}))
+    st.html(
+        f'<div class="ts-empty">Plan ahead: <a href="{esc(budget)}" target="_self">these policies in a conversation that is '
+        f'only planned</a>, or <a href="{esc(advise)}" target="_self">which parameters this session speaks for</a>.</div>'
+    )

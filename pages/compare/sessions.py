@@ -6,19 +6,19 @@ import streamlit as st
 from turnscope import TurnscopeError, figures
 from turnscope.views import session_comparison
 
-from pages.parts import comparing, controls, state, theme
+from pages.parts import cache, opening, registry, replays, theme, widgets
 from pages.parts.formats import apart, esc, short
 
 
-def draw(shown: state.Shown) -> None:
+def draw(shown: opening.Shown) -> None:
     """Choose another session; then both in numbers, and their prompts on one axis."""
     st.subheader("Beside another session", anchor=False)
-    known = {id: entry for id, entry in state.near(shown).items() if id != shown.entry.file}
+    known = {id: entry for id, entry in cache.near(shown.entry.file).items() if id != shown.entry.file}
     asked = st.query_params.get("with", "")
-    if asked and asked not in known and (found := state.found_by(asked)):
+    if asked and asked not in known and (found := cache.found_by(asked)):
         known[asked] = found
-    titles = state.titles()
-    names = apart({id: controls.named(entry, titles.get(str(entry.path), "")) for id, entry in known.items()})
+    titles = cache.titles()
+    names = apart({id: registry.named(entry, titles.get(str(entry.path), "")) for id, entry in known.items()})
     chosen = st.selectbox(
         "The same task by another model, or after a change", [*known], [*known].index(asked) if asked in known else None,
         key="compare.with", format_func=names.__getitem__, placeholder="choose a session", filter_mode="fuzzy", width=520,
@@ -29,9 +29,9 @@ def draw(shown: state.Shown) -> None:
     st.query_params["with"] = chosen
     try:
         with st.spinner("Opening it"):
-            other = state.opened(known[chosen])
+            other = opening.opened(known[chosen])
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     if not len(other.view):
         st.text("No model was called in that session.")
@@ -45,8 +45,8 @@ def draw(shown: state.Shown) -> None:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _side(key: str, part: int, many: int, _shown: state.Shown) -> session_comparison.Side:  # noqa: ARG001  what the cache goes by
-    return session_comparison.build_side(_shown.trace, comparing.shared(_shown))
+def _side(key: str, part: int, many: int, _shown: opening.Shown) -> session_comparison.Side:  # noqa: ARG001  what the cache goes by
+    return session_comparison.build_side(_shown.trace, replays.shared(_shown))
 
 
 def _table(sides: list[session_comparison.Side], name: str) -> None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 from turnscope import TurnscopeError
 
-from pages.debugger import progress, stepper, summaries
-from pages.parts import closeups, controls, debugging, policy_form, replays, state
+from pages.debugger import address, panes, policy_bar, policy_replay, progress, stepper, summaries, verdict
+from pages.debugger.policy_replay import Replay
+from pages.parts import header, opening, theme, widgets
+
+SHEET = Path(__file__).parent / "browser" / "debugger.css"
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = controls.header()
-    debugging.style()
-    chosen, bar = policy_form.choose()
+    shown = header.header()
+    theme.add_sheet(SHEET)
+    chosen, bar = policy_bar.choose()
     try:
-        run, replay = replays.replayed(shown, chosen)
+        run, replay = policy_replay.replayed(shown, chosen)
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         st.stop()
     with bar:
         progress.draw(run, replay)
@@ -26,14 +31,14 @@ def draw() -> None:
     if replay.whole:
         with bar:
             summaries.offer(shown, replay)
-        bar.html(debugging.verdict(shown, replay), width="stretch")
+        bar.html(verdict.verdict(shown, replay), width="stretch")
     stepper.load(replay)
-    replays.arrive(shown, replay)
+    address.arrive(shown, replay)
     _draw_place(shown, replay)
 
 
 @st.fragment
-def _draw_place(shown: state.Shown, replay: replays.Replay) -> None:
+def _draw_place(shown: opening.Shown, replay: Replay) -> None:
     """Draw everything that depends on the place; the trace is not sent again."""
     at = stepper.draw(shown, replay)
-    closeups.draw(shown, replay, at)
+    panes.draw(shown, replay, at)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import streamlit as st
 from turnscope.library import ReplayJob
 
-from pages.parts import replays
+from pages.debugger.policy_replay import Replay
 from pages.parts.formats import esc
 
 POLL = 0.5  # seconds
 MEGABYTE = 1_000_000
 
 
-def draw(run: ReplayJob, replay: replays.Replay | None) -> None:
+def draw(run: ReplayJob, replay: Replay | None) -> None:
     """Draw it where the page shows less than the whole `replay`; nothing otherwise."""
     if replay and replay.whole:
         return

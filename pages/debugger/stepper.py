@@ -8,7 +8,10 @@ from typing import Any
 import streamlit as st
 from turnscope.views import replay_range, stepper
 
-from pages.parts import replays, state, theme
+from pages.debugger import address
+from pages.debugger.address import Place
+from pages.debugger.policy_replay import Replay
+from pages.parts import opening, policies, theme
 from pages.parts.formats import cost, k, percent
 
 _HERE = Path(__file__).parent / "browser"
@@ -16,39 +19,35 @@ KEY = "debugger-stepper"
 _RANGE = "stepper.range"
 
 
-def _read(*names: str) -> str:
-    return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
-
-
 # The code stands with the data, outside the fragment: what is inside is sent again with every step.
 _CODE = ("model", "film", "draw", "time", "stops")
 _data = st.components.v2.component(
-    "turnscope_steps", html="", js=_read("stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js")
+    "turnscope_steps", html="", js=theme.read(_HERE, "stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js")
 )
 _stepper = st.components.v2.component(
     "turnscope_stepper",
-    html=_read("stepper.html"),
-    css=_read("stepper.css"),
-    js=_read("stepper_begin.js"),
+    html=theme.read(_HERE, "stepper.html"),
+    css=theme.read(_HERE, "stepper.css"),
+    js=theme.read(_HERE, "stepper_begin.js"),
 )
 
 
-def load(replay: replays.Replay) -> None:
+def load(replay: Replay) -> None:
     """Send the trace to the browser: once, then by its digest alone, as long as it is the same."""
     with st.container(key="quiet-steps"):
         _data(key="debugger-steps", data=replay.packed)
 
 
-def draw(shown: state.Shown, replay: replays.Replay) -> replays.Place:
+def draw(shown: opening.Shown, replay: Replay) -> Place:
     """Draw the stepper and give the place where it stands."""
 
     def report() -> None:
         sent = st.session_state[KEY].get("at")
         if sent:
-            replays.moved(shown, replay, sent)
+            address.moved(shown, replay, sent)
             st.session_state[_RANGE] = (replay.run.key, sent.get("range"))
 
-    at = replays.place()
+    at = address.place()
     data = {
         "steps": replay.key,
         "run": replay.run.key,
@@ -64,7 +63,7 @@ def draw(shown: state.Shown, replay: replays.Replay) -> replays.Place:
     return at
 
 
-def _range(replay: replays.Replay) -> dict[str, Any] | None:
+def _range(replay: Replay) -> dict[str, Any] | None:
     """What is said of the requests that were chosen on the strip; numbers from a browser are taken with care."""
     key, span = st.session_state.get(_RANGE, ("", None))
     if key != replay.run.key or not isinstance(span, (list, tuple)) or len(span) != 2:
@@ -85,7 +84,7 @@ def _range(replay: replays.Replay) -> dict[str, Any] | None:
         f"peak {k(found.peak)}",
     ]
     if found.usd is not None:
-        words.append(cost(found.usd, found.unpriced, simulated=replay.policy.name != replays.RECORDED))
+        words.append(cost(found.usd, found.unpriced, simulated=replay.policy.name != policies.RECORDED))
     rules = [f"{rule.replace('_', ' ')}: {action} {times:,}×" for rule, action, times in found.rules]
     more = f" and {len(rules) - 3:,} more" if len(rules) > 3 else ""
     words.append("; ".join(rules[:3]) + more if rules else "no change by a rule")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 from turnscope import TurnscopeError
 
-from pages.parts import controls, replays, state
-from pages.parts.chat_values import value
+from pages.debugger.policy_replay import Replay
+from pages.parts import cache, chat_form, opening, widgets
+from pages.parts.chat_form import value
 from pages.parts.formats import esc, k
 
 CHEAP = {"offline": "offline-200k", "anthropic": "claude-haiku-5-5"}
@@ -14,7 +15,7 @@ PROVIDERS = {"offline": "the built-in offline model", "anthropic": "the Anthropi
 CHARACTERS = 4  # per token, roughly: what is said before anything is counted
 
 
-def offer(shown: state.Shown, replay: replays.Replay) -> None:
+def offer(shown: opening.Shown, replay: Replay) -> None:
     """A popover beside the policy where summaries are stand-ins; nothing elsewhere."""
     asks = replay.trace.find_offline_asks()
     if not asks:
@@ -36,23 +37,21 @@ def offer(shown: state.Shown, replay: replays.Replay) -> None:
             _ask(shown, replay, model.strip(), len(asks))
 
 
-def _ask(shown: state.Shown, replay: replays.Replay, model: str, many: int) -> None:
+def _ask(shown: opening.Shown, replay: Replay, model: str, many: int) -> None:
     from turnscope.live import replay_summaries  # loads the provider's SDK, which nobody needs who does not press the button
 
-    from pages.parts import chat_chosen
-
     bar = st.progress(0.0, f"Asking {model}")
-    store, done = chat_chosen.threads(), 0
+    store, done = cache.chat_store(), 0
     try:
         trace = replay.trace
         session = shown.trace.session
         for ask, answer in replay_summaries.request_summaries(
-            session, replay.policy, trace.ledger, chat_chosen.provider(), model, store.list_answers()
+            session, replay.policy, trace.ledger, chat_form.provider(), model, store.list_answers()
         ):
             store.keep_answer(ask.key, answer)
             done += 1
             bar.progress(min(1.0, done / max(many, done)), f"{done:,} of about {many:,} summaries")
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     st.rerun()

@@ -4,37 +4,47 @@ from __future__ import annotations
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from turnscope import figures
 
-from pages.parts import cards, controls, detail, exports, saving, state, theme
+from pages.envelope import findings, panes
+from pages.parts import cards, exports, header, opening, request, savings, theme, url
 
 CHART = "envelope-chart"
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = controls.header(amid=False)  # said among the findings
+    shown = header.header(amid=False)  # said among the findings
     top = st.empty()  # filled by the fragment, so that a step through the requests does not draw the chart again
-    detail.findings(shown)
-    saving.draw(shown)
+    findings.draw(shown)
+    savings.draw(shown)
     st.html(cards.legend(shown.view))
+    chart = _sawtooth(shown, shown.key, theme.name())
     st.plotly_chart(
-        state.sawtooth(shown, shown.key, theme.name()),
+        chart,
         key=CHART,
         theme=None,
         config={"displayModeBar": False},
         alt="Prompt tokens of every request, stacked by bucket; a click goes to that request",
     )
     _draw_request(shown, top)
-    exports.sawtooth(shown)
-    exports.session(shown)
+    exports.chart("sawtooth", chart, shown, "requests")
+    st.html('<div class="ts-small ts-faint">This path as a file</div>')
+    exports.forms(shown.opened.session, f"session-{shown.opened.session.id[:8]}", "export.session")
+
+
+@st.cache_resource(max_entries=24, show_spinner=False)
+def _sawtooth(_shown: opening.Shown, key: str, theme: figures.Theme) -> figures.Figure:  # noqa: ARG001  what the cache goes by
+    """The saw-tooth of a session, made once per theme."""
+    return figures.draw_sawtooth(_shown.view, "requests", theme)
 
 
 @st.fragment
-def _draw_request(shown: state.Shown, top: DeltaGenerator) -> None:
+def _draw_request(shown: opening.Shown, top: DeltaGenerator) -> None:
     """Draw everything that depends on the request."""
-    at = state.request(shown)
-    state.remember(shown, at)
-    now = detail.summary(shown, at)
-    top.html(cards.headline(now, detail.ahead(shown, at)) + cards.bar(now) + cards.buckets(now, shown.view.counter))
-    detail.navigator(shown, CHART, at)
-    detail.panes(shown, now)
+    at = url.request(shown)
+    url.remember(shown, at)
+    now = request.summary(shown, at)
+    top.html(cards.headline(now, request.ahead(shown, at)) + cards.bar(now) + cards.buckets(now, shown.view.counter))
+    request.navigator(shown, CHART, at)
+    panes.draw(shown, now)

@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.parts import cards, controls, detail, exports, scales, state, theme
+from pages.heatmap import chart, scales
+from pages.parts import cards, exports, header, opening, request, theme, url
 
 CHART = "heatmap-chart"
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = controls.header()
-    slots = state.slots_of(shown, shown.key) is not None
-    by, measure, scale, each, parted = controls.heatmap_choices(bool(shown.view.usd.any()), slots)
-    st.html(cards.legend(shown.view, heat=True) + scales.draw(shown, by, measure, scale, each, parted))
+    shown = header.header()
+    slots = chart.slots_of(shown, shown.key) is not None
+    chosen = chart.choose(bool(shown.view.usd.any()), slots)
+    st.html(cards.legend(shown.view, heat=True) + scales.draw(shown, chosen))
+    figure = chart.heatmap(shown, shown.key, chosen, theme.name())
     st.plotly_chart(
-        state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each, parted),
+        figure,
         key=CHART,
         theme=None,
         config={"displayModeBar": False},
-        alt=f"{measure} of every bucket over {by}; a click goes to that request",
+        alt=f"{chosen.measure} of every bucket over {chosen.by}; a click goes to that request",
     )
     _draw_request(shown)
-    exports.heatmap(shown, by, measure, scale, each, parted)
+    exports.chart("heatmap", figure, shown, chosen.by, lambda: scales.lines(shown, chosen))
 
 
 @st.fragment
-def _draw_request(shown: state.Shown) -> None:
+def _draw_request(shown: opening.Shown) -> None:
     """Draw everything that depends on the request; the chart above is not drawn again."""
-    at = state.request(shown)
-    state.remember(shown, at)
-    now = detail.summary(shown, at)
-    detail.navigator(shown, CHART, at)
-    st.html(cards.headline(now, detail.ahead(shown, at)) + cards.bar(now, slim=True) + cards.buckets(now, shown.view.counter))
-    detail.blocks(shown, now)
+    at = url.request(shown)
+    url.remember(shown, at)
+    now = request.summary(shown, at)
+    request.navigator(shown, CHART, at)
+    st.html(cards.headline(now, request.ahead(shown, at)) + cards.bar(now, slim=True) + cards.buckets(now, shown.view.counter))
+    request.blocks(shown, now)

@@ -10,7 +10,7 @@ import streamlit as st
 from turnscope import library
 from turnscope.library import IndexJob
 
-from pages.parts import cards, state
+from pages.parts import cache, cards
 from pages.parts.formats import esc
 
 POLL = 0.5  # seconds
@@ -43,7 +43,7 @@ def start(sources: Iterable[Path]) -> None:
     """Index these, unless that is under way."""
     room = _room()
     if room.job is None or room.job.state != "running":
-        room.job = IndexJob(state.store().index_path, sources)
+        room.job = IndexJob(cache.store().index_path, sources)
 
 
 def chats() -> None:
@@ -52,7 +52,7 @@ def chats() -> None:
     if st.session_state.pop(FRESH, False):  # drawn because that ended: to begin again would never end
         return
     if room.chats is None or not room.chats.is_alive():
-        room.chats = Thread(target=state.index_chats, name="indexing chats", daemon=True)
+        room.chats = Thread(target=cache.index_chats, name="indexing chats", daemon=True)
         room.chats.start()
     going = room.chats
     going.join(PATIENCE)
@@ -68,7 +68,7 @@ def chats() -> None:
 
 def draw() -> None:
     """The button for what tools keep here, and what indexing came to."""
-    found = [entry.path for entry in state.entries().values() if entry.origin in ("found", "given")]
+    found = [entry.path for entry in cache.entries().values() if entry.origin in ("found", "given")]
     job = _room().job
     running = job is not None and job.state == "running"
     many = f"Index the {len(found):,} sessions found here" if len(found) != 1 else "Index the session found here"

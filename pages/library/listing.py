@@ -11,7 +11,7 @@ import streamlit as st
 from turnscope import TurnscopeError, library
 
 from pages.library import indexing, sessions
-from pages.parts import cards, controls, registry, shell, state
+from pages.parts import cache, cards, opening, registry, shell, url, widgets
 from pages.parts.formats import esc, short, when
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def upload() -> None:
     with right:
         st.html('<h2 class="ts-section">Samples</h2>')
         with st.container(gap=None):
-            for entry in state.entries().values():
+            for entry in cache.entries().values():
                 if entry.origin == "sample":
                     label = STORIES.get(entry.id, entry.id.replace("-", " ").capitalize())
                     key = f"library.sample.{entry.id}"
@@ -71,7 +71,7 @@ def _by_path() -> None:
         else:
             st.button("Open it again", key="library.path.again", type="tertiary", on_click=_again)
     except (OSError, RuntimeError, ValueError) as error:
-        controls.notice(f"{short(text, 200)} cannot be read: {error}.", "Check the path and its permissions.")
+        widgets.notice(f"{short(text, 200)} cannot be read: {error}.", "Check the path and its permissions.")
 
 
 def _again() -> None:
@@ -82,13 +82,13 @@ def _open_path(path: Path) -> None:
     """Open a file where it lies; it stays there, and is followed when it grows."""
     bar = st.progress(0.0, "Opening")
     try:
-        found = state.store().open(path, name=path.name, progress=lambda what, share: bar.progress(min(1.0, share), what))
+        found = cache.store().open(path, name=path.name, progress=lambda what, share: bar.progress(min(1.0, share), what))
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     finally:
         bar.empty()
-    show(next((id for id, entry in state.entries().items() if entry.path == path), found.key[:16]))
+    show(next((id for id, entry in cache.entries().items() if entry.path == path), found.key[:16]))
 
 
 def _folder(path: Path) -> None:
@@ -97,7 +97,7 @@ def _folder(path: Path) -> None:
     if not entries:
         looked = "No session was found in it" if whole else "No session was found in the part of it that was looked through"
         kinds = ", ".join(sorted(library.find_suffixes()))
-        controls.notice(f"{path} holds nothing to open.", f"{looked}; looked for files that end in {kinds}.")
+        widgets.notice(f"{path} holds nothing to open.", f"{looked}; looked for files that end in {kinds}.")
         return
     table: dict[str, Sequence[object]] = {
         "File": [entry.name for entry in entries],
@@ -118,7 +118,7 @@ def _folder(path: Path) -> None:
 
 def show(entry_id: str) -> NoReturn:
     """Go to the envelope of a session."""
-    state.choose(entry_id)
+    url.choose(entry_id)
     st.switch_page(shell.page("envelope"), query_params={"session": entry_id})
 
 
@@ -129,22 +129,22 @@ def _open_bytes(name: str, data: bytes) -> None:
         path = Path(folder) / f"upload{Path(name).suffix[:8]}"
         path.write_bytes(data)
         try:
-            opened, left = state.adopt(name, path, lambda what, share: bar.progress(min(1.0, share), what))
+            opened, left = opening.adopt(name, path, lambda what, share: bar.progress(min(1.0, share), what))
         except TurnscopeError as error:
-            controls.notice(error.what.replace(path.name, name), error.hint)
+            widgets.notice(error.what.replace(path.name, name), error.hint)
             return
         finally:
             bar.empty()
     if left:
         what = f"{name} holds {left:,} more conversations than are kept of a file that is dropped here."
-        controls.notice(what, f"Those opened are listed below. For the others start `turnscope PATH-OF-{name}`.")
+        widgets.notice(what, f"Those opened are listed below. For the others start `turnscope PATH-OF-{name}`.")
     else:
         show(opened)
 
 
-def conversations(shown: state.Shown) -> None:
+def conversations(shown: opening.Shown) -> None:
     """The conversations of the file that is open, where it holds several; none is read before it is chosen."""
-    held = state.conversations(shown.entry)
+    held = cache.conversations(shown.entry)
     if len(held.listed) < 2:
         return
     rows = _filtered(f"In {shown.entry.name}"[:80], "library.inside", [*held.listed], lambda entry: f"{entry.title} {entry.id}")
@@ -182,7 +182,7 @@ def _table(key: str, table: Mapping[str, Sequence[object]], columns: Mapping[str
         show(ids[picked[0]])
 
 
-def notes(shown: state.Shown) -> None:
+def notes(shown: opening.Shown) -> None:
     """What the import met in the session that is open, by severity."""
     order = ("error", "warning", "info")
     listed = sorted(shown.opened.session.notes, key=lambda note: order.index(note.severity))
@@ -201,7 +201,7 @@ def notes(shown: state.Shown) -> None:
 
 def forget(rows: Sequence[sessions.Row]) -> None:
     """Delete what is remembered: of all sessions, or of those that the filters leave."""
-    store = state.store()
+    store = cache.store()
     read = [row for row in rows if row.read and not library.get_chat_thread(row.path)]
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.popover("Forget sessions", icon=":material/delete:", key="library.forgetting"):
@@ -220,13 +220,13 @@ def forget(rows: Sequence[sessions.Row]) -> None:
 def _forget(sources: Sequence[str] | None) -> None:
     """Of these sources, or of all (None)."""
     indexing.stop()
-    store = state.store()
+    store = cache.store()
     try:
         store.delete() if sources is None else store.forget(sources)
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     st.cache_resource.clear()
     if sources is None:
-        state.forget()
+        url.forget()
     st.rerun()

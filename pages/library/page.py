@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from turnscope.extensions import list_problems
 
-from pages.library import indexing, listing, search, sessions, totals
-from pages.parts import controls, memory_panel
+from pages.library import indexing, listing, memory, search, sessions, totals
+from pages.parts import header, widgets
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = controls.header_if_any()
+    shown = header.header_if_any()
     indexing.chats()
     for problem in list_problems():
-        controls.notice(problem)
+        widgets.notice(problem)
     listing.upload()
     if shown:
         listing.conversations(shown)
@@ -24,4 +24,4 @@ def draw() -> None:
     if shown:
         listing.notes(shown)
     listing.forget(rows)
-    memory_panel.section()
+    memory.draw()

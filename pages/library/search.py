@@ -9,13 +9,13 @@ import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.library import index_queries
 
-from pages.parts import controls, pager, shell, state, transcript
+from pages.parts import cache, opening, request, shell, url, widgets
 from pages.parts.formats import esc, short
 
 
 def draw() -> None:
     """The box, and a page of hits."""
-    index = state.store().index_path
+    index = cache.store().index_path
     st.html('<h2 class="ts-section">Search all sessions</h2>')
     text = st.text_input(
         "Search all sessions", key="library.search", label_visibility="collapsed",
@@ -27,7 +27,7 @@ def draw() -> None:
     try:
         count, hits = index_queries.search(index, text, int(st.session_state.get(key, 0)))
     except TurnscopeError as error:
-        controls.notice(error.what.capitalize() + ".", error.hint)
+        widgets.notice(error.what.capitalize() + ".", error.hint)
         return
     if not count:
         many = len(index_queries.list_sessions(index))
@@ -38,7 +38,7 @@ def draw() -> None:
         for n, hit in enumerate(hits):
             _hit(n, hit)
     what = "blocks" if count < index_queries.MAX_HITS else "blocks at least"
-    pager.draw(key, count, index_queries.PAGE_HITS, pager.start(key, count, index_queries.PAGE_HITS), what)
+    widgets.draw_pager(key, count, index_queries.PAGE_HITS, widgets.start_page(key, count, index_queries.PAGE_HITS), what)
 
 
 def _hit(n: int, hit: index_queries.Hit) -> None:
@@ -61,20 +61,19 @@ def marked(hit: index_queries.Hit) -> str:
 
 def _go(hit: index_queries.Hit) -> None:
     """Open the session at the request, with the block chosen in its transcript."""
-    file = state.at_path(hit.path)
+    file = cache.at_path(hit.path)
     if file is None:
-        controls.notice("This file is not known here any more.", "Index its folder again.")
+        widgets.notice("This file is not known here any more.", "Index its folder again.")
         return
     entry = file.of(hit.entry) if hit.entry else file
     try:
         with st.spinner("Opening"):
-            shown = state.opened(entry, hit.part)
+            shown = opening.opened(entry, hit.part)
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
-    st.session_state[transcript.CHOSEN] = (shown.key, hit.at)
-    st.session_state[transcript.SOUGHT] = (shown.key, hit.at, f"hit {time.time_ns()}")
-    st.session_state["detail.pane"] = "transcript"
-    state.choose(entry.id, hit.part)
+    request.choose_block(shown, hit.at, f"hit {time.time_ns()}")
+    st.session_state[request.PANE] = "transcript"
+    url.choose(entry.id, hit.part)
     where = {"session": entry.id, "request": str(hit.request)} | ({"part": str(hit.part)} if hit.part else {})
     st.switch_page(shell.page("envelope"), query_params=where)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 from turnscope import TurnscopeError
 from turnscope.library import CatalogueRow, get_chat_source, get_tool_title, index_queries, is_current
 
-from pages.parts import controls, pager, state
+from pages.parts import cache, url, widgets
 from pages.parts.formats import when
 from pages.parts.registry import Entry
 
@@ -61,10 +61,10 @@ class Row:
 
 def rows() -> tuple[Row, ...]:
     """All of them. StorageError where what is remembered cannot be read."""
-    store, entries = state.store(), state.entries()
+    store, entries = cache.store(), cache.entries()
     version = index_queries.read_version(store.index_path)
-    opened = store.list_recent(state.NEWEST)
-    return _rows(entries, state.lines(str(store.index_path), version), opened, (tuple(entries), version, opened))
+    opened = store.list_recent(url.NEWEST)
+    return _rows(entries, cache.lines(str(store.index_path), version), opened, (tuple(entries), version, opened))
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
@@ -119,7 +119,7 @@ def draw(show: Callable[[str], object]) -> tuple[Row, ...]:
     try:
         every = rows()
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return ()
     st.html('<h2 class="ts-section">Sessions</h2>')
     if not every:
@@ -130,14 +130,14 @@ def draw(show: Callable[[str], object]) -> tuple[Row, ...]:
         return ()
     left = _filtered(every)
     key = "library.start"
-    begin = pager.start(key, len(left), PAGE)
+    begin = widgets.start_page(key, len(left), PAGE)
     ids = [row.id for row in left[begin : begin + PAGE]]
     picked = st.dataframe(
         _table(left[begin : begin + PAGE]), key=f"{TABLE}.{begin}", column_config=_columns(), hide_index=True,
         on_select="rerun", selection_mode="single-row", height="auto", placeholder="",
     )["selection"]["rows"]  # fmt: skip
     unread = sum(not row.read for row in left)
-    pager.draw(key, len(left), PAGE, begin, "sessions" + (f"; {unread:,} not read yet" if unread else ""))
+    widgets.draw_pager(key, len(left), PAGE, begin, "sessions" + (f"; {unread:,} not read yet" if unread else ""))
     if picked and 0 <= picked[0] < len(ids):
         show(ids[picked[0]])
     return left

@@ -8,7 +8,7 @@ import streamlit as st
 from turnscope import TurnscopeError, figures
 from turnscope.library import index_queries
 
-from pages.parts import cards, controls, state, theme
+from pages.parts import cache, cards, theme, widgets
 from pages.parts.formats import esc, percent, usd
 
 MOST = 8  # models or projects listed; the others in one line
@@ -18,8 +18,8 @@ MOST = 8  # models or projects listed; the others in one line
 def _numbers(
     path: str, version: tuple[int, ...]
 ) -> tuple[index_queries.Metrics, tuple[index_queries.Spending, ...], list[tuple[str, int]]]:  # fmt: skip
-    store = state.store()
-    lines, ratings = state.lines(path, version), index_queries.count_ratings(store.path)
+    store = cache.store()
+    lines, ratings = cache.lines(path, version), index_queries.count_ratings(store.path)
     return (
         index_queries.compute_metrics(lines, ratings),
         index_queries.list_spending(store.index_path),
@@ -29,11 +29,11 @@ def _numbers(
 
 def draw() -> None:
     """Cards, two charts, two lists; nothing where nothing is indexed."""
-    index = state.store().index_path
+    index = cache.store().index_path
     try:
         told, rows, weeks = _numbers(str(index), index_queries.read_version(index))
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     if not told.sessions:
         return

@@ -365,3 +365,8 @@ def legend(view: views.Overview, heat: bool = False) -> str:
         else ""
     )
     return f'<div class="ts-legend">{swatches}{cold}{signs}</div>'
+
+
+def departure(address: str) -> str:
+    """A link to the compare page, at the question when a block leaves the window."""
+    return f'<a href="{esc(address)}#left" target="_self">When does it leave, under any policy?</a>'

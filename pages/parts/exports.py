@@ -1,4 +1,4 @@
-"""A chart, its numbers and the session itself to take away. Made when the button is pressed; none needs a network."""
+"""A chart, its numbers and the session itself as files. Made when a button is pressed; none needs a network."""
 
 from __future__ import annotations
 
@@ -10,18 +10,7 @@ from turnscope import Session, figures
 from turnscope.share import export_formats
 from turnscope.views import tables
 
-from pages.parts import scales, state, theme
-
-
-def sawtooth(shown: state.Shown) -> None:
-    """The envelope page's chart."""
-    _buttons("sawtooth", state.sawtooth(shown, shown.key, theme.name()), shown, "requests")
-
-
-def session(shown: state.Shown) -> None:
-    """The session, or the branch or subagent of it that is shown, in every form there is."""
-    st.html('<div class="ts-small ts-faint">This path as a file</div>')
-    forms(shown.opened.session, f"session-{shown.opened.session.id[:8]}", "export.session")
+from pages.parts import opening, theme
 
 
 def forms(session: Session, name: str, key: str) -> None:
@@ -34,16 +23,8 @@ def forms(session: Session, name: str, key: str) -> None:
             )  # fmt: skip
 
 
-def heatmap(
-    shown: state.Shown, by: figures.Unit, measure: figures.Measure, scale: figures.Scale, each: bool, parted: bool = False
-) -> None:
-    """The heatmap page's chart, as chosen."""
-    figure = state.heatmap(shown, shown.key, by, measure, scale, theme.name(), each, parted)
-    _buttons("heatmap", figure, shown, by, lambda: scales.lines(shown, by, measure, scale, each, parted))
-
-
-def _buttons(
-    name: str, figure: figures.Figure, shown: state.Shown, by: figures.Unit, told: Callable[[], list[str]] = list
+def chart(
+    name: str, figure: figures.Figure, shown: opening.Shown, by: figures.Unit, told: Callable[[], list[str]] = list
 ) -> None:
     ground = theme.palette()["ground"]
     with st.container(horizontal=True, key=f"{name}-exports"):

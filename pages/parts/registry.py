@@ -19,6 +19,8 @@ from turnscope import library
 from turnscope.library import CatalogueRow
 from turnscope.live.threads import Threads
 
+from pages.parts.formats import short
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "sample_sessions"
 FIRST = "tool-results-eat-the-window"  # the sample that a new visitor sees
@@ -29,6 +31,8 @@ MOST_COUNTED = 20_000  # and those after them that are counted
 BETWEEN = ":"  # in an id, between that of the file and that of one conversation in it
 
 Origin = Literal["sample", "given", "recent", "found", "indexed", "chat"]
+
+ORIGINS = {"sample": "Sample", "given": "File", "recent": "Recent", "found": "Found", "indexed": "Indexed", "chat": "Chat"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,12 @@ def find(known: Mapping[str, Entry], id: str) -> Entry | None:
     file, _, inside = id.partition(BETWEEN)
     found = known.get(file)
     return found.of(inside) if found and inside else found
+
+
+def named(entry: Entry, title: str) -> str:
+    """What a session is called in the picker: its title where it was opened before, its file, and where it comes from."""
+    name = f"{short(title, 60)} · {short(entry.name, 40, 'tail')}" if title else short(entry.name, 80)
+    return f"{name} ({entry.tool or ORIGINS[entry.origin]})"
 
 
 def id_of(path: Path) -> str:

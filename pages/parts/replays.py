@@ -1,265 +1,188 @@
-"""A session replayed under a policy: what the URL says of it, the shelf of replays, and the place the stepper stands at.
+"""Replays of a session under several policies, one after another in a thread; what each came to is kept as a row.
 
-`?policy=<name>&set=<changed parameters>&request=<n>&step=<k>`, beside what `state` reads. A policy's name is looked up among
-the built-in ones and those in the user's folder; what a URL says is never joined into a path.
+A policy whose replay is not held any more is not replayed again for its row.
 """
 
 from __future__ import annotations
 
-import hashlib
 import sys
-from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
 
 import streamlit as st
-from turnscope import Policy, Trace, library, settings
-from turnscope.live.threads import Threads
-from turnscope.views import Answer, CacheUse, overflow_tree, parameters, replay_cost, request_summary, stepper
-from turnscope.views import rejections as refused
-from turnscope.views.cached_cost import CachePrice, price_decisions
+from turnscope import Policy, Trace, TurnscopeError, library
+from turnscope.views import Answer, Plan, comparison
 
-from pages.parts import state
+from pages.parts import cache, opening, policies
 
-RECORDED = "as-recorded"
-HELD = 60_000_000  # bytes of all replays, but for the one that is looked at
-MOST = 200_000_000  # bytes of each
 SWITCH = 0.001  # seconds for which a thread may keep others waiting
 PATIENCE = 0.5  # seconds that a page waits for a replay before it shows how far that is
-_PLACE = "replays.place"
-_CHOICE = "replays.choice"
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A trace and its steps, of all requests or of the first ones. `key` names session, part, policy and how many those are;
-    `packed` is what the browser gets, under that name. `run` is the replay that it was taken from."""
-
-    key: str
-    policy: Policy
-    trace: Trace
-    steps: stepper.Steps
-    run: library.ReplayJob
-
-    @property
-    def packed(self) -> bytes:
-        return self.key.encode() + b"\n" + self.steps.data
-
-    @property
-    def whole(self) -> bool:
-        """Every request of the session is in it."""
-        return len(self.trace.plans) == self.run.count
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the stepper stands. `seq` changes when the app moves it, not when it moved by itself.
-
-    `key` names session, part and policy; `ahead`: the place that the URL names is not replayed yet, this is the nearest;
-    `linked`: the app took it from an address, which a browser in a hurry may have left since.
-    """
-
-    key: str
-    request: int
-    step: int
-    block: int | None
-    seq: int
-    ahead: bool = False
-    linked: bool = False
-
-
-# Which policy: the URL
-
-
-def folder() -> Path:
-    """The user's own policies."""
-    return settings.find_data_folder() / "policies"
-
-
-def shelf() -> library.PolicyCatalog:
-    """Every policy there is, read again when the user's folder changes."""
-    files = sorted(folder().glob("*.toml"))
-    return _shelf(str(folder()), tuple((file.name, file.stat().st_mtime_ns) for file in files))
-
-
-@st.cache_resource(max_entries=4, show_spinner=False)
-def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> library.PolicyCatalog:  # noqa: ARG001  what the cache goes by
-    return library.load_catalog(folder(), settings.read_context_pairs())
-
-
-def recall() -> None:
-    """After a switch of pages, put back the policy that the URL said."""
-    if "policy" not in st.query_params:
-        st.query_params.update(st.session_state.get(_CHOICE, {}))
-
-
-def chosen(known: library.PolicyCatalog) -> str:
-    """Name of the policy that the URL names, else of what was really sent."""
-    wanted = st.query_params.get("policy", RECORDED)
-    if wanted not in known.policies and (now := known.resolve_name(wanted)) != wanted:
-        st.query_params["policy"] = wanted = now
-    return wanted if wanted in known.policies else RECORDED
-
-
-def turned() -> dict[str, Any]:
-    """Changed parameters. PolicyError where the link cannot be read."""
-    return parameters.decode_changes(st.query_params.get("set", ""))
-
-
-def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
-    """Show the session under another policy, at the same request."""
-    st.session_state[_CHOICE] = {"policy": name} | ({"set": parameters.encode_changes(changes)} if changes else {})
-    for gone in ("step", "set"):
-        st.query_params.pop(gone, None)
-    st.query_params.update(st.session_state[_CHOICE])
-
-
-# The replay
-
-
-def replayed(
-    shown: state.Shown, chosen_policy: Policy, model: str = "", wait: float | None = None
-) -> tuple[library.ReplayJob, Replay | None]:
-    """The session under a policy: replayed as long as somebody looks, once for all tabs; and as much of it as there is.
-
-    `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most; None = `PATIENCE`. Raises
-    what went wrong in it; then it is begun anew when it is asked for again.
-    """
-    digest = hashlib.sha256(f"{chosen_policy.name}\n{chosen_policy.to_toml()}".encode()).hexdigest()[:16]
-    known = answers() if chosen_policy.name != RECORDED else {}
-    key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(known), *([model] if model else ()))))
-
-    def make() -> library.ReplayJob:
-        recorded = library.replace_model(shown.trace, model)
-        if recorded.policy == chosen_policy and not model:
-            return library.ReplayJob(key, recorded, recorded.plans, MOST, state.settle)
-        return library.ReplayJob(key, *library.begin_replay(recorded, chosen_policy, known), MOST, state.settle)
-
-    run = _replays().get(key, make)
-    try:
-        run.poll()
-        run.wait(PATIENCE if wait is None else wait)
-        run.poll()
-    except Exception:
-        _replays().drop(key)
-        raise
-    stage = run.stage
-    return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage.trace, stage.steps, run) if stage else None
+POLL = 0.5  # seconds
+ANEW = 2.0  # seconds after which the page shows the rows that were made meanwhile
+_KEPT = 256  # rows
+_PLANS = 20_000  # requests of all replays that are held
+_JOBS = 8  # that are remembered
+Key = tuple[str, int, int, str]
 
 
 def answers() -> dict[str, Answer]:
     """What models answered to questions of rules, in chats and where somebody asked: replays take it over."""
-    return Threads(state.chats_file()).list_answers()
+    return cache.chat_store().list_answers()
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is compared: policies by name, with the budget that was chosen; `model`: as if it had been asked, "" = as it was.
+
+    `answered`: how many answers of models replays take over; with more of them they come out otherwise.
+    """
+
+    policies: Mapping[str, Policy]
+    model: str = ""
+    answered: int = field(default_factory=lambda: len(answers()))
+
+
+def at_hand(shown: opening.Shown, chosen: Chosen) -> bool:
+    """Whether the row of every policy was made before."""
+    return all(key(shown, policy, chosen) in _rows() for policy in chosen.policies.values())
+
+
+def replayed(shown: opening.Shown, chosen: Chosen, place: str = "compare") -> tuple[comparison.Row, ...]:
+    """The rows of the policies that are replayed; for the others how far they are, and the page is drawn again.
+
+    `place`: for what, where a page replays for several.
+    """
+    keys = {key(shown, policy, chosen): policy for policy in chosen.policies.values()}
+
+    def take(name: Key, trace: Trace) -> None:
+        _keep_trace(name, trace)
+        _rows()[name] = comparison.build_row(trace, shared(shown), sent=not chosen.model)
+        while len(_rows()) > _KEPT:
+            _rows().pop(next(iter(_rows())))
+
+    one_by_one(shown, chosen.model, keys, _rows(), take, place)
+    return tuple(_rows()[name] for name in keys if name in _rows())
+
+
+def one_by_one(
+    shown: opening.Shown,
+    model: str,
+    wanted: Mapping[Key, Policy],
+    made: Mapping[Key, object],
+    take: Callable[[Key, Trace], object],
+    place: str,
+) -> None:
+    """Replay those policies that are not in `made` yet, one after another, in a thread; how far that is, with one button for
+    all. `take` gets each whole replay. Raises what went wrong in one, after which asking again begins anew."""
+    if all(name in made for name in wanted):
+        return
+    name = (place, *wanted)
+    job = _jobs().get(name)
+    if job is None or job.state == "done":
+        recorded, known = library.replace_model(shown.trace, model), answers()
+
+        def begin(name: Key, policy: Policy) -> tuple[Trace, Iterable[Plan]]:
+            if kept := _traces().get(name):
+                return kept, kept.plans
+            if recorded.policy == policy and not model:
+                return recorded, recorded.plans
+            return library.begin_replay(recorded, policy, known if policy.name != policies.RECORDED else {})
+
+        tasks = [
+            library.ReplayTask(partial(begin, each, policy), partial(take, each), partial(made.__contains__, each))
+            for each, policy in wanted.items()
+        ]
+        while len(_jobs()) >= _JOBS:
+            _jobs().pop(next(iter(_jobs()))).cancel()
+        job = _jobs()[name] = library.ComparisonJob(tasks, len(shown.view))
+    try:
+        job.poll()
+        job.wait(PATIENCE)
+        job.poll()
+    except Exception:
+        _jobs().pop(name, None)
+        raise
+    if job.state != "done":
+        _progress(job, place)
+    else:
+        _jobs().pop(name, None)
 
 
 @st.cache_resource(show_spinner=False)
-def _replays() -> library.ReplayCache:
-    """Every replay that is held. From then on threads take turns more often, so that a page need not wait for a replay."""
+def _jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
+    """Replays under way, by what they are for; several tabs watch them. From then on threads take turns more often."""
     sys.setswitchinterval(SWITCH)
-    return library.ReplayCache(HELD)
+    return {}
 
 
-def rejected(replay: Replay) -> refused.Rejections:
-    """What the provider would refuse of a replay; once for all tabs."""
-    return _rejected(replay.trace, replay.key)
+def key(shown: opening.Shown, policy: Policy, chosen: Chosen) -> Key:
+    """What a row is kept by: the session as it is, the policy with all its parameters, the model that is asked, and answers."""
+    told = f"{policy.name}\n{chosen.model}\n{chosen.answered}\n{policy.to_toml()}"
+    return shown.key, shown.part, len(shown.view), told
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _rejected(_trace: Trace, key: str) -> refused.Rejections:  # noqa: ARG001  what the cache goes by
-    return refused.find_rejections(_trace)
+@st.cache_resource(show_spinner=False)
+def _rows() -> dict[Key, comparison.Row]:
+    return {}
 
 
-def cache_price(replay: Replay, request: int, number: int) -> CachePrice | None:
-    """What decision `number` (from 0) of a request does to the prompt cache; None where it changed nothing."""
-    decision = replay.trace.plans[request].decisions[number]
-    return (
-        price_decisions(replay.trace, _walked(replay.trace, replay.key), request).get(decision.seq) if decision.splice else None
-    )
+@st.cache_resource(show_spinner=False)
+def _traces() -> dict[Key, Trace]:
+    """The newest whole replays, for those parts of the page that look at single blocks."""
+    return {}
 
 
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _walked(_trace: Trace, key: str) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
-    return replay_cost.simulate_cache(_trace)
+def _keep_trace(name: Key, trace: Trace) -> None:
+    held = _traces()
+    held.pop(name, None)
+    held[name] = trace
+    while len(held) > 2 and sum(len(each.plans) for each in held.values()) > _PLANS:
+        held.pop(next(iter(held)))
 
 
-def over_limit(replay: Replay) -> tuple[int, ...]:
-    """The requests of a replay that came over their limit."""
-    return _over_limit(replay.trace, replay.key)
+def traces(shown: opening.Shown, chosen: Chosen, names: Iterable[str], place: str) -> dict[str, Trace]:
+    """Whole replays under two policies, replayed again where they are not held any more; how far that is until then.
 
-
-@st.cache_resource(max_entries=8, show_spinner=False)
-def _over_limit(_trace: Trace, key: str) -> tuple[int, ...]:  # noqa: ARG001  what the cache goes by
-    return overflow_tree.find_over_limit(_trace)
-
-
-# The place: the URL, and what the stepper reports
-
-
-def place() -> Place:
-    """Where the stepper stands, or has to go."""
-    at: Place = st.session_state[_PLACE]
-    return at
-
-
-def arrive(shown: state.Shown, replay: Replay) -> None:
-    """Take the place from the URL, else the first change. Once per run of the page: a fragment's run may bring an older URL.
-
-    Where that is not replayed yet the URL stays, and the stepper waits at the last request that there is.
+    More may not be held of a long session: whoever needs many takes what it wants of each (`one_by_one`).
     """
-    held: Place | None = st.session_state.get(_PLACE)
-    request, step = _number("request"), _number("step")
-    plans, changes = replay.trace.plans, replay.steps.changes
-    ahead = not replay.whole and (not changes if request is None else request >= len(plans))
-    if request is None:
-        request = changes[0].request if changes else request_summary.find_opening_request(shown.view)
-    request = max(0, min(len(plans) - 1, request))
-    if step is None:  # the first change of this request says more than its beginning
-        after = bisect_left(changes, (request, 0))
-        step = changes[after].step if after < len(changes) and changes[after].request == request else 0
-    step = max(0, min(len(plans[request].decisions), step))
-    if held is None or held.key != replay.run.key or (held.request, held.step, held.ahead) != (request, step, ahead):
-        held = Place(replay.run.key, request, step, None, held.seq + 1 if held else 1, ahead, linked=True)
-    keep(shown, held)
+    wanted = {key(shown, chosen.policies[name], chosen): chosen.policies[name] for name in names}
+    for name in wanted:
+        if name in _traces():
+            _keep_trace(name, _traces()[name])  # so that it is not the next to go
+    one_by_one(shown, chosen.model, wanted, _traces(), _keep_trace, place)
+    return {policy.name: _traces()[each] for each, policy in wanted.items() if each in _traces()}
 
 
-def _number(name: str) -> int | None:
-    try:
-        return int(st.query_params.get(name, ""))
-    except ValueError:
-        return None
+def shared(shown: opening.Shown) -> comparison.SharedFacts:
+    """What all replays of a session share; read once."""
+    return _shared(shown.key, shown.part, len(shown.view), shown.trace)
 
 
-def keep(shown: state.Shown, at: Place) -> None:
-    """Write a place to the URL and to memory; while the URL's own is not replayed yet, to memory alone."""
-    st.session_state[_PLACE] = at
-    if at.ahead:
-        return
-    st.session_state["state.session"] = shown.entry.id
-    base = {"session": shown.entry.id, "request": str(at.request)} | ({"part": str(shown.part)} if shown.part else {})
-    st.session_state["state.query"] = base
-    choice = {"policy": chosen(shelf())} | ({"set": st.query_params["set"]} if st.query_params.get("set") else {})
-    st.session_state[_CHOICE] = choice
-    wanted = {**base, **choice, "step": str(at.step)}
-    if st.query_params.to_dict() != wanted:
-        st.query_params.from_dict(wanted)
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _shared(key: str, part: int, many: int, _trace: Trace) -> comparison.SharedFacts:  # noqa: ARG001  what the cache goes by
+    return comparison.SharedFacts.from_trace(_trace)
 
 
-def moved(shown: state.Shown, replay: Replay, sent: Mapping[str, Any]) -> None:
-    """The stepper reports where it stopped; numbers from a browser are taken with care."""
-    held: Place | None = st.session_state.get(_PLACE)
-    plans, blocks = replay.trace.plans, replay.trace.session.blocks
-    request = max(0, min(len(plans) - 1, int(sent.get("request") or 0)))
-    step = max(0, min(len(plans[request].decisions), int(sent.get("step") or 0)))
-    block = sent.get("block")
-    picked = int(block) if isinstance(block, (int, float)) and 0 <= block < len(blocks) else None
-    waits = held is not None and held.ahead and (held.request, held.step) == (request, step)
-    keep(shown, Place(replay.run.key, request, step, picked, held.seq if held else 1, waits))
+def _progress(job: library.ComparisonJob, place: str) -> None:
+    """How far the replays are, with one button for all. The page is drawn anew when they are at their end, and now and then."""
+    began, before, running = monotonic(), job.made, job.state == "running"
 
+    def draw() -> None:
+        with suppress(TurnscopeError):  # told where the whole page is drawn
+            job.poll()
+        if running and (job.state != "running" or (job.made > before and monotonic() - began > ANEW)):
+            st.rerun()
+        with st.container(key=f"replay-bar-{place}", horizontal=True, vertical_alignment="center", gap="small"):
+            said = "under way" if job.state == "running" else "stopped"
+            many = f"{job.made:,} of {len(job.tasks):,} replays, {job.done:,} of {job.count:,} requests"
+            st.progress(job.done / max(1, job.count), f"Replays {said}: {many}")
+            if job.state == "running":
+                st.button("Cancel", icon=":material/stop_circle:", key=f"{place}.cancel", on_click=job.cancel)
+            elif st.button("Go on", icon=":material/play_arrow:", key=f"{place}.on"):
+                job.resume()
+                st.rerun()
 
-def go(shown: state.Shown, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:
-    """The app moves the stepper from where it stands by now: to another place, or to a block of this one."""
-    at: Place = st.session_state[_PLACE]
-    there = (at.request, at.step) if request is None else (request, step)
-    keep(shown, Place(at.key, *there, block, at.seq + 1, at.ahead and request is None))
+    st.fragment(draw, run_every=POLL if running else None)()

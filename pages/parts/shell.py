@@ -11,7 +11,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import state
+from pages.parts import opening
 
 PAGES = Path(__file__).resolve().parent.parent
 THROUGH_APP = "shell.through_app"
@@ -23,7 +23,7 @@ def run() -> None:
     page = _navigation()
     st.session_state[THROUGH_APP] = True
     page.run()
-    state.keep()
+    opening.keep()
 
 
 def ensure() -> None:

@@ -1,4 +1,4 @@
-"""The palette of the theme in use, and the one style sheet of the pages."""
+"""The palette of the theme in use, and the files that the pages hand to the browser."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 from turnscope import figures
 
-SHEET = Path(__file__).parent / "browser" / "page.css"
+_BROWSER = Path(__file__).parent / "browser"
 
 
 def name() -> figures.Theme:
@@ -27,9 +27,24 @@ def apply() -> None:
     st.html(f"<style>{_sheet(name())}</style>")
 
 
+def add_sheet(sheet: Path) -> None:
+    """Put another style sheet on the page."""
+    st.html(f"<style>{_text(sheet)}</style>")
+
+
+def read(folder: Path, *names: str) -> str:
+    """The text of files for the browser, one after another."""
+    return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
 @cache
 def _sheet(theme: figures.Theme) -> str:
     colours = figures.PALETTES[theme]
     variables = "".join(f"--ts-{key.replace('_', '-')}:{value};" for key, value in colours.items())
     inks = "".join(f"--ts-ink-{key.replace('_', '-')}:{figures.choose_ink(colours[key])};" for key in figures.STACK)
-    return f":root{{{variables}{inks}}}{SHEET.read_text(encoding='utf-8')}"
+    return f":root{{{variables}{inks}}}{read(_BROWSER, 'page.css')}"

@@ -15,8 +15,9 @@ from turnscope.library import AdviceJob
 from turnscope.views import advice
 from turnscope.views.advice import Advice
 
-from pages.parts import controls, leaving, replays, state, theme
+from pages.parts import opening, policies, theme, widgets
 from pages.parts.formats import esc
+from pages.plan import links
 
 POLL = 0.5  # seconds
 POLICY = "clear-tool-results"  # whose parameters make a difference to most sessions
@@ -30,7 +31,7 @@ def _jobs() -> dict[tuple[library.AdviceTask, str], AdviceJob]:
     return {}
 
 
-def draw(shown: state.Shown | None) -> None:
+def draw(shown: opening.Shown | None) -> None:
     """What to search, and what came of it."""
     st.html(
         '<div class="ts-empty">Tries parameters of one policy on sessions that were recorded, and shows which ones cost least '
@@ -39,7 +40,7 @@ def draw(shown: state.Shown | None) -> None:
     key = _asked(shown)
     if key is None:
         return
-    leaving.back(shown, [key[0].policy])
+    links.back(shown, [key[0].policy])
     job = _jobs().get(key)
     if job is None or job.state == "failed":
         again = "Search" if job is None else "Search again"
@@ -47,23 +48,23 @@ def draw(shown: state.Shown | None) -> None:
     if job is None:
         return
     if job.state == "failed":
-        controls.notice(str(job.error), getattr(job.error, "hint", ""))
+        widgets.notice(str(job.error), getattr(job.error, "hint", ""))
     elif job.advice is None:
         _progress(job)
     else:
         _found(job.advice)
 
 
-def _begin(key: tuple[library.AdviceTask, str], shown: state.Shown | None) -> None:
+def _begin(key: tuple[library.AdviceTask, str], shown: opening.Shown | None) -> None:
     jobs = _jobs()
     jobs[key] = AdviceJob(key[0], shown.trace.session if shown and not key[0].path else None)
     while len(jobs) > JOBS:
         jobs.pop(next(iter(jobs))).cancel()
 
 
-def _asked(shown: state.Shown | None) -> tuple[library.AdviceTask, str] | None:
+def _asked(shown: opening.Shown | None) -> tuple[library.AdviceTask, str] | None:
     """What the fields ask for, and of which session; None, with a notice, where that cannot be searched."""
-    known = replays.shelf().policies
+    known = policies.shelf().policies
     names = [name for name, policy in known.items() if any(axis.usual for axis in advice.list_axes(policy))]
     wanted = st.query_params.get("policy", POLICY)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="advise-fields"):
@@ -92,7 +93,7 @@ def _asked(shown: state.Shown | None) -> tuple[library.AdviceTask, str] | None:
     if path is None and shown is None:
         return None
     if path and not path.exists():
-        controls.notice(f"{over} is not there.", "Type the path of a file, or of a folder with session files.")
+        widgets.notice(f"{over} is not there.", "Type the path of a file, or of a folder with session files.")
         return None
     chosen = () if turn == usual else tuple(turn)
     task = library.AdviceTask(
@@ -117,7 +118,7 @@ def _trials() -> int:
     return min(1_000, max(4, int(text))) if text.isdecimal() and len(text) < 7 else library.TRIALS
 
 
-def _over(shown: state.Shown | None) -> str:
+def _over(shown: opening.Shown | None) -> str:
     """The path of the sessions; "" = the one that is shown."""
     wanted = st.query_params.get("over", "")
     folder = str(shown.entry.path.parent) if shown and shown.entry.origin != "chat" and shown.entry.path.exists() else ""
@@ -159,7 +160,7 @@ def _progress(job: AdviceJob) -> None:
 
 def _found(found: Advice) -> None:
     if found.too_few:
-        controls.notice("These sessions are too few to advise by.", found.too_few)
+        widgets.notice("These sessions are too few to advise by.", found.too_few)
     else:
         st.html(f'<div class="ts-headline">{esc(found.because)}</div>' + _held(found))
     if not found.points:
@@ -250,12 +251,12 @@ def _keep(found: Advice, text: str) -> None:
         )  # fmt: skip
     if saved:
         try:
-            library.save_policy(name, text, replays.folder())
+            library.save_policy(name, text, policies.folder())
             st.session_state["advise.saved"] = name, text
         except TurnscopeError as error:
-            controls.notice(error.what, error.hint)
+            widgets.notice(error.what, error.hint)
         except OSError as error:
-            controls.notice("The policy could not be written.", str(error))
+            widgets.notice("The policy could not be written.", str(error))
     if st.session_state.get("advise.saved") == (name, text):
         link = {"policies": f"{found.policy},{name}"} | (
             {"session": session} if (session := st.query_params.get("session")) else {}

@@ -11,8 +11,9 @@ import streamlit as st
 import turnscope
 from turnscope import Policy, TurnscopeError, figures, library
 
-from pages.parts import controls, leaving, replays, state, theme
+from pages.parts import opening, policies, theme, widgets
 from pages.parts.formats import esc
+from pages.plan import links
 
 WORDS = {
     "window": "Window", "system": "System prompt", "tools": "Tools", "person": "You say, a turn", "answer": "Answer, a turn",
@@ -43,12 +44,12 @@ def which() -> Literal["budget", "advise"]:
     return "advise" if picked == "advise" else "budget"
 
 
-def draw(shown: state.Shown | None = None) -> None:
+def draw(shown: opening.Shown | None = None) -> None:
     """Fields, the answer in a sentence, a line per policy over turns, and all of it as a table."""
     st.html(
         '<div class="ts-empty">No session needed: sizes are in tokens. What policies do is planned as for any session.</div>'
     )
-    known = {name: policy for name, policy in replays.shelf().policies.items() if name != replays.RECORDED}
+    known = {name: policy for name, policy in policies.shelf().policies.items() if name != policies.RECORDED}
     named = [name for name in st.query_params.get("policies", "").split(",") if name in known]
     try:
         shape = _fields()
@@ -59,7 +60,7 @@ def draw(shown: state.Shown | None = None) -> None:
         st.query_params["policies"] = ",".join(picked)
         made = _made(shape, {name: known[name].to_toml() for name in picked}, [known[name] for name in picked])
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     if not made.outlooks:
         return
@@ -69,7 +70,7 @@ def draw(shown: state.Shown | None = None) -> None:
         alt="share of the window at every turn under each policy",
     )  # fmt: skip
     _table(made)
-    leaving.back(shown, picked)
+    links.back(shown, picked)
 
 
 def _fields() -> library.Shape:

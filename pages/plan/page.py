@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pages.parts import controls
+from pages.parts import header
 from pages.plan import advice, budget
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = controls.header_if_any()
+    shown = header.header_if_any()
     if budget.which() == "advise":
         advice.draw(shown)
     else:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import streamlit as st
 
-from pages.parts import controls, debugging, replays
+from pages.parts import header, policies, theme
 from pages.policies import policy_page
+
+SHEET = Path(__file__).parent / "browser" / "policies.css"
 
 
 def draw() -> None:
     """Draw the page."""
-    controls.header_if_any()
-    debugging.style()
-    known = replays.shelf()
+    header.header_if_any()
+    theme.add_sheet(SHEET)
+    known = policies.shelf()
     name = st.query_params.get("policy", "")
     if name in known.policies:
         policy_page.draw(known, name)

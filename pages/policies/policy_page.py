@@ -7,7 +7,7 @@ from turnscope import library
 from turnscope.extensions import list_problems
 from turnscope.views import policy_groups, policy_pages
 
-from pages.parts import controls, shell
+from pages.parts import shell, widgets
 from pages.parts.formats import esc, short
 
 
@@ -17,7 +17,7 @@ def listed(known: library.PolicyCatalog, wanted: str) -> None:
         st.html(f'<div class="ts-card nothing" role="status"><b>There is no policy {esc(short(wanted, 60))} here.</b></div>')
     st.html('<div class="ts-title"><h1>Policies</h1></div>')
     for problem in list_problems():
-        controls.notice(problem)
+        widgets.notice(problem)
     st.html("".join(_group(known, group) for group in policy_groups.group_policies(known)))
 
 

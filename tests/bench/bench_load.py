@@ -45,8 +45,8 @@ PagesManager.__init__ = start
 app = AppTest.from_file("app.py", default_timeout=120)
 app.query_params["session"] = "tool-results-eat-the-window"
 app.run()
-from pages.parts import state
-app.query_params["session"] = next(entry.id for entry in state.entries().values() if entry.origin == "given")
+from pages.parts import cache
+app.query_params["session"] = next(entry.id for entry in cache.entries().values() if entry.origin == "given")
 began = time.process_time()
 app.run()
 took = time.process_time() - began

@@ -142,7 +142,7 @@ def test_what_is_attached_is_kept_once_sent_as_replayed_and_exported_whole(tmp_p
         for policy in covering(offered()):
             chosen, thread, row = Settings("offline-16k", load(policy)), threads.create(), Row(policy)
             chat = branches.start_chat(thread, provider, threads.open_writer(thread), chosen, "Be brief.", [])
-            chat.sink.policy(chosen.policy, 0)  # type: ignore[attr-defined]
+            chat.sink.write_policy(chosen.policy, 0)  # type: ignore[attr-defined]
             wire: dict[int, dict[str, Any]] = {}
             for turn in range(6):
                 files = [("cat.png", image), notes] if turn % 2 else []

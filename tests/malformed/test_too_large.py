@@ -63,7 +63,7 @@ def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(
         error = first.error
         assert isinstance(error, ContextWindowExceededError)
         assert error.message == paste
-        for way in ("edit and resend it shorter", "leave it out", "choose a larger window"):
+        for way in ("shorten and resend it", "leave it out", "choose a larger window"):
             assert way in error.hint
         if isinstance(ended := last(talk, "and now?"), RequestRefused):
             assert ended.error.message == paste, "it is named wherever it stands"

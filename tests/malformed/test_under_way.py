@@ -307,7 +307,7 @@ def test_a_message_over_the_window_does_not_end_a_chat_that_leaves_it_out(rogue:
     assert isinstance(refused, RequestRefused)
     error = refused.error
     assert "The newest message" in error.hint
-    assert "edit and resend" in error.hint
+    assert "shorten and resend" in error.hint
     assert (error.conversation_id, error.turn, error.window) == (talk.live_session.session.id, 1, 16_000)
     assert error.projected > 16_000
     assert error.counters == {
@@ -400,7 +400,7 @@ def test_no_read_or_write_of_the_store_is_left_out_below() -> None:
     source = inspect.getsource(intrusions)
     names = {name for kind in (Threads, ChatWriter) for name, held in vars(kind).items() if inspect.isfunction(held)}
     left = {name for name in names if not name.startswith("_") and f".{name}" not in source}
-    assert left == {"list", "looks", "holds", "search", "kept_answers", "keep_answer"}
+    assert left == {"list_summaries", "holds", "search", "list_answers", "keep_answer"}
 
 
 def test_nothing_of_one_user_is_there_for_another(rogue: Rogue, threads: Threads) -> None:

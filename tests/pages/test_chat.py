@@ -28,9 +28,9 @@ from turnscope.share import export_formats
 from turnscope.storage.database import StorageError, open_database
 from turnscope.views import next_request
 
-from pages.chat import attachments, gauge, markup, preview, rooms, typing_box
-from pages.parts import chat_chosen
-from pages.parts.chat_values import TOOLS
+from pages.chat import attachments, choices, gauge, markup, preview, rooms, typing_box
+from pages.parts import chat_form
+from pages.parts.chat_form import TOOLS
 from pages.parts.formats import esc
 from tests.live.test_attachments import png
 
@@ -43,7 +43,7 @@ KEY = "sk-secret-0123456789"
 @pytest.fixture(autouse=True)
 def _quick() -> None:
     """The built-in model answers without pauses."""
-    chat_chosen.offline().delay = 0.0
+    chat_form.offline().delay = 0.0
 
 
 def opened(app: AppTest, **query: str) -> AppTest:
@@ -109,14 +109,14 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
     monkeypatch.setattr(
         BackgroundTurn, "stop", lambda self: Timer(0.3, now, (self,)).start()
     )  # a turn that takes its time to end
-    chat_chosen.offline().delay = 0.2
+    chat_form.offline().delay = 0.2
     opened(app).chat_input[0].set_value("How long is the road?").run()
     assert app.chat_input[0].disabled
     app.button(key="chat.stop").click().run()
     assert not app.exception
     assert not app.chat_input[0].disabled
     assert not [button for button in app.button if button.key == "chat.stop"]
-    chat_chosen.offline().delay = 0.0
+    chat_form.offline().delay = 0.0
     say(app, "And now?")
     assert [r.stop_reason for r in store(data_folder).load(app.query_params["thread"]).requests] == ["interrupted", "end_turn"]
 
@@ -135,7 +135,7 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
         return held
 
     monkeypatch.setattr(rooms, "room", room)
-    chat_chosen.offline().delay = 0.1
+    chat_form.offline().delay = 0.1
     opened(app)
     app.session_state["chat.fault"] = "overloaded"
     app.chat_input[0].set_value("hello").run()
@@ -179,8 +179,8 @@ def test_a_fault_is_explained_with_its_hint_and_the_next_message_works(app: AppT
 def test_a_typed_key_stays_in_memory(app: AppTest, data_folder: Path) -> None:
     opened(app)
     app.session_state["chat.provider"] = "server"
-    app.session_state["chat.url"] = chat_chosen.offline().url
-    app.session_state[f"chat.key.{chat_chosen.offline().url}"] = KEY
+    app.session_state["chat.url"] = chat_form.offline().url
+    app.session_state[f"chat.key.{chat_form.offline().url}"] = KEY
     say(app, "hello")
     assert "I am the built-in offline model" in bodies(app)
     assert KEY not in str(dict(app.query_params)) + bodies(app)
@@ -301,8 +301,8 @@ def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: Ap
     say(opened(app), "hello")
     thread = app.query_params["thread"]
     session = store(data_folder).load(thread)
-    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
-    settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
+    settings = Settings("offline-16k", choices.senders()["balanced"])
     elsewhere, _ = branches.resume_chat(session, spare, store(data_folder).open_writer(thread), settings)
     assert isinstance([*elsewhere.send("from another process")][-1], RequestDone)
     say(app, "from this page")
@@ -389,7 +389,7 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
     kept, first = store(data_folder), app.query_params["thread"]
-    there = Destination("server", chat_chosen.offline().url, "offline-64k")
+    there = Destination("server", chat_form.offline().url, "offline-64k")
     other = kept.create(title="elsewhere", about={"provider": "offline", "model": "offline-16k"}, place=there)
     app.query_params["thread"] = other
     app.run()
@@ -473,7 +473,7 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     del app.session_state["chat.turned"]
     app.session_state["chat.settled"] = ""
     app.run()
-    assert chat_chosen.policies()["balanced"].rules[4].params.share == 0.7
+    assert choices.senders()["balanced"].rules[4].params.share == 0.7
     assert app.session_state["chat.turned"]["balanced"] == {"5.share": 0.2}
 
 
@@ -494,7 +494,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
     say(opened(app), "hello")
     rooms._rooms()[app.query_params["thread"]].remarks = (TurnStopped("max_tokens", "The answer was cut <here>."),)
     assert "The answer was cut &lt;here&gt;." in bodies(app.run())
-    there = Destination("server", chat_chosen.offline().url, "nobody-knows-7b")
+    there = Destination("server", chat_form.offline().url, "nobody-knows-7b")
     app.query_params["thread"] = thread = store(data_folder).create(place=there)
     app.run()
     assert f'<span class="ts-chip">{there.url}</span><span class="ts-chip">nobody-knows-7b</span>' in bodies(app)
@@ -607,9 +607,9 @@ def test_a_fallback_to_a_larger_model_can_be_watched_offline(app: AppTest, data_
 def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_folder: Path) -> None:
     opened(app)
     kept = store(data_folder)
-    settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
+    settings = Settings("offline-16k", choices.senders()["balanced"])
     thread = kept.create(place=Destination("offline", "", "offline-16k"))
-    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
     chat = branches.start_chat(thread, spare, kept.open_writer(thread), settings, "", [])
     for n in range(80):
         chat.append_message("user", f"number {n}.", "prompt")
@@ -688,8 +688,8 @@ def test_images_elsewhere_and_damaged_ones_are_words() -> None:
 
 
 def draft() -> Chat:
-    settings = Settings("offline-16k", chat_chosen.policies()["balanced"])
-    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
+    settings = Settings("offline-16k", choices.senders()["balanced"])
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
     return branches.start_chat("draft", spare, NullSink(), settings, "", [])
 
 
@@ -715,8 +715,8 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
 
 def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent() -> None:
     def told(system: int, task: int, rest: int) -> str:
-        settings = Settings("claude-sonnet-4-5", chat_chosen.policies()["keep-everything"])
-        spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
+        settings = Settings("claude-sonnet-4-5", choices.senders()["keep-everything"])
+        spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
         chat = branches.start_chat("draft", spare, NullSink(), settings, "word " * system, [])
         said = [("user", "word " * task), ("assistant", "word " * rest), ("user", "and then?")]
         plan, growing = chat.preview_after(said)
@@ -748,7 +748,7 @@ def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: Ap
 
 def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest, data_folder: Path) -> None:
     opened(app)
-    there = Destination("server", chat_chosen.offline().url, "claude-haiku-4-5")
+    there = Destination("server", chat_form.offline().url, "claude-haiku-4-5")
     app.query_params["thread"] = store(data_folder).create(place=there)
     app.run()
     app.number_input(key="chat.spend").set_value(0.0001)
@@ -777,14 +777,14 @@ def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
     app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(opened(app), "hello")
-    billed, url = len(chat_chosen.offline().memory.billed), chat_chosen.offline().url
+    billed, url = len(chat_form.offline().memory.billed), chat_form.offline().url
     with monkeypatch.context() as amiss:
-        amiss.setattr(chat_chosen, "provider", lambda _to=None: connect(url, "none"))
+        amiss.setattr(chat_form, "provider", lambda _to=None: connect(url, "none"))
         say(app, "and now?")
     assert "Not sent: this conversation goes to offline-16k at the built-in model, and would have been sent to " in bodies(app)
     assert f"offline-16k at {url}" in bodies(app)
     assert "Choose where it goes from here." in bodies(app)
-    assert len(chat_chosen.offline().memory.billed) == billed
+    assert len(chat_form.offline().memory.billed) == billed
     pressed(app, "chat.answer")
     assert "Not sent" not in bodies(app)
     session = store(data_folder).load(app.query_params["thread"])

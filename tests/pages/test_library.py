@@ -146,9 +146,9 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
     import streamlit as st
     from turnscope.library import session_summary
 
-    from pages.parts import state
+    from pages.parts import cache
 
-    state.store().open(claude / "cold.jsonl")
+    cache.store().open(claude / "cold.jsonl")
     library_page(app)
     before = listed(app).set_index("File").loc["cold.jsonl"]
     assert before["Cost"] > 1
@@ -218,11 +218,11 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
     from turnscope.planning.policy import load
 
     from pages.library import indexing as page
-    from pages.parts import chat_chosen
+    from pages.parts import chat_form
 
     threads = Threads(data_folder / "chats.db")
     thread = threads.create(title="Herons")
-    client = endpoints.connect_endpoint(endpoints.Endpoint(), chat_chosen.offline())
+    client = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
     talk, _ = branches.resume_chat(
         threads.load(thread), client, threads.open_writer(thread), Settings("offline-16k", load("balanced"))
     )

@@ -10,7 +10,7 @@ import pytest
 from turnscope.storage.memories import Memories
 
 from pages.chat import rooms
-from pages.parts import chat_chosen
+from pages.parts import chat_form
 
 if TYPE_CHECKING:
     from streamlit.testing.v1 import AppTest
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _quick() -> None:
     """The built-in model answers without pauses."""
-    chat_chosen.offline().delay = 0.0
+    chat_form.offline().delay = 0.0
 
 
 def bodies(app: AppTest) -> str:

@@ -14,6 +14,7 @@ from turnscope.envelope.plan import Plan
 from turnscope.errors import RuleError
 from turnscope.library import replay_job
 
+from pages.debugger.address import Place
 from pages.parts import replays
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ def test_without_a_request_in_the_link_the_first_change_is_waited_for(app: AppTe
     assert query(app)["request"] == "113"
 
 
-def replays_place(app: AppTest) -> replays.Place:
-    place: replays.Place = app.session_state["replays.place"]
+def replays_place(app: AppTest) -> Place:
+    place: Place = app.session_state["replays.place"]
     return place
 
 

@@ -15,7 +15,7 @@ from turnscope.cli.output import note
 from turnscope.errors import BrokenFile, UnknownEntry, UnknownFormat, UnreadableFile
 from turnscope.library.loading import read_thread
 from turnscope.reading import contents
-from turnscope.reading.holders import open_source
+from turnscope.reading.containers import open_source
 from turnscope.reading.source import Source
 from turnscope.session.model import Session
 from turnscope.session.thread import Thread

@@ -9,7 +9,7 @@ import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.library import Memories, Memory, Owner
 
-from pages.parts import controls, state
+from pages.parts import cache, widgets
 from pages.parts.formats import esc
 
 OWNERS: tuple[Owner, ...] = ("user", "agent")
@@ -83,22 +83,13 @@ def learned(store: Memories, key: str) -> None:
 
 def stored(project: str = "") -> Memories:
     """What is remembered in a project."""
-    return Memories(state.chats_file(), project=project)
-
-
-def section() -> None:
-    """The section of a page: what is remembered, by project."""
-    with st.expander("Memory: what chats remember of you and your projects", icon=":material/bookmark:"):
-        projects = stored().list_projects() or ("",)
-        chosen = st.selectbox("Project", projects, format_func=named, key="memory.project")
-        facts(stored(chosen or ""), f"memory.{chosen}")
-        learned(stored(chosen or ""), f"memory.{chosen}")
+    return Memories(cache.chats_file(), project=project)
 
 
 def _do(what: Callable[[], object]) -> None:
     try:
         what()
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     st.rerun()

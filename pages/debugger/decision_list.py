@@ -6,23 +6,21 @@ from pathlib import Path
 
 import streamlit as st
 
-from pages.parts import replays
+from pages.debugger.address import Place
+from pages.debugger.policy_replay import Replay
+from pages.parts import theme
 
-_HERE = Path(__file__).parent.parent / "debugger" / "browser"
-
-
-def _read(*names: str) -> str:
-    return "\n".join((_HERE / name).read_text(encoding="utf-8") for name in names)
+_HERE = Path(__file__).parent / "browser"
 
 
 _list = st.components.v2.component(
     "turnscope_decisions",
-    html=_read("decisions.html"),
-    css=_read("decisions.css"),
-    js=_read("stepper_model.js", "decisions.js"),
+    html=theme.read(_HERE, "decisions.html"),
+    css=theme.read(_HERE, "decisions.css"),
+    js=theme.read(_HERE, "stepper_model.js", "decisions.js"),
 )
 
 
-def draw(replay: replays.Replay, at: replays.Place) -> None:
+def draw(replay: Replay, at: Place) -> None:
     """The list, with the place where the stepper stands."""
     _list(key="debugger-decisions", data={"steps": replay.key, "at": [at.request, at.step]})

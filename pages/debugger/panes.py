@@ -11,7 +11,10 @@ from turnscope.views import Cursor, closeup, decision_log, exact_body, rejection
 from turnscope.views.cached_cost import CachePrice
 from turnscope.views.stepper import find_summary_block
 
-from pages.parts import decisions, laddering, leaving, replays, state
+from pages.debugger import address, decision_list, ladder_tree, policy_replay
+from pages.debugger.address import Place
+from pages.debugger.policy_replay import Replay
+from pages.parts import cards, opening, url
 from pages.parts.formats import esc, k
 
 _BLOCK = "debugger.block"
@@ -34,13 +37,13 @@ HERE = {
 }
 
 
-def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
+def draw(shown: opening.Shown, replay: Replay, at: Place) -> None:
     """Everything that depends on the place."""
     cursor = Cursor(at.request, at.step)
     close = closeup.build_closeup(replay.trace, cursor, at.block)
     if close:
         _why(shown, replay, at, close)
-    if replay.whole and (wrong := rejections.format_problems(replays.rejected(replay).requests[at.request])):
+    if replay.whole and (wrong := rejections.format_problems(policy_replay.rejected(replay).requests[at.request])):
         told = "The API would refuse this request"
         st.html(f'<div class="why-line refused" role="status"><b class="tone-bad">{told}</b> <span>{esc(wrong)}</span></div>')
     asked = len(replay.trace.plans[at.request].asks)
@@ -52,20 +55,20 @@ def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
     if pane == "text":
         _texts(replay, at, close)
     elif pane == "list":
-        decisions.draw(replay, at)
+        decision_list.draw(replay, at)
     elif pane == "sent":
         _sent(replay, at)
     elif pane == "difference":
         code(exact_body.diff_with_previous(replay.trace, at.request))
     elif pane == "ladder":
-        laddering.draw(shown, replay, at)
+        ladder_tree.draw(shown, replay, at)
     elif pane == "asks":
         _asks(replay, at)
     else:
         _log(replay, at)
 
 
-def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: closeup.Closeup) -> None:
+def _why(shown: opening.Shown, replay: Replay, at: Place, close: closeup.Closeup) -> None:
     """Why the block is here or is not; another block by number, for those who use no mouse."""
     if close.at < 0:
         st.html(f'<div class="why-line"><b>{esc(close.name)}</b> stands for no block: the policy put it in.</div>')
@@ -77,15 +80,16 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
         word, tone = "In a summary", "accent"
     made = standing.decision if standing.by == "policy" else None
     there = closeup.get_cursor_after(replay.trace, made) if made else None
+    leaves = cards.departure(url.link(shown, "compare", text=f"#{close.at}"))
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
         f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
         f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span> <span>{esc(close.note)}</span> "
-        f"{leaving.of_block(shown, close.at)}</div>"
+        f"{leaves}</div>"
     )
     away = there is not None and there != Cursor(at.request, at.step)
     middle.button(
-        "Go to decision", key="debugger.there", disabled=not away, width="stretch", on_click=replays.go, args=(shown,),
+        "Go to decision", key="debugger.there", disabled=not away, width="stretch", on_click=address.go, args=(shown,),
         kwargs=there._asdict() if there else {},
     )  # fmt: skip
     # Never set by the app: what a browser in a hurry still held of an earlier block would count as a block chosen by hand, and
@@ -94,7 +98,7 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
 
     def other() -> None:
         if st.session_state[key] is not None:
-            replays.go(shown, block=int(st.session_state[key]))
+            address.go(shown, block=int(st.session_state[key]))
 
     right.number_input(
         "Block", 0, len(replay.trace.session.blocks) - 1, None, key=key, placeholder="Block", label_visibility="collapsed",
@@ -102,13 +106,13 @@ def _why(shown: state.Shown, replay: replays.Replay, at: replays.Place, close: c
     )  # fmt: skip
 
 
-def _summary(replay: replays.Replay, at: replays.Place, close: closeup.Closeup) -> closeup.Closeup | None:
+def _summary(replay: Replay, at: Place, close: closeup.Closeup) -> closeup.Closeup | None:
     """The summary that stands for a block of the request, where it is a message of its own."""
     found = find_summary_block(replay.trace, Cursor(at.request, at.step), close.at)
     return closeup.build_closeup(replay.trace, Cursor(at.request, at.step), found) if found is not None else None
 
 
-def _texts(replay: replays.Replay, at: replays.Place, close: closeup.Closeup | None) -> None:
+def _texts(replay: Replay, at: Place, close: closeup.Closeup | None) -> None:
     if close is None:
         st.html('<div class="ts-empty">No block yet.</div>')
         return
@@ -140,7 +144,7 @@ def code(text: str | None, otherwise: str = "", height: int = 300) -> None:
         st.html(f'<div class="ts-small ts-faint">The first {SHOWN:,} of {len(text):,} characters.</div>')
 
 
-def _sent(replay: replays.Replay, at: replays.Place) -> None:
+def _sent(replay: Replay, at: Place) -> None:
     trace, request = replay.trace, at.request
     text = exact_body.format_exact_body(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
@@ -154,7 +158,7 @@ def _sent(replay: replays.Replay, at: replays.Place) -> None:
     code(text, height=460)
 
 
-def _asks(replay: replays.Replay, at: replays.Place) -> None:
+def _asks(replay: Replay, at: Place) -> None:
     found = closeup.list_rule_queries(replay.trace, at.request)
     if not found:
         st.html('<div class="ts-empty">No rule asked anything while this request was planned.</div>')
@@ -172,9 +176,9 @@ def _asks(replay: replays.Replay, at: replays.Place) -> None:
             code(each.answer.failed or each.answer.text or "\n".join(each.answer.items))
 
 
-def _log(replay: replays.Replay, at: replays.Place) -> None:
+def _log(replay: Replay, at: Place) -> None:
     trace, name = replay.trace, replay.policy.name
-    price = replays.cache_price(replay, at.request, at.step - 1) if at.step else None
+    price = policy_replay.cache_price(replay, at.request, at.step - 1) if at.step else None
     told = "Rules, reasons, addresses and tokens of every decision; no text of a block. A reason may name a file:"
     st.html(f'<div class="pane-head">{told} read it before you share it.</div>')
     with st.container(horizontal=True):
@@ -200,7 +204,7 @@ def _log(replay: replays.Replay, at: replays.Place) -> None:
         code(decision_log.to_markdown(trace, at.request, at.step - 1, price), height=360)
 
 
-def _card(trace: Trace, at: replays.Place, price: CachePrice | None) -> str:
+def _card(trace: Trace, at: Place, price: CachePrice | None) -> str:
     """The decision as a card: what was done and why, then where and by how much, then what the rule noted."""
     (_, action), (_, rule), (_, reason), *rows = decision_log.describe_decision(trace, at.request, at.step - 1, price)
     facts = summary_quality.score_facts(trace, trace.plans[at.request].decisions[at.step - 1])

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
-import streamlit as st
 from turnscope.views.rejections import format_problems
 from turnscope.views.stepper import VERDICTS
 
-from pages.parts import replays, state
+from pages.debugger import policy_replay
+from pages.debugger.policy_replay import Replay
+from pages.parts import opening, policies
 from pages.parts.formats import cost, esc, k, usd
 
-SHEET = Path(__file__).parent / "browser" / "debugger.css"
 TONES = {"warn": "warn", "overflow": "bad", "refuse": "bad"}
 SAID = {"warn": "warned", "overflow": "over the limit", "refuse": "refused"}
 
 
-@cache
-def _sheet() -> str:
-    return SHEET.read_text(encoding="utf-8")
-
-
-def style() -> None:
-    """Put the page's style sheet on it."""
-    st.html(f"<style>{_sheet()}</style>")
-
-
-def verdict(shown: state.Shown, replay: replays.Replay) -> str:
+def verdict(shown: opening.Shown, replay: Replay) -> str:
     """One line about the whole session under the policy; a clear notice where it changes nothing."""
     made, count = replay.steps, len(replay.trace.plans)
     peak, top = made.peak
@@ -57,10 +44,10 @@ def verdict(shown: state.Shown, replay: replays.Replay) -> str:
     return f'<div class="policy-line">{numbers}{chips}</div>'
 
 
-def _dollars(shown: state.Shown, replay: replays.Replay) -> str:
+def _dollars(shown: opening.Shown, replay: Replay) -> str:
     """What the requests would cost, with the prompt cache that they would have met, beside what they did."""
     recorded, spent = shown.view.path_total, replay.steps.costs.simulated
-    if replay.policy.name == replays.RECORDED or recorded is None or spent.total is None:
+    if replay.policy.name == policies.RECORDED or recorded is None or spent.total is None:
         return ""
     told = (
         "Simulated at list prices with the recorded answers: what each request would have found in the prompt cache, and what "
@@ -70,9 +57,9 @@ def _dollars(shown: state.Shown, replay: replays.Replay) -> str:
     return f'<span class="ts-chip" {told}</span>'
 
 
-def _refused(replay: replays.Replay) -> str:
+def _refused(replay: Replay) -> str:
     """How many requests the provider would not take, and why."""
-    found = replays.rejected(replay)
+    found = policy_replay.rejected(replay)
     hint = (
         f"The first is request {found.first_request:,}: {format_problems(found.requests[found.first_request])}"
         if found.count

@@ -6,14 +6,14 @@ import streamlit as st
 from turnscope.views import detail
 from turnscope.views import overview as views
 
-from pages.parts import cards, state
+from pages.parts import cards, opening
 from pages.parts.formats import signed
 
 OLD, NEW = "difference.old", "difference.new"
 
 
 @st.fragment
-def draw(shown: state.Shown, n: int) -> None:
+def draw(shown: opening.Shown, n: int) -> None:
     """Two numbers, and what stands between them. They follow the request that is shown until somebody chooses others."""
     last = len(shown.view) - 1
     if st.session_state.get("difference.of") != (shown.key, n):

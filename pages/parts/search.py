@@ -10,7 +10,7 @@ from turnscope.views import text_search
 from turnscope.views.events import EVENTS, classify_action
 from turnscope.views.text_search import PAGE_SIZE, Query
 
-from pages.parts import components, pager, state, theme
+from pages.parts import opening, theme, url, widgets
 from pages.parts.formats import esc, short
 
 ROLES = {"": "Any role", "user": "User", "assistant": "Assistant", "tool": "Tool results", "system": "System"}
@@ -24,17 +24,17 @@ def box() -> None:
     )  # fmt: skip
 
 
-def found(shown: state.Shown) -> None:
+def found(shown: opening.Shown) -> None:
     """Where the text appears, if one is typed: one strip over all requests per block, and why it left."""
     text = (st.session_state.get("header-search") or "").strip()
     if not text:
         return
-    at = state.request(shown)
+    at = url.request(shown)
     with st.container(border=True, key="found"):
         query = _query(shown, text, at)
         key = f"found.start.{shown.key}.{query}"
         try:
-            result = state.found(shown, shown.key, query, int(st.session_state.get(key, 0)))
+            result = _found(shown, shown.key, query, int(st.session_state.get(key, 0)))
         except TurnscopeError as error:
             st.html(f'<div class="ts-notice" role="alert"><b>{esc(error.what)}</b> {esc(error.hint)}</div>')
             return
@@ -45,12 +45,18 @@ def found(shown: state.Shown) -> None:
         if result.hits:
             colours = theme.palette()
             items = [_hit(hit, colours[hit.bucket]) for hit in result.hits]
-            components.rows("found-rows", items, at=at, count=len(shown.view), go=state.go)
+            widgets.rows("found-rows", items, at=at, count=len(shown.view), go=url.go)
         if result.match_count > PAGE_SIZE:
-            pager.draw(key, result.match_count, PAGE_SIZE, result.start, "blocks")
+            widgets.draw_pager(key, result.match_count, PAGE_SIZE, result.start, "blocks")
 
 
-def _query(shown: state.Shown, text: str, at: int) -> Query:
+@st.cache_resource(max_entries=64, show_spinner=False)
+def _found(_shown: opening.Shown, key: str, query: text_search.Query, start: int = 0) -> text_search.SearchResult:  # noqa: ARG001  what the cache goes by
+    """Where a text appears in a session, a page of it. QueryError: the pattern is wrong, or takes too long."""
+    return text_search.search(_shown.trace, query, start)
+
+
+def _query(shown: opening.Shown, text: str, at: int) -> Query:
     """What is asked for, with the choices beside it."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="found-choices"):
         role, tool = chosen("found", shown)
@@ -60,7 +66,7 @@ def _query(shown: state.Shown, text: str, at: int) -> Query:
     return Query(text, pattern, role, tool, at if only else -1, which)
 
 
-def chosen(name: str, shown: state.Shown) -> tuple[str, str]:
+def chosen(name: str, shown: opening.Shown) -> tuple[str, str]:
     """A role and a tool, "" = any."""
     role = st.selectbox(
         "Role", list(ROLES), format_func=ROLES.__getitem__, key=f"{name}.role", label_visibility="collapsed", width=150,

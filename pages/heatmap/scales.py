@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from turnscope import figures
-from turnscope.views.columns import Measure, Unit
+from turnscope.views.columns import Measure
 
-from pages.parts import state, theme
+from pages.heatmap import chart
+from pages.heatmap.chart import Choices
+from pages.parts import opening, theme
 from pages.parts.formats import esc, k, percent, usd
 
 BRIGHT: dict[Measure, str] = {"cost": "more dollars", "tokens": "more tokens", "share": "more of the window"}
@@ -16,11 +18,12 @@ SCALES: dict[figures.Scale, str] = {
 }
 
 
-def draw(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool, parted: bool = False) -> str:
+def draw(shown: opening.Shown, chosen: Choices) -> str:
     """HTML of both, for the choices that the heatmap is drawn with."""
-    rows = _rows(shown, by, measure, scale, each, parted)
-    told = f"{' '.join(_told(by, measure, scale, parted))} Click a cell to go there, drag to sum up a range."
-    if each:
+    rows = _rows(shown, chosen)
+    told = f"{' '.join(_told(chosen))} Click a cell to go there, drag to sum up a range."
+    measure = chosen.measure
+    if chosen.each:
         strips = "".join(_one(row, measure) for row in rows)
     else:
         lines = "".join(f'<i class="strip" style="{_fade(name)}"></i>' for name in dict.fromkeys(row.name for row in rows))
@@ -29,28 +32,30 @@ def draw(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, e
     return f'<div class="ts-scales"><p>{told}</p>{strips}</div>'
 
 
-def lines(shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool, parted: bool = False) -> list[str]:
+def lines(shown: opening.Shown, chosen: Choices) -> list[str]:
     """The same as text, for a chart that is taken away."""
-    rows = _rows(shown, by, measure, scale, each, parted)
-    spans = [(row.label if each else "All rows", [_value(row.values[place], measure) for place in (0, 2, -1)]) for row in rows]
+    rows = _rows(shown, chosen)
+    spans = [
+        (row.label if chosen.each else "All rows", [_value(row.values[place], chosen.measure) for place in (0, 2, -1)])
+        for row in rows
+    ]
     return [
-        *(told := _told(by, measure, scale, parted)),
+        *(told := _told(chosen)),
         *(f"{label}: darkest {low}, middle of the scale {middle}, brightest {high}." for label, (low, middle, high) in spans),
-    ][: None if each else len(told) + 1]
+    ][: None if chosen.each else len(told) + 1]
 
 
-def _rows(
-    shown: state.Shown, by: Unit, measure: Measure, scale: figures.Scale, each: bool, parted: bool
-) -> tuple[figures.Shades, ...]:
-    return figures.compute_shades(shown.view, by, measure, scale, each, state.slots_of(shown, shown.key) if parted else None)
+def _rows(shown: opening.Shown, chosen: Choices) -> tuple[figures.Shades, ...]:
+    parts = chart.slots_of(shown, shown.key) if chosen.parted else None
+    return figures.compute_shades(shown.view, chosen.by, chosen.measure, chosen.scale, chosen.each, parts)
 
 
-def _told(by: Unit, measure: Measure, scale: figures.Scale, parted: bool) -> tuple[str, ...]:
-    one = "request" if by == "requests" else "turn"
+def _told(chosen: Choices) -> tuple[str, ...]:
+    one = "request" if chosen.by == "requests" else "turn"
     return (
-        f"Each column is a {one}, each row a part of it; brighter = {BRIGHT[measure]}, {SCALES[scale]}.",
+        f"Each column is a {one}, each row a part of it; brighter = {BRIGHT[chosen.measure]}, {SCALES[chosen.scale]}.",
         "A bright column from top to bottom: the cache was lost.",
-        *(["› stands for what was put in: a part of the bucket above it, at that bucket's price."] if parted else ()),
+        *(["› stands for what was put in: a part of the bucket above it, at that bucket's price."] if chosen.parted else ()),
     )
 
 

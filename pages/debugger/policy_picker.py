@@ -8,14 +8,15 @@ import streamlit as st
 from turnscope import library
 from turnscope.views import policy_groups, policy_pages
 
+from pages.parts import theme
 from pages.parts.formats import short
 
 _HERE = Path(__file__).parent / "browser"
 _picker = st.components.v2.component(
     "turnscope_picker",
-    html=(_HERE / "picker.html").read_text(encoding="utf-8"),
-    css=(_HERE / "picker.css").read_text(encoding="utf-8"),
-    js=(_HERE / "picker.js").read_text(encoding="utf-8"),
+    html=theme.read(_HERE, "picker.html"),
+    css=theme.read(_HERE, "picker.css"),
+    js=theme.read(_HERE, "picker.js"),
 )
 
 

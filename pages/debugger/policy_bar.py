@@ -14,7 +14,8 @@ from streamlit.delta_generator import DeltaGenerator
 from turnscope import Policy, TurnscopeError, library
 from turnscope.views import parameters, policy_groups
 
-from pages.parts import controls, policy_picker, replays, shell
+from pages.debugger import address, policy_picker
+from pages.parts import policies, shell, widgets
 from pages.parts.formats import esc, short
 
 MEMORY = {
@@ -27,9 +28,9 @@ COLUMNS = 4
 
 def choose() -> tuple[Policy, DeltaGenerator]:
     """Draw the picker with its form and editor; gives the policy to replay, and the bar, for what the page says of it."""
-    replays.recall()
-    known = replays.shelf()
-    name = replays.chosen(known)
+    address.recall()
+    known = policies.shelf()
+    name = address.chosen(known)
     base = known.policies[name]
     _unknown(known, name)
     changed, problem = _changed(base)
@@ -41,19 +42,19 @@ def choose() -> tuple[Policy, DeltaGenerator]:
         _turn(base, current)
         _edit(base, current, name in known.own)
     if problem:
-        controls.notice(
+        widgets.notice(
             f"The parameters of this link are not used: {problem.what}.",
             f"{problem.hint} {base.title} is shown as its file says; Parameters, As in the file, takes them out of the link.",
         )
     for bad, error in known.problems.items():
-        controls.notice(f"Your policy {bad!r} is left out: {error.what}", error.hint)
+        widgets.notice(f"Your policy {bad!r} is left out: {error.what}", error.hint)
     st.html(_line(base, current, name in known.own))
     return current, bar
 
 
 def _changed(base: Policy) -> tuple[Policy | None, TurnscopeError | None]:
     try:
-        return parameters.apply_changes(base, replays.turned()), None
+        return parameters.apply_changes(base, address.turned()), None
     except TurnscopeError as error:
         return None, error
 
@@ -65,9 +66,9 @@ def _unknown(known: library.PolicyCatalog, name: str) -> None:
         return
     close = get_close_matches(wanted, known.policies, 1)
     meant = f" Perhaps {known.policies[close[0]].title} ({close[0]}) is meant." if close else ""
-    controls.notice(
+    widgets.notice(
         f"There is no policy {short(wanted, 60)!r} here; {known.policies[name].title} is shown instead.",
-        f"Choose another one in the list.{meant} If it was saved on another machine, put its file into {replays.folder()}.",
+        f"Choose another one in the list.{meant} If it was saved on another machine, put its file into {policies.folder()}.",
     )
 
 
@@ -77,7 +78,7 @@ def _pick(known: library.PolicyCatalog, name: str) -> None:
     with st.popover(label, icon=":material/rule:", key=f"policy-pick-{name}"):
         picked = policy_picker.draw(known, name)
     if picked and picked in known.policies and picked != name:
-        replays.choose(picked)
+        address.choose(picked)
         st.rerun()
 
 
@@ -137,7 +138,7 @@ def _turn(base: Policy, current: Policy) -> None:
                 applied = st.form_submit_button("Apply", type="primary")
                 reset = st.form_submit_button("As in the file", disabled=not digest)
     if reset:
-        replays.choose(base.name)
+        address.choose(base.name)
         st.rerun()
     if applied:
         _apply(base, current, given)
@@ -179,11 +180,11 @@ def _apply(base: Policy, current: Policy, given: dict[str, Any]) -> None:
             base, {key: parameters.parse_field(known[key], value) for key, value in given.items()}
         )
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     changes = parameters.find_changes(wanted, base)
     if changes != parameters.find_changes(current, base):
-        replays.choose(base.name, changes)
+        address.choose(base.name, changes)
         st.rerun()
 
 
@@ -201,7 +202,7 @@ def _edit(base: Policy, current: Policy, yours: bool) -> None:
                 own = base.name if yours else f"my-{base.name}"
                 name = st.text_input("Name", own, key=f"policy.name.{base.name}", width=260)
                 saved = st.form_submit_button("Save to my policies", type="primary")
-        st.html(f'<div class="ts-small ts-faint">Kept in {esc(replays.folder())}</div>')
+        st.html(f'<div class="ts-small ts-faint">Kept in {esc(policies.folder())}</div>')
         st.download_button(
             "Download", text, f"{base.name}.toml", "application/toml", icon=":material/download:", type="tertiary",
             on_click="ignore", key="policy.download",
@@ -212,11 +213,11 @@ def _edit(base: Policy, current: Policy, yours: bool) -> None:
 
 def _save(name: str, text: str) -> None:
     try:
-        library.save_policy(name, text, replays.folder())
+        library.save_policy(name, text, policies.folder())
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
     except OSError as error:
-        controls.notice("The policy could not be written.", str(error))
+        widgets.notice("The policy could not be written.", str(error))
     else:
-        replays.choose(name)
+        address.choose(name)
         st.rerun()

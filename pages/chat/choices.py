@@ -6,44 +6,29 @@ never in the URL, a log or the store.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
 import streamlit as st
-from turnscope import Policy, TurnscopeError
+from turnscope import Policy
 from turnscope.live import endpoints
 from turnscope.live.chat import Settings
-from turnscope.live.offline import OfflineServer
-from turnscope.live.provider import Provider
 from turnscope.live.secrets import KeyRing
-from turnscope.live.threads import Destination, Threads
+from turnscope.live.threads import Destination
 from turnscope.live.tools import DEFINITIONS
 from turnscope.live.window_lookup import Window
 from turnscope.views import parameters
 
-from pages.parts import chat_beside, replays, state
-from pages.parts.chat_values import DEFAULTS, POLICY, value
-
-DELAY = 0.03  # seconds between the pieces of the built-in model's answers: quick, but slow enough to be watched and stopped
-
-
-@st.cache_resource(show_spinner=False)
-def offline() -> OfflineServer:
-    """The built-in model, one for this process."""
-    return OfflineServer(delay=DELAY)
-
-
-def threads() -> Threads:
-    """The store of chats."""
-    return Threads(state.chats_file())
+from pages.chat import context
+from pages.parts import cache, chat_form, policies
+from pages.parts.chat_form import DEFAULTS, POLICY, value
 
 
 def thread() -> str:
     """The chat that the URL names, else the one last looked at; "" = a new one."""
     wanted = st.query_params.get("thread")
     wanted = st.session_state.get("chat.thread", "") if wanted is None else wanted
-    return wanted if wanted and any(row.id == wanted for row in threads().list()) else ""
+    return wanted if wanted and any(row.id == wanted for row in cache.chat_store().list()) else ""
 
 
 def show(thread: str) -> None:
@@ -62,26 +47,26 @@ def prepare(thread: str) -> None:
     for name, default in DEFAULTS.items():
         st.session_state.setdefault(f"chat.{name}", list(default) if isinstance(default, list) else default)
     if thread and st.session_state.get("chat.settled") != thread:
-        about = next((row.about for row in threads().list() if row.id == thread), {})
+        about = next((row.about for row in cache.chat_store().list() if row.id == thread), {})
         for name in ("policy", "folder"):
             if about.get(name):
                 st.session_state[f"chat.{name}"] = about[name]
-        to = threads().find_destination(thread) or Destination(
+        to = cache.chat_store().find_destination(thread) or Destination(
             "server"
         )  # of a chat that does not say it, an address is asked for
         for name, held in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
             st.session_state[f"chat.{name}"] = held
         _turned_back(thread)
-        if value("policy") not in policies():
+        if value("policy") not in senders():
             st.session_state["chat.policy"] = POLICY
-        st.session_state["chat.placed"] = place()
+        st.session_state["chat.placed"] = chat_form.place()
     st.session_state["chat.settled"] = thread
 
 
 def _turned_back(thread: str) -> None:
     """The chat's policy was turned by hand: the form shows it so."""
-    kept = threads().list_policies(thread)
-    base = policies().get(kept[-1][1].name) if kept else None
+    kept = cache.chat_store().list_policies(thread)
+    base = senders().get(kept[-1][1].name) if kept else None
     if base and [part.rule.name for part in kept[-1][1].rules] == [part.rule.name for part in base.rules]:
         turned()[base.name] = parameters.find_changes(kept[-1][1], base)
 
@@ -94,15 +79,15 @@ def turned() -> dict[str, dict[str, Any]]:
 
 def policy() -> Policy:
     """The policy that is chosen, with the parameters that were changed."""
-    known = policies()
+    known = senders()
     base = known.get(value("policy")) or known[POLICY]
     return parameters.apply_changes(base, turned().get(base.name, {}))
 
 
-def policies() -> dict[str, Policy]:
+def senders() -> dict[str, Policy]:
     """Every policy that can send a chat, Turnscope's own first."""
-    known = dict(replays.shelf().policies)
-    known.pop(replays.RECORDED, None)
+    known = dict(policies.shelf().policies)
+    known.pop(policies.RECORDED, None)
     first = [name for name in (POLICY, "keep-everything") if name in known]
     return {name: known[name] for name in [*first, *(name for name in known if name not in first)]}
 
@@ -112,7 +97,7 @@ def settings() -> Settings:
     spend = value("spend")
     return Settings(
         model=value("model") or DEFAULTS["model"],
-        policy=chat_beside.policy(policy()),
+        policy=context.policy(policy()),
         max_tokens=int(value("max")),
         thinking=bool(value("thinking")),
         summary_model=value("summary") or "",
@@ -125,16 +110,9 @@ def settings() -> Settings:
     )
 
 
-def place() -> Destination:
-    """Where the form says that a chat goes."""
-    kind = value("provider")
-    url = value("url").strip() if kind == "server" else ""
-    return Destination(kind, url, value("model") or "", int(value("window") or 0))
-
-
 def goes(thread: str = "") -> tuple[Destination, Destination | None]:
     """Where the next request goes; and where those before it went, where that was changed in the form since."""
-    known, wanted = threads().find_destination(thread) if thread else None, place()
+    known, wanted = cache.chat_store().find_destination(thread) if thread else None, chat_form.place()
     if known is None or known == wanted:
         return wanted, None
     return (known, None) if wanted == st.session_state.get("chat.placed") else (wanted, known)
@@ -142,25 +120,10 @@ def goes(thread: str = "") -> tuple[Destination, Destination | None]:
 
 def window() -> Window:
     """What the server says of its model's window: asked over the network, for a few seconds."""
-    to, keys = place(), KeyRing()
-    keys.set_key(to.url, (st.session_state.get(f"chat.{key()}") or "").strip())
+    to, keys = chat_form.place(), KeyRing()
+    keys.set_key(to.url, (st.session_state.get(f"chat.{chat_form.key()}") or "").strip())
     return endpoints.fetch_destination_window(to, keys)
 
 
-def key() -> str:
-    """Under which name this tab's memory has the key of the form's address: each origin has one of its own."""
-    return f"key.{endpoints.Endpoint(value('provider'), value('url')).origin}"
-
-
-def provider(to: Destination | None = None) -> Provider:
-    """The provider where a chat goes, else where the form says. TurnscopeError where a key or an address is missing."""
-    to = to or place()
-    if not to.model:
-        raise TurnscopeError("no model is chosen", hint="Type its name in the settings.")
-    endpoint = endpoints.Endpoint(to.kind, to.url)  # type: ignore[arg-type]
-    typed = (st.session_state.get(f"chat.key.{endpoint.origin}") or "").strip()
-    return endpoints.connect_endpoint(replace(endpoint, key=typed), offline())
-
-
 def definitions() -> list[dict[str, Any]]:
-    return [*(tool for tool in DEFINITIONS if tool["name"] in value("tools")), *chat_beside.definitions(settings().policy)]
+    return [*(tool for tool in DEFINITIONS if tool["name"] in value("tools")), *context.definitions(settings().policy)]

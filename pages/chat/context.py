@@ -15,8 +15,8 @@ from turnscope.live.context_sources import ContextSources
 from turnscope.live.events import Event
 from turnscope.live.injected_context import InjectedContext
 
-from pages.parts import memory_panel
-from pages.parts.chat_values import value
+from pages.parts import memories
+from pages.parts.chat_form import value
 
 OFF, POLICY, ALWAYS = "off", "as the policy says", "with every policy"
 MODES = (POLICY, ALWAYS, OFF)
@@ -35,7 +35,7 @@ def project() -> str:
 
 def store() -> Memories:
     """What is remembered in the chat's project."""
-    return memory_panel.stored(project())
+    return memories.stored(project())
 
 
 def pasted() -> dict[str, list[tuple[str, str, str]]]:

@@ -11,39 +11,39 @@ import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.views import savings
 
-from pages.parts import comparing, controls, replays, state
+from pages.parts import opening, policies, replays, widgets
 from pages.parts.formats import esc
 
 ASKED = "saving.asked"
 _NOTE = "Simulated, with the recorded answers; what the answers needed and had not is priced as sent once more."
 
 
-def draw(shown: state.Shown) -> None:
+def draw(shown: opening.Shown) -> None:
     """A button; once it was pressed how far the search is, then its sentence and a link to the comparison."""
     of = (shown.key, shown.part, len(shown.view))
-    names = (replays.RECORDED, *savings.CANDIDATES)
-    known = replays.shelf().policies
-    chosen = comparing.Chosen({name: known[name] for name in names if name in known})
-    if st.session_state.get(ASKED) != of and not comparing.at_hand(shown, chosen):
+    names = (policies.RECORDED, *savings.CANDIDATES)
+    known = policies.shelf().policies
+    chosen = replays.Chosen({name: known[name] for name in names if name in known})
+    if st.session_state.get(ASKED) != of and not replays.at_hand(shown, chosen):
         if not st.button("Which one change would have saved most?", icon=":material/savings:", key="saving.ask"):
             return
         st.session_state[ASKED] = of
     try:
-        rows = comparing.replayed(shown, chosen, "saving")
+        rows = replays.replayed(shown, chosen, "saving")
     except TurnscopeError as error:
-        controls.notice(error.what, error.hint)
+        widgets.notice(error.what, error.hint)
         return
     if len(rows) == len(chosen.policies):
         _told(shown, savings.find_best_saving(rows))
 
 
-def _told(shown: state.Shown, found: savings.Saving | None) -> None:
+def _told(shown: opening.Shown, found: savings.Saving | None) -> None:
     if found is None:
         st.html(
             '<div class="ts-empty">No single change of policy would have saved a twentieth of what this session cost.</div>'
         )
         return
-    asked = {"session": shown.entry.id, "policies": f"{replays.RECORDED},{found.policy}"}
+    asked = {"session": shown.entry.id, "policies": f"{policies.RECORDED},{found.policy}"}
     link = f"/compare?{urlencode(asked | ({'part': str(shown.part)} if shown.part else {}))}"
     st.html(
         f'<div class="ts-card" id="saving"><p style="margin:0">{esc(found.sentence)} '

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
 import streamlit as st
@@ -9,20 +11,25 @@ from turnscope import TurnscopeError
 from turnscope.views import text_search, transcript
 from turnscope.views.text_search import Query
 
-from pages.parts import closeups, components, leaving, pager, searching, state, theme
+from pages.parts import cards, opening, request, search, theme, url, widgets
 from pages.parts.formats import esc, short
 
 PAGE = 100
-CHOSEN = "transcript.block"
-SOUGHT = "transcript.sought"  # why somebody came for that block
 WHICH = {"": "All blocks", "in": "In this request", "out": "Not in it"}
 WORDS: dict[transcript.State, str] = {
     "here": "in", "replaced": "replaced", "absent": "out", "unseen": "sent, not seen", "later": "not yet said",
 }  # fmt: skip
+_BROWSER = Path(__file__).parent / "browser"
+_lines = st.components.v2.component(
+    "turnscope_lines",
+    html='<div class="list" role="group" aria-label="Transcript"></div>',
+    css=theme.read(_BROWSER, "lines.css"),
+    js=theme.read(_BROWSER, "lines.js"),
+)
 
 
 @st.fragment
-def draw(shown: state.Shown, n: int) -> None:
+def draw(shown: opening.Shown, n: int) -> None:
     """The list on the left, the chosen block on the right. A filter or a click draws this alone."""
     query = _query(shown, n)
     try:
@@ -33,48 +40,33 @@ def draw(shown: state.Shown, n: int) -> None:
     newest = max(0, shown.trace.plans[n].request.cut - 1)
     first = sum(at <= newest for at in places) - 1  # the page on which the request ends
     key = f"transcript.start.{shown.key}.{n}.{query}"
-    begin = pager.start(key, len(places), PAGE, first)
-    chosen = _chosen(shown, newest)
+    begin = widgets.start_page(key, len(places), PAGE, first)
+    chosen, sought = request.chosen_block(shown, newest)
     left, right = st.columns([3, 2], gap="medium")
     with left:
-        pager.draw(key, len(places), PAGE, begin, "blocks")
+        widgets.draw_pager(key, len(places), PAGE, begin, "blocks")
         colours = theme.palette()
         lines = transcript.build_lines(shown.trace, n, places[begin : begin + PAGE])
         items = [_item(line, colours[line.bucket]) for line in lines]
-        sought = _sought(shown, chosen)
-        components.lines("transcript-lines", items, at=chosen, choose=lambda at: _choose(shown, at), sought=sought)
+        _draw_lines("transcript-lines", items, at=chosen, choose=lambda at: request.choose_block(shown, at), sought=sought)
     with right:
         _closeup(shown, n, chosen)
 
 
-def _query(shown: state.Shown, n: int) -> Query:
+def _query(shown: opening.Shown, n: int) -> Query:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="transcript-choices"):
         text = st.text_input(
             "Filter the transcript", key="transcript.text", placeholder="Filter by text", label_visibility="collapsed",
             width=190, persist_state="session",
         )  # fmt: skip
         pattern = st.toggle("Regex", key="transcript.regex", persist_state="session")
-        role, tool = searching.chosen("transcript", shown)
+        role, tool = search.chosen("transcript", shown)
         chosen = st.segmented_control(
             "Which blocks", list(WHICH), default="", required=True, format_func=WHICH.__getitem__, key="transcript.which",
             label_visibility="collapsed", persist_state="session",
         )  # fmt: skip
     which: Literal["", "in", "out"] = "in" if chosen == "in" else "out" if chosen == "out" else ""
     return Query((text or "").strip(), pattern, role, tool, n, which)
-
-
-def _chosen(shown: state.Shown, otherwise: int) -> int:
-    key, at = st.session_state.get(CHOSEN, ("", 0))
-    return int(at) if key == shown.key else otherwise
-
-
-def _sought(shown: state.Shown, chosen: int) -> str:
-    key, at, why = st.session_state.get(SOUGHT, ("", 0, ""))
-    return str(why) if (key, at) == (shown.key, chosen) else ""
-
-
-def _choose(shown: state.Shown, at: int) -> None:
-    st.session_state[CHOSEN] = (shown.key, at)
 
 
 def _item(line: transcript.Line, colour: str) -> dict[str, object]:
@@ -93,7 +85,7 @@ def _item(line: transcript.Line, colour: str) -> dict[str, object]:
     }
 
 
-def _closeup(shown: state.Shown, n: int, at: int) -> None:
+def _closeup(shown: opening.Shown, n: int, at: int) -> None:
     """One block in full: where it stands, over which requests the model saw it, and its text."""
     blocks = shown.trace.session.blocks
     if not 0 <= at < len(blocks):
@@ -104,11 +96,29 @@ def _closeup(shown: state.Shown, n: int, at: int) -> None:
     ranges = (f"{a:,}–{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in spans[:6])
     seen = ", ".join(ranges) + (f" and {len(spans) - 6:,} more ranges" if len(spans) > 6 else "")
     several = "s" if len(spans) > 1 or any(b - a > 1 for a, b in spans) else ""
+    leaves = cards.departure(url.link(shown, "compare", text=f"#{at}"))
     head = f"#{at:,} · {esc(short(line.label, 120))} · {line.role} · turn {line.turn:,} · {line.tokens:,} tokens"
     told = f"Seen by request{several} {seen}." if seen else "No request showed it to the model."
     why = f' <span class="ts-warned">{esc(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
     st.html(
         f'<div class="ts-closeup" data-block="{at}"><b title="{esc(line.label)}">{head}</b>'
-        f'<div class="ts-small ts-faint">{told}{why} {leaving.of_block(shown, at)}</div></div>'
+        f'<div class="ts-small ts-faint">{told}{why} {leaves}</div></div>'
     )
-    closeups.code(blocks[at].text, "(no text)", height=430)
+    widgets.code(blocks[at].text, "(no text)", height=430)
+
+
+def _draw_lines(
+    key: str, items: Sequence[dict[str, object]], *, at: int, choose: Callable[[int], None], sought: str = ""
+) -> None:
+    """Lines of the transcript, of which a click chooses one; `at`: the block that is chosen.
+
+    `sought`: names why somebody came for that block; the page scrolls to it, once for each such name.
+    """
+
+    def clicked() -> None:
+        sent = st.session_state[key].get("choose")
+        if sent:
+            choose(int(sent["at"]))
+
+    _lines(key=key, data={"items": list(items), "at": at, "sought": sought, "warn": theme.palette()["warn"]},
+           default={"choose": None}, on_choose_change=clicked)  # fmt: skip

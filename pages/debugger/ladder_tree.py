@@ -7,13 +7,16 @@ from bisect import bisect_left, bisect_right
 import streamlit as st
 from turnscope.views import overflow_tree
 
-from pages.parts import replays, state
+from pages.debugger import address, policy_replay
+from pages.debugger.address import Place
+from pages.debugger.policy_replay import Replay
+from pages.parts import opening
 from pages.parts.formats import esc
 
 
-def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
+def draw(shown: opening.Shown, replay: Replay, at: Place) -> None:
     """The tree of the request at hand, and ways to the ones before and after that have one."""
-    found = replays.over_limit(replay)
+    found = policy_replay.over_limit(replay)
     nodes = overflow_tree.build_tree(replay.trace, at.request)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.html(f'<div class="pane-head">{esc(_head(replay, at, bool(nodes), len(found)))}</div>', width="stretch")
@@ -23,13 +26,13 @@ def draw(shown: state.Shown, replay: replays.Replay, at: replays.Place) -> None:
             st.button(
                 label, icon=f":material/{icon}:", key=f"debugger.ladder.{label}", type="tertiary", disabled=there < 0,
                 help="The one over its limit before this" if place == before else "The next one over its limit",
-                on_click=replays.go, args=(shown,), kwargs={"request": there},
+                on_click=address.go, args=(shown,), kwargs={"request": there},
             )  # fmt: skip
     if nodes:
         st.html(tree(nodes))
 
 
-def _head(replay: replays.Replay, at: replays.Place, climbed: bool, many: int) -> str:
+def _head(replay: Replay, at: Place, climbed: bool, many: int) -> str:
     plan = replay.trace.plans[at.request]
     count = len(replay.trace.plans)
     whole = (

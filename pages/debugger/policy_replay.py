@@ -1,0 +1,109 @@
+"""A session replayed under one policy for the debugger: as much of it as there is, held once for all tabs."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import dataclass
+
+import streamlit as st
+from turnscope import Policy, Trace, library
+from turnscope.views import CacheUse, overflow_tree, replay_cost, stepper
+from turnscope.views import rejections as refused
+from turnscope.views.cached_cost import CachePrice, price_decisions
+
+from pages.parts import opening, policies, replays
+
+HELD = 60_000_000  # bytes of all replays, but for the one that is looked at
+MOST = 200_000_000  # bytes of each
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A trace and its steps, of all requests or of the first ones. `key` names session, part, policy and how many those are;
+    `packed` is what the browser gets, under that name. `run` is the replay that it was taken from."""
+
+    key: str
+    policy: Policy
+    trace: Trace
+    steps: stepper.Steps
+    run: library.ReplayJob
+
+    @property
+    def packed(self) -> bytes:
+        return self.key.encode() + b"\n" + self.steps.data
+
+    @property
+    def whole(self) -> bool:
+        """Every request of the session is in it."""
+        return len(self.trace.plans) == self.run.count
+
+
+def replayed(
+    shown: opening.Shown, chosen_policy: Policy, model: str = "", wait: float | None = None
+) -> tuple[library.ReplayJob, Replay | None]:
+    """The session under a policy: replayed as long as somebody looks, once for all tabs; and as much of it as there is.
+
+    `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most; None = `PATIENCE`. Raises
+    what went wrong in it; then it is begun anew when it is asked for again.
+    """
+    digest = hashlib.sha256(f"{chosen_policy.name}\n{chosen_policy.to_toml()}".encode()).hexdigest()[:16]
+    known = replays.answers() if chosen_policy.name != policies.RECORDED else {}
+    key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(known), *([model] if model else ()))))
+
+    def make() -> library.ReplayJob:
+        recorded = library.replace_model(shown.trace, model)
+        if recorded.policy == chosen_policy and not model:
+            return library.ReplayJob(key, recorded, recorded.plans, MOST, opening.settle)
+        return library.ReplayJob(key, *library.begin_replay(recorded, chosen_policy, known), MOST, opening.settle)
+
+    run = _replays().get(key, make)
+    try:
+        run.poll()
+        run.wait(replays.PATIENCE if wait is None else wait)
+        run.poll()
+    except Exception:
+        _replays().drop(key)
+        raise
+    stage = run.stage
+    return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage.trace, stage.steps, run) if stage else None
+
+
+@st.cache_resource(show_spinner=False)
+def _replays() -> library.ReplayCache:
+    """Every replay that is held. From then on threads take turns more often, so that a page need not wait for a replay."""
+    sys.setswitchinterval(replays.SWITCH)
+    return library.ReplayCache(HELD)
+
+
+def rejected(replay: Replay) -> refused.Rejections:
+    """What the provider would refuse of a replay; once for all tabs."""
+    return _rejected(replay.trace, replay.key)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _rejected(_trace: Trace, key: str) -> refused.Rejections:  # noqa: ARG001  what the cache goes by
+    return refused.find_rejections(_trace)
+
+
+def cache_price(replay: Replay, request: int, number: int) -> CachePrice | None:
+    """What decision `number` (from 0) of a request does to the prompt cache; None where it changed nothing."""
+    decision = replay.trace.plans[request].decisions[number]
+    return (
+        price_decisions(replay.trace, _walked(replay.trace, replay.key), request).get(decision.seq) if decision.splice else None
+    )
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _walked(_trace: Trace, key: str) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
+    return replay_cost.simulate_cache(_trace)
+
+
+def over_limit(replay: Replay) -> tuple[int, ...]:
+    """The requests of a replay that came over their limit."""
+    return _over_limit(replay.trace, replay.key)
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _over_limit(_trace: Trace, key: str) -> tuple[int, ...]:  # noqa: ARG001  what the cache goes by
+    return overflow_tree.find_over_limit(_trace)

@@ -1,0 +1,45 @@
+"""What stands out in a session; each sentence leads to its request."""
+
+from __future__ import annotations
+
+import streamlit as st
+from turnscope.views.events import EVENTS
+from turnscope.views.findings import Finding
+
+from pages.parts import opening, url, widgets
+
+KINDS = {
+    "bill": "Bill",
+    "cache": "Cache",
+    "repeated": "Read again",
+    "forgotten": "Forgotten",
+    "middle": "In the middle",
+    "thinking": "Thinking",
+    "full": "Window full",
+    "retry": "Retries",
+    "stub": "Odd record",
+}
+
+
+def draw(shown: opening.Shown) -> None:
+    """What stands out in the session; each sentence leads to its request."""
+    if not shown.findings:
+        st.html(
+            '<div class="ts-empty">Nothing stands out: no broken cache, no file read again and again, no overfull window.</div>'
+        )
+        return
+    items = [
+        {
+            "title": _title(finding),
+            "text": finding.text,
+            "request": finding.request,
+            "end": f"request {finding.request} →",
+        }
+        for finding in shown.findings
+    ]
+    widgets.rows("findings", items, at=-1, count=len(shown.view), go=url.go)
+
+
+def _title(finding: Finding) -> str:
+    event = EVENTS.get(str(finding.evidence.get("event")))
+    return event.word.capitalize() if event else KINDS.get(finding.kind, "Note")

@@ -1,0 +1,41 @@
+"""Four looks at a request, of which one is made: its blocks, the transcript, a difference, the exact body."""
+
+from __future__ import annotations
+
+import streamlit as st
+from turnscope.views import exact_body, request_summary
+
+from pages.envelope import difference, transcript
+from pages.parts import opening, request
+
+PANES = {"blocks": "Largest blocks", "transcript": "Transcript", "difference": "Difference", "exact": "Exact request (JSON)"}
+SHOWN_CHARS = 60_000  # of the exact body; the whole of it is in the download
+
+
+def draw(shown: opening.Shown, now: request_summary.RequestSummary) -> None:
+    """One of four looks at the request; only the one that is looked at is made."""
+    pane = st.segmented_control(
+        "Look at", list(PANES), default="blocks", required=True, format_func=PANES.__getitem__, key=request.PANE,
+        label_visibility="collapsed", persist_state="session",
+    )  # fmt: skip
+    if pane == "transcript":
+        transcript.draw(shown, now.n)
+    elif pane == "difference":
+        difference.draw(shown, now.n)
+    elif pane == "exact":
+        _exact(shown, now)
+    else:
+        request.blocks(shown, now)
+
+
+def _exact(shown: opening.Shown, now: request_summary.RequestSummary) -> None:
+    """The request's body: to look at, copy or download."""
+    text = exact_body.format_exact_body(shown.trace, now.n)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        left_out = f"The first {SHOWN_CHARS:,} of " if len(text) > SHOWN_CHARS else ""
+        st.html(f'<div class="ts-empty">{left_out}{len(text):,} characters; the download has them all.</div>', width="stretch")
+        st.download_button(
+            "Download it", text, f"request-{now.n}.json", "application/json", icon=":material/download:", type="tertiary",
+            on_click="ignore", key="detail.download",
+        )  # fmt: skip
+    st.code(text[:SHOWN_CHARS], language=None, height=420)

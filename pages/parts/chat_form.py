@@ -1,0 +1,88 @@
+"""What the form of the live chat holds, what it begins with, and the provider that it names. Loads no provider by itself.
+
+A typed key stays in this tab's memory (`st.session_state`) and in the provider made from it; it is never in the address, a
+log or the store.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+from turnscope import TurnscopeError
+from turnscope.live.threads import Destination
+from turnscope.live.tools import DEFINITIONS
+
+if TYPE_CHECKING:
+    from turnscope.live.offline import OfflineServer
+    from turnscope.live.provider import Provider
+
+POLICY = "balanced"
+TOOLS = tuple(str(tool["name"]) for tool in DEFINITIONS)
+DELAY = 0.03  # seconds between the pieces of the built-in model's answers: quick, but slow enough to be watched and stopped
+DEFAULTS: dict[str, Any] = {
+    "provider": "offline",
+    "url": "",
+    "model": "offline-16k",
+    "window": 0,  # tokens of the model's, where its server or the person told it
+    "policy": POLICY,
+    "thinking": False,
+    "max": 1_024,
+    "temperature": None,
+    "cache": "5m",
+    "system": "You are a helpful assistant. Be brief.",
+    "folder": "",
+    "tools": list(TOOLS),
+    "spend": 0.0,
+    "growth": 0,
+    "condense": True,  # the built-in model costs nothing; choosing another provider switches it off until somebody asks for it
+    "summary": "",
+    "fault": "none",
+}
+
+
+def value(name: str) -> Any:
+    """A setting as the form has it."""
+    return st.session_state.get(f"chat.{name}", DEFAULTS.get(name))
+
+
+def about() -> dict[str, Any]:
+    """What a new chat remembers of its settings. No key."""
+    return {name: value(name) for name in ("provider", "model", "policy", "url", "folder")}
+
+
+def place() -> Destination:
+    """Where the form says that a chat goes."""
+    kind = value("provider")
+    url = value("url").strip() if kind == "server" else ""
+    return Destination(kind, url, value("model") or "", int(value("window") or 0))
+
+
+def key() -> str:
+    """Under which name this tab's memory has the key of the form's address: each origin has one of its own."""
+
+    from turnscope.live import endpoints  # loads a provider's SDK, which most pages do without
+
+    return f"key.{endpoints.Endpoint(value('provider'), value('url')).origin}"
+
+
+def provider(to: Destination | None = None) -> Provider:
+    """The provider where a chat goes, else where the form says. TurnscopeError where a key or an address is missing."""
+
+    from turnscope.live import endpoints
+
+    to = to or place()
+    if not to.model:
+        raise TurnscopeError("no model is chosen", hint="Type its name in the settings.")
+    endpoint = endpoints.Endpoint(to.kind, to.url)  # type: ignore[arg-type]
+    typed = (st.session_state.get(f"chat.key.{endpoint.origin}") or "").strip()
+    return endpoints.connect_endpoint(replace(endpoint, key=typed), offline())
+
+
+@st.cache_resource(show_spinner=False)
+def offline() -> OfflineServer:
+    """The built-in model, one for this process."""
+    from turnscope.live.offline import OfflineServer
+
+    return OfflineServer(delay=DELAY)

@@ -1,0 +1,228 @@
+"""Sessions that are open: read from files, chats and the store, shared between browser tabs, and treated as values."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+
+import streamlit as st
+import turnscope
+from turnscope import Session, Trace, library
+from turnscope.library import (
+    ExactCounts,
+    Ledger,
+    OpenedSession,
+    Progress,
+    SessionFollower,
+    exact_available,
+    iter_descendants,
+)
+from turnscope.live import threads
+from turnscope.views import overview as views
+from turnscope.views.findings import Finding
+
+from pages.parts import cache, registry
+from pages.parts.registry import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A session, or one that hangs from it (`number` > 0): a branch or a subagent of any depth, opened when it is looked at.
+
+    Of a branch: `parted` is the request before which it parts from the path that it left, -1 for all else, and `says` what is
+    said first on it.
+    """
+
+    number: int
+    label: str
+    open: Callable[[], OpenedSession]
+    parted: int = -1
+    says: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A session on the screen. `key` names its content and its part of the file; `view` has cache breaks among its markers."""
+
+    entry: Entry
+    key: str
+    part: int
+    view: views.Overview
+    findings: tuple[Finding, ...]
+    opened: OpenedSession
+    parts: tuple[Part, ...]
+
+    @property
+    def trace(self) -> Trace:
+        """What was really sent, request by request."""
+        return self.opened.trace
+
+
+@dataclass(slots=True)
+class _Slot:
+    """Room for one opened file, filled outside Streamlit's cache so that progress can be drawn meanwhile."""
+
+    lock: Lock = field(default_factory=Lock)
+    opened: OpenedSession | None = None
+    shown: dict[int, Shown] = field(default_factory=dict)
+    counting: bool = False  # exact counts were asked for
+    exact: bool = False  # and are all in
+
+
+def is_open(entry: Entry) -> bool:
+    """Whether opening it would be instant."""
+    return _room(entry).opened is not None
+
+
+def opened(entry: Entry, part: int = 0, progress: Progress | None = None, *, live: bool = False) -> Shown:
+    """Open a session, or give the one that is open. `live`: read on where it grew. Raises `TurnscopeError`s."""
+    slot = _room(entry)
+    with slot.lock:
+        if slot.opened is None and entry.origin == "chat":
+            slot.opened = threads.open_thread(threads.Threads(entry.path), entry.key, cache.version(entry))
+        if slot.opened is None and live:
+            slot.opened = follow(entry).open()
+        if slot.opened is None:
+            kept = cache.store().reopen(entry.key) if entry.key and not entry.path.exists() else None
+            slot.opened = kept or cache.store().open(
+                entry.path, entry=entry.inside, name=entry.name, progress=progress, keeper=_unkept().put
+            )
+        if entry.origin != "chat":
+            _sharpen(slot, slot.opened)
+        if part not in slot.shown:
+            slot.shown[part] = _shown(entry, slot.opened, part)
+            settle()
+        return slot.shown[part]
+
+
+def follow(entry: Entry) -> SessionFollower:
+    """What is known of a session that grows, so that only what is new has to be read. Raises `TurnscopeError`s."""
+    return _following(str(entry.path), entry.inside)
+
+
+def adopt(name: str, path: Path, progress: Progress | None = None) -> tuple[str, int]:
+    """Open a file that will not stay where it is; gives the id under which it can be shown, and how much of it is not kept.
+
+    Of a file with several conversations the first ones are opened, as many as are kept whole.
+    """
+    held = registry.conversations(path)
+    main, ids = "", [entry.id for entry in held.listed[: library.MAX_SESSIONS]] or [""]
+    for id in reversed(ids):
+        found = cache.store().open(path, entry=id if len(ids) > 1 else "", name=name, progress=progress)
+        row = next(row for row in cache.store().list_recent() if row.key == found.key)
+        main = found.key[:16]
+        _slot(main, row.path, found.key).opened = found
+    return main, len(held.listed) - len(ids) + held.more
+
+
+def keep() -> None:
+    """Have what was read kept on disk, beside. For the end of a script run: then the page is drawn."""
+    if not _unkept().empty():
+        # a daemon: where it is cut short, the session is read again from its file
+        Thread(target=_drain, args=(_unkept(),), name="keeping", daemon=True).start()
+
+
+def settle() -> None:
+    """Take what is open out of the garbage collector's sight.
+
+    Streamlit runs a full collection after every script run. Over the objects of a long session that takes 300 ms, and no
+    message reaches the browser meanwhile. Sessions are freed by reference counts all the same; what Streamlit keeps of a visit
+    hangs in circles, so that what was taken out of sight before is looked at once more: nobody frees it otherwise.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
+    if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):  # glibc's
+        trim(0)  # what replays have left lies in pieces, 150 MB of them
+
+
+@st.cache_resource(max_entries=8, show_spinner=False)
+def _slot(entry_id: str, path: str, version: str) -> _Slot:  # noqa: ARG001  what the cache goes by
+    return _Slot()
+
+
+def _room(entry: Entry) -> _Slot:
+    return _slot(entry.id, str(entry.path), cache.version(entry))
+
+
+@st.cache_resource(show_spinner=False)
+def _unkept() -> SimpleQueue[Callable[[], None]]:
+    """What writes to the disk what was read: it takes a third of the time that opening takes, and nobody has to wait for it."""
+    return SimpleQueue()
+
+
+def _drain(waiting: SimpleQueue[Callable[[], None]]) -> None:
+    with suppress(Empty):
+        while True:
+            waiting.get_nowait()()
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _following(path: str, inside: str) -> SessionFollower:
+    return SessionFollower(Path(path), inside)
+
+
+def _sharpen(slot: _Slot, opened: OpenedSession) -> None:
+    """Have the session counted exactly in the background, and take the counts over once they are all there."""
+    if slot.exact or not exact_available():
+        return
+    worker = _counting()
+    settled, asked = worker.progress
+    if slot.counting and settled < asked:
+        return
+    found = cache.store().recount(opened, worker)
+    slot.exact, slot.counting = slot.counting, True
+    if found is not opened:
+        slot.opened = found
+        slot.shown.clear()
+
+
+@st.cache_resource(show_spinner=False)
+def _counting() -> ExactCounts:
+    """The one background process that counts with the models' own tokenizers."""
+    return ExactCounts()
+
+
+def _shown(entry: Entry, main: OpenedSession, number: int) -> Shown:
+    parts = tuple(_parts(main))
+    number = number if 0 <= number < len(parts) else 0
+    this = parts[number].open()
+    view, findings = this.annotations
+    return Shown(entry, f"{main.key}:{number}", number, view, findings, this, parts)
+
+
+def _parts(main: OpenedSession) -> Iterator[Part]:
+    """The main session and all that hang from it, nearest first."""
+    yield Part(0, "Main session", lambda: main)
+    for number, (depth, of, fork, own) in enumerate(iter_descendants(main.session), 1):
+        indent = "– " * depth
+        if fork < 0:
+            yield Part(number, f"{indent}Subagent: {_label(own, len(own.requests))}", partial(_alone, main.key, own))
+        else:
+            label = f"{indent}Branch: {_label(own, of.count_branch_requests(fork))}"
+            parted = sum(request.stop <= of.forks[fork].start for request in of.requests)
+            says = next((block.text for block in own.blocks if block.text.strip()), own.title)
+            yield Part(number, label, partial(_branch, main, of, fork), parted, says[:200])
+
+
+def _label(session: Session, requests: int) -> str:
+    return f"{session.title or session.id} ({requests} requests)"
+
+
+def _branch(main: OpenedSession, session: Session, number: int) -> OpenedSession:
+    """A branch of `session`: counted from where it parted, if that is the main session."""
+    ledger = library.count_branch(session, number, main.build_ledger()) if session is main.session else None
+    return _alone(main.key, session.branches[number], ledger)
+
+
+def _alone(key: str, session: Session, ledger: Ledger | None = None) -> OpenedSession:
+    trace = turnscope.replay(session, ledger=ledger)
+    return OpenedSession(key, views.build_overview(trace), lambda: session, dict, session, trace)

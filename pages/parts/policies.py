@@ -1,0 +1,60 @@
+"""Every policy there is, and a form of a policy's parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from turnscope import library, settings
+from turnscope.views import parameters
+
+from pages.parts.formats import esc
+
+RECORDED = "as-recorded"
+COLUMNS = 4
+
+
+def folder() -> Path:
+    """The user's own policies."""
+    return settings.find_data_folder() / "policies"
+
+
+def shelf() -> library.PolicyCatalog:
+    """Every policy there is, read again when the user's folder changes."""
+    files = sorted(folder().glob("*.toml"))
+    return _shelf(str(folder()), tuple((file.name, file.stat().st_mtime_ns) for file in files))
+
+
+@st.cache_resource(max_entries=4, show_spinner=False)
+def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> library.PolicyCatalog:  # noqa: ARG001  what the cache goes by
+    return library.load_catalog(folder(), settings.read_context_pairs())
+
+
+def fields_of(group: parameters.Group, key: str, given: dict[str, Any]) -> None:
+    """A field for each of a group's parameters; what they hold goes into `given`, by key. Inside a form."""
+    number = "" if group.key == "budget" else f"{group.key}. "
+    st.html(
+        f'<div class="policy-group"><b>{number}{esc(group.title.replace("_", " "))}</b> <span>{esc(group.doc)}</span></div>'
+    )
+    for start in range(0, len(group.parameters), COLUMNS):
+        columns = st.columns(COLUMNS, vertical_alignment="bottom")
+        for column, knob in zip(columns, group.parameters[start : start + COLUMNS], strict=False):
+            with column:
+                given[knob.key] = _knob(knob, f"{key}.{knob.key}")
+
+
+def _knob(knob: parameters.Parameter, key: str) -> Any:
+    name, value = knob.label, parameters.format_field(knob)
+    if knob.kind == "flag":
+        return st.toggle(name, value, key=key, help=knob.help)
+    if knob.kind == "choice":
+        choices = list(dict.fromkeys((*knob.choices, str(value))))
+        return st.selectbox(name, choices, choices.index(str(value)), key=key, help=knob.help)
+    if knob.kind == "whole":
+        return st.number_input(name, value=value, step=1, format="%d", key=key, help=knob.help)
+    if knob.kind == "real":
+        return st.number_input(name, value=float(value), step=0.05, format="%.3g", key=key, help=knob.help)
+    if knob.kind == "table" or (isinstance(value, str) and ("\n" in value or len(value) > 60)):
+        return st.text_area(name, value, height=88, key=key, help=knob.help)
+    return st.text_input(name, value, key=key, help=knob.help)

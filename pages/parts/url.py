@@ -1,0 +1,102 @@
+"""What the address of a page says: which session, which part of it, which request.
+
+`?session=<id>&part=<k>&request=<n>`; in a file with several conversations, `<id>:<conversation>` names one that is not the main
+one. A session is looked up among those that are known; what an address says is never joined into a path.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import streamlit as st
+from turnscope.views import request_summary
+
+from pages.parts import cache, registry
+from pages.parts.opening import Shown
+from pages.parts.registry import Entry
+
+NEWEST = 10**9  # a request beyond every session's end: the last one
+
+
+def entry() -> Entry | None:
+    """The session that the URL names, else the one last looked at, else a given file, else the first sample."""
+    known = cache.entries()
+    wanted = st.query_params.get("session") or st.session_state.get("state.session")
+    if wanted:
+        return registry.find(known, wanted)
+    given = next((entry for entry in known.values() if entry.origin == "given"), None)
+    return given or known.get(registry.FIRST) or next(iter(known.values()), None)
+
+
+def part() -> int:
+    """Which session of the file the URL names."""
+    return _number("part", 0)
+
+
+def request(shown: Shown) -> int:
+    """The request that the URL names, inside the session; where it names none, the one to show first."""
+    last = max(0, len(shown.view) - 1)
+    return max(0, min(last, _number("request", request_summary.find_opening_request(shown.view))))
+
+
+def go(request: int) -> None:
+    """Show another request."""
+    st.query_params["request"] = str(request)
+
+
+def choose(entry_id: str, part: int = 0, request: int | None = None) -> None:
+    """Show another session, or another part of it, at the request that it opens with, or at that one."""
+    st.session_state["state.session"] = entry_id
+    st.session_state.pop("state.query", None)
+    more = ({"part": str(part)} if part else {}) | ({} if request is None else {"request": str(request)})
+    st.query_params.from_dict({"session": entry_id} | more)
+
+
+def remember(shown: Shown, request: int) -> None:
+    """Keep URL and memory equal: a switch of pages drops the query, a reload drops the memory."""
+    wanted = note(shown, request)
+    if st.query_params.to_dict() != wanted:
+        st.query_params.from_dict(wanted)
+
+
+def note(shown: Shown, request: int) -> dict[str, str]:
+    """Keep in memory what is shown, for the next page; gives it as the query of an address."""
+    st.session_state["state.session"] = shown.entry.id
+    wanted = {"session": shown.entry.id, "request": str(request)} | ({"part": str(shown.part)} if shown.part else {})
+    st.session_state["state.query"] = wanted
+    return wanted
+
+
+def noted() -> dict[str, str]:
+    """What was shown last, as the query of an address; empty where nothing was."""
+    known: dict[str, str] = st.session_state.get("state.query") or {}
+    return {"session": st.session_state.get("state.session", "")} | known
+
+
+def recall() -> None:
+    """After a switch of pages, put back what the URL said."""
+    if "session" not in st.query_params and "state.query" in st.session_state:
+        st.query_params.from_dict(st.session_state["state.query"])
+
+
+def forget() -> None:
+    """Drop the session last looked at, so that the next page begins anew."""
+    for key in ("state.session", "state.query"):
+        st.session_state.pop(key, None)
+    st.query_params.clear()
+
+
+def link(shown: Shown, page: str, **asked: object) -> str:
+    """The address of a page that shows the same session. `asked`: what else stands in it."""
+    return f"/{page}?{urlencode(session(shown) | asked)}"
+
+
+def session(shown: Shown) -> dict[str, object]:
+    return {"session": shown.entry.id, **({"part": str(shown.part)} if shown.part else {})}
+
+
+def _number(name: str, otherwise: int) -> int:
+    try:
+        return int(st.query_params.get(name, ""))
+    except ValueError:
+        return otherwise

@@ -1,0 +1,70 @@
+"""Parts of many pages: a notice, the text of a session, pages of a long list, lines that lead to requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from pages.parts import theme
+from pages.parts.formats import esc
+
+_BROWSER = Path(__file__).parent / "browser"
+SHOWN = 20_000  # characters of a text on the page; a download has them all
+_rows = st.components.v2.component(
+    "turnscope_rows", html='<div class="list"></div>', css=theme.read(_BROWSER, "rows.css"), js=theme.read(_BROWSER, "rows.js")
+)
+
+
+def notice(what: str, hint: str = "") -> None:
+    """Something that went wrong, as plain text, with what to do about it."""
+    st.html(f'<div class="ts-card ts-notice" role="alert"><b>{esc(what)}</b><p>{esc(hint)}</p></div>')
+
+
+def code(text: str | None, otherwise: str = "", height: int = 300) -> None:
+    """Text of a session as text, in a box that scrolls. `otherwise`: what stands there where there is none."""
+    if not text:
+        st.html(f'<div class="pane-empty">{esc(otherwise if text is None else "(no text)")}</div>')
+        return
+    st.code(
+        text[:SHOWN], language=None, wrap_lines=True, height=height if len(text) > 600 or text.count("\n") > 10 else "content"
+    )
+    if len(text) > SHOWN:
+        st.html(f'<div class="ts-small ts-faint">The first {SHOWN:,} of {len(text):,} characters.</div>')
+
+
+def rows(key: str, items: Sequence[dict[str, object]], *, at: int, count: int, go: Callable[[int], None]) -> None:
+    """A list in which each line leads to a request. Items: title, text, request; spans and colour for a strip."""
+
+    def chosen() -> None:
+        sent = st.session_state[key].get("go")
+        if sent:
+            go(int(sent["request"]))
+
+    _rows(key=key, data={"items": list(items), "at": at, "count": count}, default={"go": None}, on_go_change=chosen)
+
+
+def start_page(key: str, count: int, size: int, otherwise: int = 0) -> int:
+    """Where the page that is shown begins, for a list of `count`; `otherwise`: the place to show first."""
+    wanted = int(st.session_state.get(key, otherwise))
+    return max(0, min(wanted, count - 1)) // size * size
+
+
+def draw_pager(key: str, count: int, size: int, begin: int, what: str) -> None:
+    """ "1-50 of 1,234 blocks", with buttons where there is more than one page."""
+
+    def turn(to: int) -> None:
+        st.session_state[key] = to
+
+    stop = min(count, begin + size)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}.pager"):
+        told = f"{begin + 1:,}–{stop:,} of {count:,} {what}" if count else f"no {what}"
+        st.html(f'<div class="ts-small ts-faint ts-num ts-pages">{told}</div>', width="content")
+        if count > size:
+            last = (count - 1) // size * size
+            for name, label, to, off in (
+                ("first", "First", 0, begin == 0), ("earlier", "Earlier", begin - size, begin == 0),
+                ("later", "Later", stop, stop == count), ("last", "Last", last, stop == count),
+            ):  # fmt: skip
+                st.button(label, key=f"{key}.{name}", type="tertiary", disabled=off, on_click=turn, args=(to,))
