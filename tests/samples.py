@@ -211,11 +211,11 @@ def _looked_at(found: Row, trace: Trace, view: Overview) -> None:
     found.above += int((view.cells > view.prompts[:, None]).any(axis=1).sum())
     found.above += int((view.cells[has].sum(axis=1) != view.recorded[has]).sum())
     if has.all():
-        found.peak += sum(trace.tokens(n) > view.recorded.max() for n in range(len(view)))
+        found.peak += sum(trace.count_tokens(n) > view.recorded.max() for n in range(len(view)))
     _prefixes(found, trace, view)
     compactions = {seen.request for seen in trace.session.observed if seen.edit.action == "condense"}
     found.after += [
-        abs(trace.plans[n].projected / int(view.recorded[n]) - 1) for n in compactions if view.recorded[n] > 0 and n
+        abs(trace.plans[n].expected_tokens / int(view.recorded[n]) - 1) for n in compactions if view.recorded[n] > 0 and n
     ]
 
 
@@ -224,7 +224,7 @@ def _prefixes(found: Row, trace: Trace, view: Overview) -> None:
     if any(block.bucket in ("system", "tools") for block in trace.session.blocks):
         return
     for n in np.flatnonzero(view.cells[:, CELLS.index("prefix")] == 0):
-        fit = trace.fit(int(n))
+        fit = trace.get_terms(int(n))
         if fit.earlier and trace.session.about.get(BEGINS_MID_CONVERSATION):
             found.unknown.add("begins mid-conversation, no compaction tells system prompt and tools apart")
         elif not (view.recorded[: n + 1] > 0).any():

@@ -48,8 +48,8 @@ def envelope(
     if _cuts(plan):
         chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
     line = (
-        f'<div class="chat-fill" data-tokens="{plan.projected}"><b>{plan.projected:,}</b> of {window:,} tokens '
-        f"({percent(plan.projected / max(1, window))}){f' · {verb} from about {mark:,} on' if mark else ''}</div>"
+        f'<div class="chat-fill" data-tokens="{plan.expected_tokens}"><b>{plan.expected_tokens:,}</b> of {window:,} tokens '
+        f"({percent(plan.expected_tokens / max(1, window))}){f' · {verb} from about {mark:,} on' if mark else ''}</div>"
     )
     head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
     tells = "" if busy else _outlook(weighed, ahead, typed) + _amid(weighed)
@@ -107,7 +107,7 @@ def _amid(weighed: Weighed) -> str:
     if weighed.amid is None or weighed.refused:
         return ""
     what, before = weighed.amid
-    place = f"behind {before * 100:.0f} % of this prompt ({k(weighed.plan.projected)} tokens)"
+    place = f"behind {before * 100:.0f} % of this prompt ({k(weighed.plan.expected_tokens)} tokens)"
     return f'<p class="chat-tells warn">The {what} stands {place}: models make least of what is in the middle.</p>'
 
 
@@ -130,7 +130,7 @@ def _colour(name: str) -> str:
 
 def _bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, str, int]], mark: int | None) -> str:
     """The wide bar: buckets, free space, the answer's reserve, and where the policy begins to cut."""
-    window, limit, prompt = plan.budget.window, mark or plan.budget.window, plan.projected
+    window, limit, prompt = plan.budget.window, mark or plan.budget.window, plan.expected_tokens
     whole = max(window, prompt, 1)
     parts = ""
     for name, tokens in drawn.items():

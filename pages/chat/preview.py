@@ -79,7 +79,7 @@ def _ahead(chat: Chat) -> next_request.NextCut:
         chat.settings.max_tokens, request_checks.MIN_ANSWER
     )  # beyond it nothing is sent, whatever the policy says
     if plan.budget.known and (found.cut_at is None or found.blocked) and room > 0:
-        turns = max(1, (room - plan.projected) // growth + 1) if growth else None
+        turns = max(1, (room - plan.expected_tokens) // growth + 1) if growth else None
         return next_request.NextCut(room, turns, growth, blocked=True)
     return found
 

@@ -73,7 +73,7 @@ def _why(shown: opening.Shown, replay: Replay, at: Place, close: closeup.Closeup
     if close.at < 0:
         st.html(f'<div class="why-line"><b>{esc(close.name)}</b> stands for no block: the policy put it in.</div>')
         return
-    standing = replay.trace.why(close.at, at.request)
+    standing = replay.trace.explain(close.at, at.request)
     word, tone = HERE[standing.state]
     summary = _summary(replay, at, close)
     if summary is not None and standing.state == "absent":
@@ -149,7 +149,7 @@ def _sent(replay: Replay, at: Place) -> None:
     text = exact_body.format_exact_body(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.tokens(request))} tokens"
+        told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.count_tokens(request))} tokens"
         st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
             "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",

@@ -56,6 +56,7 @@ def _navigation() -> st.Page:
             st.Page(page("audit"), title="Audit", icon=":material/fact_check:"),
             st.Page(page("chat"), title="Live chat", icon=":material/forum:"),
             st.Page(page("library"), title="Library", icon=":material/folder_open:"),
+            st.Page(page("help"), title="Help", icon=":material/help:"),
             st.Page(page("policies"), title="Policies", icon=":material/rule:", visibility="hidden"),
             st.Page(page("envelope"), title="Envelope", url_path="envelope", visibility="hidden"),
         ],

@@ -26,7 +26,7 @@ from turnscope.counting.tokens import CHARS
 from turnscope.envelope.plan import Plan
 from turnscope.errors import TurnscopeError
 from turnscope.planning.assemble import replay
-from turnscope.planning.foreign_summaries import LEFT_OUT
+from turnscope.planning.foreign_summaries import DROP_DECISION
 from turnscope.planning.policy import Policy, load
 from turnscope.session.model import Answer, Session
 
@@ -75,7 +75,7 @@ def met(session: Session, policy: Policy, trigger: str) -> Met:
     sizes: dict[int, tuple[int, int]] = {}
     for plan in turnscope.replay(session, observing(policy) if trigger == "observed" else policy).plans:
         for decision in plan.decisions:
-            if decision.action == "condense" and decision.splice and decision.rule != LEFT_OUT:
+            if decision.action == "condense" and decision.splice and decision.rule != DROP_DECISION:
                 facts = decision.edit.facts
                 sizes[plan.request.n] = (facts["tokens"], facts.get("mark") or facts.get("limit") or 0)
     wanted = {*recorded(session)}
@@ -123,7 +123,7 @@ def _roo(plans: Iterator[Plan]) -> Iterator[tuple[int, str]]:
     for plan in plans:
         for decision in plan.decisions:
             span = decision.edit.span
-            if decision.splice and decision.action in ("drop", "condense") and span and decision.rule != LEFT_OUT:
+            if decision.splice and decision.action in ("drop", "condense") and span and decision.rule != DROP_DECISION:
                 yield plan.request.n, f"hides blocks {span[0]} to {span[1] - 1}"
 
 

@@ -39,7 +39,7 @@ from turnscope.views.rejections import classify_problem
 MOST = 3_000  # requests
 TWICE = 100  # requests of a session up to which it is planned twice as a whole
 COLUMNS = ("exceptions", "no reason", "not the same", "not a prefix", "over budget", "parted", "refused")
-PAIRS = ("has no result", "no call before", "right behind its call")
+PAIRS = ("has no result", "no call before", "does not directly follow its call")
 
 
 @dataclass
@@ -102,8 +102,8 @@ def judge(row: Row, session: Session, policy: Policy, ledger: Ledger, known: set
         for decision in plan.decisions:
             if not decision.edit.because.strip():
                 row.found("no reason", f"{place}: {decision!r}")
-        if "fits" in policy.guarantees and plan.verdict != "refuse" and plan.projected > plan.budget.limit:
-            row.found("over budget", f"{place}: {plan.projected:,} of {plan.budget.limit:,}")
+        if "fits" in policy.guarantees and plan.verdict != "refuse" and plan.expected_tokens > plan.budget.limit:
+            row.found("over budget", f"{place}: {plan.expected_tokens:,} of {plan.budget.limit:,}")
         wrong = looking.check(plan, PRICES) if plan.verdict != "refuse" else ()
         rules = refusals.find_judge(plan.model, PRICES)
         row.unjudged += rules == refusals.UNKNOWN

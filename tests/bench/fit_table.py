@@ -55,7 +55,7 @@ def row(name: str, session: Session) -> Row:
     trace = turnscope.replay(session)
     view = build_overview(trace)
     errors = [
-        abs(plan.projected - plan.request.usage.prompt_tokens) / plan.request.usage.prompt_tokens
+        abs(plan.expected_tokens - plan.request.usage.prompt_tokens) / plan.request.usage.prompt_tokens
         for plan in trace.plans
         if plan.calibration.seen >= WARM and plan.request.usage and plan.request.usage.prompt_tokens
     ]

@@ -110,7 +110,7 @@ def test_a_log_that_begins_anywhere_else_says_nothing_of_earlier_conversation(tm
 
 def test_a_compaction_tells_system_prompt_and_tools_from_earlier_conversation(tmp_path: Path) -> None:
     trace = opened(log(parent="elsewhere", compact=6), tmp_path)
-    before, after = trace.fit(2), trace.fit(8)
+    before, after = trace.get_terms(2), trace.get_terms(8)
     assert before.prefix == pytest.approx(20_000, abs=1_500)
     assert before.earlier == pytest.approx(72_000, abs=3_000)
     assert (after.earlier, after.reinjected) == (0, 0)
@@ -141,15 +141,15 @@ def test_another_policy_carries_nothing_that_the_tool_put_back() -> None:
     trace = two_compactions()
     other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
     for n in (8, 15):
-        assert (other.fit(n).reinjected, other.fit(n).prefix) == (0, trace.fit(n).prefix)
-        assert other.tokens(n) == trace.fit(n).prefix + round(other.fit(n).scale * other.plans[n].seen.tokens)
+        assert (other.get_terms(n).reinjected, other.get_terms(n).prefix) == (0, trace.get_terms(n).prefix)
+        assert other.count_tokens(n) == trace.get_terms(n).prefix + round(other.get_terms(n).scale * other.plans[n].seen.tokens)
         assert other.plans[n].calibration.prefix == pytest.approx(18_000, abs=300)
     assert "put back" not in format_exact_body(other, 8)
 
 
 def test_planning_learns_what_a_tool_puts_back() -> None:
     plans = two_compactions().plans
-    missed = {n: abs(plans[n].projected / plans[n].request.usage.prompt_tokens - 1) for n in (6, 12)}
+    missed = {n: abs(plans[n].expected_tokens / plans[n].request.usage.prompt_tokens - 1) for n in (6, 12)}
     assert missed[12] < missed[6]
     assert missed[12] < 0.15
     assert plans[6].calibration.error >= missed[6], "nothing of the kind was known"
@@ -174,8 +174,8 @@ def test_a_shrink_that_the_log_does_not_record_is_told_and_spoils_nothing() -> N
     assert amount == pytest.approx(6_000, abs=100)
     [told] = [finding for finding in rank_findings(trace, view, most=20) if finding.kind == "unlogged"]
     assert told.text.startswith("The tool cut something at request 10 that its log does not hold: about 6,0")
-    assert [trace.tokens(n) for n in range(20)] == view.recorded.tolist()
-    assert max(trace.tokens(n) for n in range(20)) <= view.recorded.max()
+    assert [trace.count_tokens(n) for n in range(20)] == view.recorded.tolist()
+    assert max(trace.count_tokens(n) for n in range(20)) <= view.recorded.max()
 
 
 def test_which_blocks_went_is_not_known_so_all_are_smaller_and_that_is_said() -> None:
@@ -195,24 +195,24 @@ def test_which_blocks_went_is_not_known_so_all_are_smaller_and_that_is_said() ->
 def test_another_policy_cuts_nothing_that_only_the_tool_cut() -> None:
     trace = unrecorded()
     other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
-    assert other.tokens(12) == pytest.approx(trace.tokens(12) + 6_000, abs=100)
+    assert other.count_tokens(12) == pytest.approx(trace.count_tokens(12) + 6_000, abs=100)
     assert request_summary.list_notes(other, 12)[0].startswith("estimated ±")
-    assert other.fit(12).error is not None
+    assert other.get_terms(12).error is not None
 
 
 def test_a_cut_ends_where_the_size_comes_back() -> None:
     trace = unrecorded(back=6_000)
-    assert trace.fit(12).cut == pytest.approx(6_000, abs=100)
-    assert trace.fit(16).cut == 0
-    assert trace.fit(16).prefix == pytest.approx(20_000, abs=100)
+    assert trace.get_terms(12).cut == pytest.approx(6_000, abs=100)
+    assert trace.get_terms(16).cut == 0
+    assert trace.get_terms(16).prefix == pytest.approx(20_000, abs=100)
 
 
 def test_a_cut_ends_with_a_compaction_that_the_log_records() -> None:
     rows = talk(20)
     trace = billed(rows, [20_000] * 10 + [14_000] * 4 + [20_000] * 6, [(14, compacted(0, 28))])
-    assert trace.fit(12).cut
-    assert (trace.fit(15).cut, trace.fit(15).reinjected) == (0, 0)
-    assert trace.plans[14].projected > 15_000, "planning knew of the prefix behind the cut"
+    assert trace.get_terms(12).cut
+    assert (trace.get_terms(15).cut, trace.get_terms(15).reinjected) == (0, 0)
+    assert trace.plans[14].expected_tokens > 15_000, "planning knew of the prefix behind the cut"
 
 
 def test_where_more_was_counted_than_billed_the_scale_gives_way() -> None:
@@ -221,7 +221,7 @@ def test_where_more_was_counted_than_billed_the_scale_gives_way() -> None:
     view = whole(trace)
     assert view.over[7] == pytest.approx(1_000, abs=150)
     assert view.cells[7, CELLS.index("prefix")] == trace.fits[0].prefix
-    assert trace.fit(7).scale < trace.fits[0].scale
+    assert trace.get_terms(7).scale < trace.fits[0].scale
     [note] = request_summary.summarize_request(view, trace, 7).notes
     assert re.match(r"counted \d\.\d% more than was billed", note)
     table = tables.overview_to_csv(view).splitlines()
@@ -241,8 +241,8 @@ def test_a_request_of_another_model_aside_spoils_no_prefix() -> None:
     rows[6].model = "claude-haiku-4-5-20251001"
     trace = billed(rows, [10_000] * 6 + [300 - counted(rows)[6]] + [10_000] * 5)
     whole(trace)
-    assert [trace.fit(n).prefix for n in (3, 9)] == pytest.approx([10_000, 10_000], abs=100)
-    assert trace.tokens(6) == 300
+    assert [trace.get_terms(n).prefix for n in (3, 9)] == pytest.approx([10_000, 10_000], abs=100)
+    assert trace.count_tokens(6) == 300
 
 
 steps = st.lists(st.tuples(st.integers(-60_000, 60_000), st.integers(0, 80_000), st.sampled_from("cfr ")), max_size=30)

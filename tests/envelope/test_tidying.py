@@ -51,9 +51,12 @@ def test_the_findings_of_an_output_are_its_errors_and_its_last_line() -> None:
 def test_the_same_output_is_named_by_its_address_even_where_only_times_differ() -> None:
     said = session(LOG, LOG.replace("10:00", "11:30"), "other " * 40)
     last = plans(said, '[[rules]]\nrule = "tidy_tool_results"')[-1]
-    assert last.after.at(2).body[0].text == tidy_output(LOG)
-    assert last.after.at(4).body[0].text == f"[Same output as {make_address(tidy_output(LOG))}, which Bash returned in turn 1.]"
-    assert last.after.at(6).body is None
+    assert last.after.find_piece(2).body[0].text == tidy_output(LOG)
+    assert (
+        last.after.find_piece(4).body[0].text
+        == f"[Same output as {make_address(tidy_output(LOG))}, which Bash returned in turn 1.]"
+    )
+    assert last.after.find_piece(6).body is None
 
 
 def test_a_summary_reads_what_was_tidied() -> None:

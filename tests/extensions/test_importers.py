@@ -14,9 +14,9 @@ from conftest import ROOT
 from turnscope.errors import ImporterError, TurnscopeError, UnknownFormat
 from turnscope.extensions import list_problems
 from turnscope.library.indexing import read_sessions
+from turnscope.reading.containers import open_source
 from turnscope.reading.contents import list_entries
 from turnscope.reading.followers import follow
-from turnscope.reading.holders import open_source
 from turnscope.reading.registry import find_importers, find_places, find_related, find_session_path, find_suffixes
 from turnscope.settings import detect_machine
 
@@ -164,7 +164,7 @@ def test_whatever_an_importer_raises_names_the_file_and_the_package_and_stops_no
         turnscope.load(folder, listed[0])
     assert [session.blocks[0].text for session in turnscope.load_all(folder)] == ["hello"]
     assert turnscope.load(folder, "s1.jsonl").blocks[0].text == "hello"
-    assert [found.line.title for found in read_sessions(open_source(folder / "s1.jsonl"), "x")] == ["hello"]
+    assert [found.row.title for found in read_sessions(open_source(folder / "s1.jsonl"), "x")] == ["hello"]
 
 
 @pytest.mark.parametrize("sniff", ["fail", "lambda s: deep(0)", "lambda s: 'very'", "lambda s: None"])

@@ -25,7 +25,7 @@ from turnscope.ports.jan.messages import (
     join_messages,
     repair_calls,
 )
-from turnscope.reading.jan_threads import convert_message, find_active_path, find_new_parents, is_call, split_rounds
+from turnscope.reading.jan_threads import convert_message, find_active_path, find_new_parents, is_call, split_waves
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session
 
@@ -71,7 +71,7 @@ def _trim(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _build(builder: Builder, said: Sequence[Mapping[str, Any]], split: bool = True) -> None:
-    for message in split_rounds(said) if split else said:
+    for message in split_waves(said) if split else said:
         builder.about.setdefault("stored", {}).setdefault("jan", {})[message["id"]] = message
         blocks: list[Any] = []
         results: list[Any] = []
@@ -201,7 +201,7 @@ KINDS = {
     "estimate": lambda x: {"tokens": estimate_message(x["message"])},
     "trim": _trim,
     "compact": _compact,
-    "waves": lambda x: {"messages": split_rounds(x["messages"])},
+    "waves": lambda x: {"messages": split_waves(x["messages"])},
     "coalesce": lambda x: {"messages": join_messages(x["messages"])},
     "orphans": lambda x: {"messages": repair_calls(x["messages"])},
     "strip_images": lambda x: {"messages": drop_images(x["messages"], x["vision"])},

@@ -108,7 +108,7 @@ def test_it_clears_what_the_program_cleared(case: dict[str, Any]) -> None:
     session, _ = session_of(case, 2)
     name = "opencode-prune" if (case["input"]["compaction"] or {}).get("prune") else "opencode"
     plan = list(replay(session, policy_of(name, case), build_ledger(session, CHARS)))[-1]
-    cleared = [b.raw["tool_use_id"] for b in session.blocks if b.kind == "tool_result" and plan.after.at(b.at).body]
+    cleared = [b.raw["tool_use_id"] for b in session.blocks if b.kind == "tool_result" and plan.after.find_piece(b.at).body]
     assert cleared == sorted(case["expect"]["steps"][0]["cleared"], key=cleared.index)
 
 

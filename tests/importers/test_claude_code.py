@@ -164,7 +164,7 @@ def test_the_window_now_is_the_last_prompt_and_nothing_exceeds_the_recorded_peak
     assert view.prompts[-1] == prompts[0]
     peak = view.recorded.max()
     assert view.prompts.max() == peak
-    assert max(plan.projected for plan in turnscope.replay(session).plans) <= peak * 1.01  # a projection is an estimate
+    assert max(plan.expected_tokens for plan in turnscope.replay(session).plans) <= peak * 1.01  # a projection is an estimate
 
 
 @real

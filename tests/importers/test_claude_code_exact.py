@@ -32,7 +32,7 @@ def test_system_and_tools_are_measured_and_nothing_is_hidden(tmp_path: Path) -> 
     session = turnscope.load(exact_log.session(tmp_path)[0])
     trace = turnscope.replay(session)
     assert {block.bucket for block in session.blocks} >= {Bucket.SYSTEM, Bucket.TOOLS}
-    assert all(trace.fit(n).prefix == trace.fit(n).earlier == 0 for n in range(len(trace.plans)))
+    assert all(trace.get_terms(n).prefix == trace.get_terms(n).earlier == 0 for n in range(len(trace.plans)))
 
 
 def test_a_reminder_beside_a_result_begins_no_turn(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_compaction_replaces_the_history_by_its_list() -> None:
     body = session.observed[1].edit.body
     assert body
     assert [(part.role, part.kind) for part in body] == [("system", "system"), ("user", "compaction")]
-    assert turnscope.replay(session).plans[2].after.at(2).body is None
+    assert turnscope.replay(session).plans[2].after.find_piece(2).body is None
 
 
 def test_a_compaction_with_a_summary_alone_keeps_prompts_and_context() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import turnscope
-from formats_table import FORMATS, written
+from formats_table import FORMATS, make_page
 from turnscope.errors import UnknownFormat
 from turnscope.importers import Importer
 from turnscope.reading import claims
@@ -15,7 +15,7 @@ from turnscope.reading.registry import find_importers
 
 def test_the_table_in_the_page_is_what_the_importers_say_of_themselves() -> None:
     page = FORMATS.read_text(encoding="utf-8")
-    assert written(page) == page, "run `python -m tests.formats_table`"
+    assert make_page() == page, "run `python -m tests.regenerate formats`"
     for importer in find_importers():
         assert importer.title in page
 

@@ -110,7 +110,7 @@ def _drop_old(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
 
 def _clear_all(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
     for at in ctx.index.results:
-        if at < ctx.request.cut - 3 and envelope.at(at).body is None:
+        if at < ctx.request.cut - 3 and envelope.find_piece(at).body is None:
             yield Edit("clear", "old result", Span(at, at + 1), (Part("user", "tool_result", "cleared"),))
 
 
@@ -173,13 +173,13 @@ def test_restore_brings_blocks_back_verbatim() -> None:
     def back(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
         at = ctx.index.results[0]
         if at < ctx.request.cut:
-            if envelope.at(at).body is None:
+            if envelope.find_piece(at).body is None:
                 yield Edit("drop", "away", Span(at, at + 1))
             else:
                 yield Edit("retrieve", "needed again", Span(at, at + 1), restore=True)
 
     done = plans(TALK, policy(back))
-    states = [plan.after.at(TALK.blocks[plan.request.cut - 1].at).body for plan in done]
+    states = [plan.after.find_piece(TALK.blocks[plan.request.cut - 1].at).body for plan in done]
     assert states
     acts = [d.action for plan in done for d in plan.decisions]
     assert acts[:3] == ["drop", "retrieve", "drop"]
@@ -231,14 +231,14 @@ def test_reported_counts_the_answer_as_well_where_nothing_was_billed() -> None:
     unbilled = structs.replace(TALK, requests=tuple(structs.replace(r, usage=None) for r in TALK.requests))
     plans(unbilled, policy(look, DROP_OLD))
     done = plans(unbilled, policy(DROP_OLD))
-    answers = [ledger.tokens(r.cut, r.stop) for r in TALK.requests]
+    answers = [ledger.count_tokens(r.cut, r.stop) for r in TALK.requests]
     assert min(answers) > 0
     assert told == [0, *(plan.seen.tokens + answer for plan, answer in zip(done[:-1], answers, strict=False))]
     half = structs.replace(unbilled, requests=(*TALK.requests[:-2], *unbilled.requests[-2:]))
     told.clear()
     (*_, before, last) = plans(half, policy(look))
     assert last.calibration.scale != 1.0
-    said = round(last.calibration.scale * ledger.tokens(before.request.cut, before.request.stop))
+    said = round(last.calibration.scale * ledger.count_tokens(before.request.cut, before.request.stop))
     assert told[-1] == last.calibration.predict(before.seen.tokens) + said
 
 

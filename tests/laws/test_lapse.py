@@ -47,7 +47,7 @@ def _cut(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
         return
     start = int(ctx.request.cut * cut.at)
     for span in ctx.index.find_conversation_spans(start, min(start + cut.blocks, ctx.request.cut)):
-        if all(envelope.at(at).body is None for at in range(*span)):
+        if all(envelope.find_piece(at).body is None for at in range(*span)):
             yield Edit("truncate" if cut.text else "drop", "law", span, (Part(text=cut.text),) if cut.text else ())
             yield Edit("insert", "law", Span(span.start, span.start), (Part(text="note"),), slot="note")
 
@@ -141,7 +141,7 @@ def test_a_shipped_policy_sends_the_same_and_never_tells_more(name: str) -> None
     assert 0 < few <= many
     for n in range(0, len(told.plans), 5):
         for at in range(told.plans[n].request.cut):
-            one, two = told.why(at, n), anew.why(at, n)
+            one, two = told.explain(at, n), anew.explain(at, n)
             assert (one.state, one.since, one.by) == (two.state, two.since, two.by)
             assert (one.decision is None) == (two.decision is None)
             if one.decision and two.decision:
@@ -154,10 +154,10 @@ def test_what_is_out_since_a_request_is_out_by_its_decision() -> None:
     repeats = [n for n, (a, b) in enumerate(zip(told.plans, anew.plans, strict=True)) if b.is_changed and not a.is_changed]
     assert repeats, "no request only repeats what the one before decided"
     for n in repeats:
-        out = [at for at in range(told.plans[n].request.cut) if told.why(at, n).state == "absent"]
+        out = [at for at in range(told.plans[n].request.cut) if told.explain(at, n).state == "absent"]
         assert out
-        assert all(told.why(at, n).decision.request < n for at in out)  # type: ignore[union-attr]
-        assert all(told.why(at, n).decision.request == told.why(at, n).since for at in out)  # type: ignore[union-attr]
+        assert all(told.explain(at, n).decision.request < n for at in out)  # type: ignore[union-attr]
+        assert all(told.explain(at, n).decision.request == told.explain(at, n).since for at in out)  # type: ignore[union-attr]
 
 
 def test_what_lapses_without_a_word_stands_again() -> None:

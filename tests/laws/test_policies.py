@@ -67,7 +67,7 @@ def test_fits(name: str, session: Session, limit: int) -> None:
     for plan in replay(session, tight(name, limit), ledger_of(session)):
         assert plan.verdict in ("send", "warn", "refuse"), plan
         if plan.verdict != "refuse":
-            assert plan.projected <= plan.budget.limit
+            assert plan.expected_tokens <= plan.budget.limit
 
 
 @pytest.mark.parametrize("name", declaring("paired"))
@@ -91,7 +91,7 @@ def test_prefix(name: str, session: Session, limit: int) -> None:
     """System prompt and tools stand as they were said."""
     for plan in replay(session, tight(name, limit), ledger_of(session)):
         static = [b.at for b in session.blocks[: plan.request.cut] if b.bucket in (Bucket.SYSTEM, Bucket.TOOLS)]
-        assert all(plan.after.at(at).body is None for at in static)
+        assert all(plan.after.find_piece(at).body is None for at in static)
         sent, whole = render(plan.after, session), render(plan.before, session)
         assert (sent.get("system"), sent.get("tools")) == (whole.get("system"), whole.get("tools"))
 
@@ -104,7 +104,7 @@ def test_the_newest_message_is_sent(name: str, session: Session, limit: int) -> 
     for plan in replay(session, tight(name, limit), ledger_of(session)):
         newest = max((m.start for m in session.messages if m.start < plan.request.cut), default=None)
         if newest is not None and session.blocks[newest].role == "user":
-            assert plan.after.at(newest).body != (), plan.decisions
+            assert plan.after.find_piece(newest).body != (), plan.decisions
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -129,7 +129,7 @@ def test_recorded_answers_replay_without_a_model(name: str, session: Session, li
 
 def digest(plan: Plan) -> str:
     """Everything a plan says, as one digest."""
-    said: list[Any] = [plan.request.n, plan.model, plan.verdict, plan.projected, plan.after.counts, plan.budget.limit]
+    said: list[Any] = [plan.request.n, plan.model, plan.verdict, plan.expected_tokens, plan.after.counts, plan.budget.limit]
     said += [[p.start, p.stop, p.counts, repr(p.body), p.slot, p.by] for p in plan.after.pieces]
     said += [
         [d.seq, d.rule, d.action, d.edit.because, json.dumps(d.edit.facts, default=str), d.before, d.after]

@@ -192,7 +192,7 @@ def test_system_and_tools_stand_untouched(case: Drawn) -> None:
     for plan in case.plans():
         for block in case.session.blocks[: plan.request.cut]:
             if block.bucket in STATIC:
-                piece = plan.after.at(block.at)
+                piece = plan.after.find_piece(block.at)
                 assert piece.body is None
 
 
@@ -206,7 +206,7 @@ def test_the_newest_message_is_never_dropped(case: Drawn) -> None:
             compressed = (
                 any(s.rule.name == "compress_old_calls" for s in case.policy.rules) and case.session.blocks[at].pair >= 0
             )
-            assert plan.after.at(at).body != () or case.session.blocks[at].bucket in STATIC or compressed
+            assert plan.after.find_piece(at).body != () or case.session.blocks[at].bucket in STATIC or compressed
 
 
 @given(drawn())
@@ -261,7 +261,7 @@ def test_nothing_more_would_have_fitted_from_the_newest_backwards(case: Drawn) -
             if total + tokens > int(plan.budget.limit * given_params.share):
                 break
             total, first = total + tokens, message.start
-        kept = [m.start for m in talk if plan.after.at(m.start).body is None]
+        kept = [m.start for m in talk if plan.after.find_piece(m.start).body is None]
         assert kept, "the newest message stays"
         legal = [
             m.start

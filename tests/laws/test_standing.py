@@ -27,7 +27,7 @@ def _drop(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
 def _clear(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
     """The newest result but one, again at each request."""
     results = [at for at in ctx.index.results if at < ctx.request.cut]
-    if len(results) > 1 and envelope.at(results[-2]).body is None:
+    if len(results) > 1 and envelope.find_piece(results[-2]).body is None:
         yield Edit("clear", "an old result", Span(results[-2], results[-2] + 1), (Part("user", "tool_result", "gone"),))
 
 
@@ -62,9 +62,9 @@ def looked(found: Trace, at: int, request: int) -> str:
     plan = found.plans[request]
     if at >= plan.request.cut:
         return "later"
-    body = plan.after.at(at).body
+    body = plan.after.find_piece(at).body
     if body is None:
-        return "here" if plan.seen.at(at).body is None else "unseen"
+        return "here" if plan.seen.find_piece(at).body is None else "unseen"
     return "replaced" if body else "absent"
 
 
@@ -82,7 +82,7 @@ def test_why_agrees_with_a_look_into_every_request(session: Session, picked: lis
         states = [looked(found, at, n) for n in range(len(found.plans))]
         assert [n for n, state in enumerate(states) if state == "here"] == [n for span in spans for n in range(*span)]
         for n, state in enumerate(states):
-            told = found.why(at, n)
+            told = found.explain(at, n)
             assert (told.at, told.request, told.state) == (at, n, state)
             if state == "later":
                 first = next((m for m, other in enumerate(states) if other != "later"), -1)
@@ -92,7 +92,7 @@ def test_why_agrees_with_a_look_into_every_request(session: Session, picked: lis
             while since and states[since - 1] == state:
                 since -= 1
             assert told.since == since
-            by = found.plans[n].after.at(at).by
+            by = found.plans[n].after.find_piece(at).by
             if state != "unseen":
                 assert (told.decision.seq if told.decision else -1) == by
                 assert told.by == ("policy" if by >= 0 else "")
@@ -107,7 +107,7 @@ def test_a_rule_that_decides_anew_has_stood_so_since_its_first_time() -> None:
     found = attempted(session, [(_clear, "fresh")])
     assert found is not None
     at, last = 2, len(found.plans) - 1
-    told = found.why(at, last)
+    told = found.explain(at, last)
     assert told.state == "replaced"
     assert told.decision is not None
     assert told.decision.request == told.since < last, "the same again is no decision"
@@ -119,7 +119,7 @@ def test_what_the_provider_leaves_out_is_told_apart_from_what_the_policy_does() 
     thinking = next(block.at for block in session.blocks if block.bucket == "thinking")
     found = attempted(session, [(_note, "remembers")])
     assert found is not None
-    last = found.why(thinking, len(found.plans) - 1)
+    last = found.explain(thinking, len(found.plans) - 1)
     assert (last.state, last.by) == ("unseen", "server")
     assert "thinking" in last.because
 
@@ -129,4 +129,4 @@ def test_a_place_outside_session_or_trace_is_an_error() -> None:
     assert found is not None
     for at, request in ((10_000, 0), (0, 10_000)):
         with pytest.raises(IndexError):
-            found.why(at, request)
+            found.explain(at, request)

@@ -32,7 +32,7 @@ def test_its_figures_are_those_of_a_replay_of_the_same_session(made: Any) -> Non
         policy = resize_budget(load_policy(name), SMALL.window)
         trace = turnscope.replay(session, policy)
         (row,) = turnscope.compare(session, [policy]).rows
-        assert each.row.sizes == tuple(trace.tokens(n) for n in range(len(trace.plans)))
+        assert each.row.sizes == tuple(trace.count_tokens(n) for n in range(len(trace.plans)))
         assert (each.row.usd, each.row.cost, each.row.kept_share, each.row.changed) == (
             row.usd,
             row.cost,

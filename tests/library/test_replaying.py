@@ -104,9 +104,9 @@ def test_what_is_there_is_the_beginning_of_the_whole(recorded: Trace, monkeypatc
     assert 0 < len(stage) <= 150 < run.count
     whole = turnscope.replay(recorded.session, "balanced", recorded.ledger)
     assert stage.trace.plans == whole.plans[: len(stage)]
-    assert [stage.trace.tokens(n) for n in range(len(stage))] == [whole.tokens(n) for n in range(len(stage))]
+    assert [stage.trace.count_tokens(n) for n in range(len(stage))] == [whole.count_tokens(n) for n in range(len(stage))]
     last = whole.session.blocks[-1].at
-    assert stage.trace.why(last, len(stage) - 1).state == "later"
+    assert stage.trace.explain(last, len(stage) - 1).state == "later"
     run.cancel()
     gate.let(1)
     run.wait(20)

@@ -68,7 +68,7 @@ def test_what_answers_needed_and_had_not_is_priced_as_written_again() -> None:
     assert (kept.refetch_usd, len(kept.losses.hits)) == (0, 0)
     trace = turnscope.replay(COLD, "last-5-pairs")
     blocks = {(hit.request, hit.block) for hit in cut.losses.hits}
-    tokens = sum(round(trace.ledger.count_tokens(at, at + 1) * trace.fit(n).scale) for n, at in blocks)
+    tokens = sum(round(trace.ledger.count_tokens(at, at + 1) * trace.get_terms(n).scale) for n, at in blocks)
     assert cut.refetch_usd <= Decimal("6.25") * tokens / 1_000_000  # as Opus; later requests asked Sonnet, which is cheaper
     assert cut.refetch_usd >= Decimal("3.75") * tokens / 1_000_000 > 0
 

@@ -198,10 +198,10 @@ def test_nothing_is_condensed_where_nothing_is_old_and_a_failure_changes_nothing
 def test_an_unknown_summary_and_an_empty_text_are_refused(server: OfflineServer, threads: Threads) -> None:
     talk = Talk(server, threads)
     talk.begin()
-    with pytest.raises(TurnscopeError, match="no longer stands"):
+    with pytest.raises(TurnscopeError, match="no longer in the request"):
         talk.chat.edit_summary(3, "text")
     list(talk.chat.condense())
-    with pytest.raises(TurnscopeError, match="without a word"):
+    with pytest.raises(TurnscopeError, match="the summary is empty"):
         talk.chat.edit_summary(talk.by(), "  ")
 
 

@@ -40,14 +40,14 @@ def test_a_chat_retrieves_by_id_reports_and_replays_to_the_same_plans(server: Of
         assert not [event for event in chat.send(key) if isinstance(event, ToolCalled)]
     said = [*chat.send("Please recall c2 in full, I need that key.")]
     assert [event.call["input"] for event in said if isinstance(event, ToolCalled)] == [{"ids": ["c2"], "format": "full"}]
-    assert [event.text for event in said if isinstance(event, ToolResult)] == ["c2: its full is put into the next request"]
+    assert [event.text for event in said if isinstance(event, ToolResult)] == ["c2: its full is added to the next request"]
     assert chat.plan is not None
     assert [d.action for d in chat.plan.decisions if d.rule == "retrieve_conversations"][:2] == ["retrieve", "retrieve"]
     at = next(block.at for block in chat.live_session.session.blocks if "ZX-4471" in block.text)
-    assert chat.plan.after.at(at).body is None
+    assert chat.plan.after.find_piece(at).body is None
     odd = [event.text for event in chat.send("Now recall c99.") if isinstance(event, ToolResult)]
     assert odd == ["c99: there is no such conversation"]
-    assert chat.plan.after.at(at).body == (), "it left with the conversation that asked for it"
+    assert chat.plan.after.find_piece(at).body == (), "it left with the conversation that asked for it"
     [*chat.send("Please report that falcon is released on Friday.")]
     [*chat.send("What now?")]
     (context,) = [piece for piece in chat.plan.after.pieces if piece.slot == "context"]

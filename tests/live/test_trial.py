@@ -16,7 +16,8 @@ HERE, SERVER = Destination("offline", model="offline-16k"), Destination("server"
 
 @pytest.mark.parametrize("name", [name for name in list_policies() if name != "as-recorded"])
 def test_what_is_kept_is_what_a_policy_comes_to(name: str) -> None:
-    assert wrong([name]) == {key: held for key, held in trial.load_trials().items() if key == name}, "python -m tests.trials"
+    kept = {key: held for key, held in trial.load_trials().items() if key == name}
+    assert wrong([name]) == kept, "run `python -m tests.regenerate trials`"
 
 
 def test_what_is_kept_names_policies_that_there_are() -> None:

@@ -81,12 +81,12 @@ def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(
 
 def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(server: OfflineServer, tmp_path: Path) -> None:
     talk, threads = chat(server, tmp_path, "keep-everything")
-    room = 15_500 * 40_000 // talk.preview(PASTE[:40_000]).projected
+    room = 15_500 * 40_000 // talk.preview(PASTE[:40_000]).expected_tokens
     said = list(talk.send(PASTE[:room]))
     sent = talk.plan.request.settings["max_tokens"]
     assert isinstance(said[-1], TurnStopped | RequestDone)
     assert 64 <= sent < 1_024
-    assert talk.plan.projected + sent <= 16_000
+    assert talk.plan.expected_tokens + sent <= 16_000
     stored = threads.load(talk.live_session.session.id)
     plan = turnscope.replay(stored, talk.settings.policy).plans[-1]
     assert build_body(plan, stored) == talk.bodies.build(talk.plan, talk.live_session.session)

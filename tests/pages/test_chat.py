@@ -665,7 +665,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
 def test_a_file_that_cannot_be_sent_is_named_and_the_message_is_back_in_the_box(app: AppTest, data_folder: Path) -> None:
     opened(app)
     app.chat_input[0].set_value("Read this").upload("report.pdf", b"%PDF-1.7\n\x00\xff", "application/pdf").run()
-    assert "report.pdf is neither an image that models read nor text" in bodies(app)
+    assert "report.pdf is neither an image that models accept nor text" in bodies(app)
     assert "What was attached has to be chosen again." in bodies(app)
     assert app.chat_input[0].proto.value == "Read this"
     assert store(data_folder).list() == ()
@@ -759,7 +759,7 @@ def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest,
     held = room.ended
     assert isinstance(held, LimitReached)
     assert held.usd
-    tokens = room.chat.preview().projected
+    tokens = room.chat.preview().expected_tokens
     assert abs(float(held.usd[0]) - tokens * 1e-6) < 2e-6, "a dollar for a million tokens of a prompt"
     assert abs(float(held.usd[1] - held.usd[0]) - 1_024 * 5e-6) < 2e-6, "and five for the longest answer"
     assert f"sending this would cost ${held.usd[0]:.4f}, up to ${held.usd[1]:.4f} with the longest answer" in bodies(app)

@@ -274,7 +274,7 @@ def test_a_request_over_its_limit_is_drawn_as_a_ladder_with_the_way_it_took(app:
     assert "2 of 325 requests came over their limit" in bodies(app)
     assert 'class="rung came no" role="listitem" data-step="projected"' in bodies(app)
     assert 'class="rung came yes" role="listitem" data-step="compaction"' in bodies(app)
-    assert "a stand-in summary now stands for 186 messages" in bodies(app)
+    assert "a placeholder summary now replaces 186 messages" in bodies(app)
     next(each for each in app.button if each.key == "debugger.ladder.Next").click().run()
     assert query(app)["request"] == "252"
 

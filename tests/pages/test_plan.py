@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 import turnscope
 from turnscope.library.calculating import Shape
 from turnscope.planning import policy as policies
@@ -65,3 +68,19 @@ def test_advice_is_searched_shown_and_saved(app: AppTest, data_folder: Path) -> 
     app.button(key="advise.save").click().run()
     assert policies.load("mine", data_folder / "policies").to_toml() == found.to_toml(found.chosen)
     assert f"/compare?policies={name}%2Cmine&amp;session=cache-goes-cold" in bodies(app)
+
+
+def test_without_optuna_the_page_says_what_to_install(app: AppTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search runs in a process of its own, which finds a package that cannot be imported in optuna's place."""
+    (tmp_path / "optuna.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", ""))))
+    app.query_params.update({"what": "advise", "session": "cache-goes-cold", "policy": "balanced", "trials": "6"})
+    app.switch_page("pages/plan.py").run()
+    app.button(key="advise.go").click().run()
+    until = time.monotonic() + 60
+    while "Optuna" not in bodies(app) and time.monotonic() < until:
+        time.sleep(0.2)
+        app.run()
+    assert not app.exception
+    assert "this search needs Optuna, which is not installed" in bodies(app)
+    assert "pip install &#x27;turnscope[advise]&#x27;" in bodies(app)

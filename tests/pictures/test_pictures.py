@@ -328,7 +328,7 @@ def text_of(plan: Plan, what: str, labels: list[str]) -> str:
     if what.startswith("+"):
         piece = next((p for p in plan.after.pieces if p.start == p.stop and p.slot == what[1:]), None)
     else:
-        piece = plan.after.at(labels.index(what))
+        piece = plan.after.find_piece(labels.index(what))
     body = piece.body if piece else None
     assert body, f"{what} has no stand-in"
     return "\n".join(part.text for part in body)

@@ -113,7 +113,7 @@ def test_a_decision_pays_with_what_stands_behind_it_and_saves_what_it_took_out_a
     kept = simulate_prompt_cache(trace)
     n = next(plan.request.n for plan in trace.plans if any(d.splice and d.after < d.before for d in plan.decisions))
     (price,) = (p for p in price_decisions(trace, kept, n).values() if p.saved > 0)
-    scale = trace.fit(n).scale
+    scale = trace.get_terms(n).scale
     (decision,) = (d for d in trace.plans[n].decisions if d.seq == price.seq)
     assert price.saved == round((decision.before - decision.after) * scale)
     assert kept[n].read < kept[n].held
@@ -155,7 +155,7 @@ def test_a_refused_request_costs_nothing_and_leaves_the_cache_as_it_was() -> Non
 def test_no_cost_is_negative_and_no_more_is_read_than_sent(made: Session, name: str) -> None:
     trace = replay(made, policy(name))
     kept = simulate_prompt_cache(trace)
-    assert [k.prompt for k in kept if k.sent] == [trace.tokens(n) for n, k in enumerate(kept) if k.sent]
+    assert [k.prompt for k in kept if k.sent] == [trace.count_tokens(n) for n, k in enumerate(kept) if k.sent]
     assert all(k.read >= 0 and k.written >= 0 and k.plain >= 0 and 0 <= k.missed <= k.held for k in kept)
     cost = simulate_cost(trace, kept, count_answer_tokens(trace))
     assert all(usd is None or usd >= 0 for usd in cost.usd)

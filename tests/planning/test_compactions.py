@@ -72,7 +72,7 @@ def test_what_codex_kept_of_a_real_session_is_what_its_policy_keeps() -> None:
     (n,) = bench.recorded(session)
     both = [turnscope.replay(session, policy).plans[n].after for policy in (bench.observing(load("codex")), "as-recorded")]
     prompts = [m for m in session.messages if m.role == "user" and m.origin in ("", "prompt") and m.stop < 1_228]
-    ours, theirs = ([m.start for m in prompts if e.at(m.start).body is None] for e in both)
+    ours, theirs = ([m.start for m in prompts if e.find_piece(m.start).body is None] for e in both)
     assert len(prompts) > 40
     assert ours == theirs
 

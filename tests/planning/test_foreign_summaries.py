@@ -9,7 +9,7 @@ import pytest
 import turnscope
 from claude_log import Log, call
 from turnscope.planning import policy as policies
-from turnscope.planning.foreign_summaries import LEFT_OUT, get_summary_block
+from turnscope.planning.foreign_summaries import DROP_DECISION, get_summary_block
 from turnscope.planning.trace import Cursor, Trace
 from turnscope.session.model import Session
 from turnscope.views import decision_log, stepper
@@ -37,7 +37,9 @@ def compacted(tmp_path: Path, words: str = "What happened so far.") -> Session:
 
 def texts(trace: Trace, n: int) -> list[str]:
     session = trace.session
-    return [session.blocks[at].text for at in range(trace.plans[n].request.cut) if trace.plans[n].after.at(at).body is None]
+    return [
+        session.blocks[at].text for at in range(trace.plans[n].request.cut) if trace.plans[n].after.find_piece(at).body is None
+    ]
 
 
 def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) -> None:
@@ -48,7 +50,7 @@ def test_with_everything_kept_no_summary_of_the_tools_is_sent(tmp_path: Path) ->
         assert not any("so far" in text or "All of it" in text for text in texts(trace, plan.request.n))
     assert texts(trace, 4)[0] == "first question"
     left = [d for plan in trace.plans for d in plan.decisions]
-    assert [(d.rule, d.action, d.request) for d in left] == [(LEFT_OUT, "drop", 3), (LEFT_OUT, "drop", 4)]
+    assert [(d.rule, d.action, d.request) for d in left] == [(DROP_DECISION, "drop", 3), (DROP_DECISION, "drop", 4)]
     assert stepper.build_steps(trace).changes == (), "it is no change by the policy"
 
 
@@ -134,7 +136,7 @@ def test_what_a_server_left_out_stays_out_where_the_tool_compacted(name: str, tm
     log.answer("m", "last answer", usage=(10, 900, 9_000, 20))
     trace = turnscope.replay(turnscope.load(log.save(tmp_path / "a.jsonl")), name)
     before, last = trace.plans[-2:]
-    assert [d.rule for d in last.decisions] == [LEFT_OUT]
+    assert [d.rule for d in last.decisions] == [DROP_DECISION]
     assert last.after.tokens > 300_000
     assert before.seen.tokens < 210_000
     assert 0 < last.seen.tokens - before.seen.tokens < 100

@@ -219,7 +219,7 @@ def test_one_number_the_prompt_after_edits_is_what_was_billed_and_the_whole_bill
     record = turnscope.replay(any_of.stored, "as-recorded")
     for n, request in enumerate(any_of.stored.requests):
         assert request.usage is not None
-        assert record.tokens(n) == request.usage.answered_prompt_tokens
+        assert record.count_tokens(n) == request.usage.answered_prompt_tokens
         assert (
             abs(record.plans[n].seen.tokens - request.usage.answered_prompt_tokens)
             <= 0.02 * request.usage.answered_prompt_tokens + 70
@@ -238,7 +238,7 @@ def test_which_tool_uses_were_cleared_is_inferred_and_says_so(cleared: Talked) -
     assert all(d.edit.facts["inferred"] and d.edit.facts["cleared_input_tokens"] == uses.tokens for d in gone)
     assert f"cleared {uses.cleared} tool uses ({uses.tokens:,} tokens); which ones is inferred" in gone[0].edit.because
     record = turnscope.replay(cleared.stored, "as-recorded")
-    standing = record.why(results[0], len(told) - 1)
+    standing = record.explain(results[0], len(told) - 1)
     assert (standing.state, standing.by) == ("unseen", "server")
     assert "which ones is inferred" in standing.sentence
 
@@ -248,7 +248,7 @@ def test_the_plan_before_the_answer_is_near_what_the_server_then_does(cleared: T
         for planned, request in zip(talk.planned, talk.stored.requests, strict=True):
             assert request.usage is not None
             assert (
-                abs(planned.projected - request.usage.answered_prompt_tokens)
+                abs(planned.expected_tokens - request.usage.answered_prompt_tokens)
                 <= 0.1 * request.usage.answered_prompt_tokens + 100
             )
 
@@ -265,7 +265,7 @@ def test_a_compaction_is_a_pass_of_its_own_which_is_priced_and_shown_as_the_serv
     assert [(m.request, m.kind) for m in told.markers] == [(n, "compact")]
     assert [(row["by"], row["action"]) for row in iter_rows(record) if row["request"] == n] == [("server", "condense")]
     first = next(m.start for m in compacted.stored.messages if m.origin == "prompt")
-    assert all(later.seen.at(first).body == () for later in record.plans[n + 1 :])
+    assert all(later.seen.find_piece(first).body == () for later in record.plans[n + 1 :])
 
 
 def test_markers_and_the_log_of_decisions_name_the_server(cleared: Talked) -> None:
@@ -303,7 +303,7 @@ def test_what_the_server_did_once_may_be_undone_at_the_next_request(tmp_path: Pa
     (session,) = read_file(path)
     record = turnscope.replay(session, "as-recorded")
     at = next(b.at for b in session.blocks if b.kind == "tool_result" and b.raw["tool_use_id"] == "b")
-    assert [record.why(at, n).state for n in (0, 1)] == ["unseen", "here"]
+    assert [record.explain(at, n).state for n in (0, 1)] == ["unseen", "here"]
     assert next(record.iter_shown_spans([at])) == ((1, 2),)
     assert not record.plans[1].server
 
@@ -451,11 +451,13 @@ def test_a_log_of_the_api_shows_what_the_server_did_at_the_request_where_it_did(
     record = turnscope.replay(session, "as-recorded")
     results = {b.raw["tool_use_id"]: b.at for b in session.blocks if b.kind == "tool_result"}
     first, second, third = record.plans
-    assert [first.seen.at(results[id]).body is None for id in "abcd"] == [True, False, False, True], "a is spared by name"
-    assert [second.seen.at(results[id]).body is None for id in "abcd"] == [False] * 4, "nothing but the summary is read"
+    assert [first.seen.find_piece(results[id]).body is None for id in "abcd"] == [True, False, False, True], (
+        "a is spared by name"
+    )
+    assert [second.seen.find_piece(results[id]).body is None for id in "abcd"] == [False] * 4, "nothing but the summary is read"
     assert "answered from its summary" in second.server[-1].edit.because
     assert third.seen.tokens < 60
-    assert [record.tokens(n) for n in range(3)] == [500, 30, 60]
+    assert [record.count_tokens(n) for n in range(3)] == [500, 30, 60]
     assert [build_body(plan, session) for plan in record.plans] == [call["request"] for call in _log()]
     assert session.requests[1].usage is not None
     assert sum(u.prompt_tokens for u in session.requests[1].usage.passes) == 180_030

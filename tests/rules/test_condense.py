@@ -74,7 +74,7 @@ def test_without_a_model_the_summary_says_that_it_is_a_stand_in() -> None:
     assert edit.facts["source"] == "offline"
     assert "usage" not in edit.facts
     assert edit.body[0].text.startswith("[Stand-in summary")
-    assert "stand-in" in edit.because
+    assert "placeholder" in edit.because
 
 
 def test_a_models_answer_stands_as_it_is_and_its_usage_is_recorded() -> None:

@@ -61,7 +61,7 @@ def full(plan: Plan, session: Session) -> int:
     """Conversations before the one under way of which something stands as it was said: here a turn is one."""
     blocks = session.blocks[: plan.request.cut]
     here = max(block.turn for block in blocks)
-    stands = {b.turn for b in blocks if b.role != "system" and plan.after.at(b.at).body is None}
+    stands = {b.turn for b in blocks if b.role != "system" and plan.after.find_piece(b.at).body is None}
     return len(stands - {here})
 
 
@@ -217,7 +217,7 @@ def test_every_request_for_conversations_is_answered(given: Any, expected: list[
 def test_a_retrieved_text_stands_while_its_conversation_goes_on_and_leaves_with_it() -> None:
     session, plans = asked({"ids": ["c3", "c5"], "format": "mixed"})
     stood = [at for at in range(plans[61].request.cut) if session.blocks[at].turn == 2]
-    assert [plans[n].after.at(stood[0]).body for n in (60, 61, 62)] == [(), None, ()]
+    assert [plans[n].after.find_piece(stood[0]).body for n in (60, 61, 62)] == [(), None, ()]
     assert [len(slot(plans[n], RETRIEVED)) for n in (60, 61, 62)] == [0, 1, 0]
 
 
@@ -317,5 +317,5 @@ def test_system_blocks_between_conversations_stand_and_the_prompt_of_a_parted_tu
     for plan in replay(session, within(30_000, replace(LAYERED, rules=steps)), build_ledger(session, CHARS)):
         turn = plan.request.turn
         prompt = next(b.at for b in session.blocks if b.turn == turn and b.role == "user")
-        assert plan.after.at(prompt).body is None
-        assert plan.after.at(0).body is None
+        assert plan.after.find_piece(prompt).body is None
+        assert plan.after.find_piece(0).body is None

@@ -34,7 +34,7 @@ class Cuts:
 def _tear(envelope: Envelope, ctx: Ctx, params: Cuts) -> Edits:
     start = int(ctx.request.cut * params.at)
     for span in ctx.index.find_conversation_spans(start, min(start + params.blocks, ctx.request.cut - 1)):
-        if all(envelope.at(at).body is None for at in range(*span)):
+        if all(envelope.find_piece(at).body is None for at in range(*span)):
             yield Edit("drop", "torn on purpose", span)
 
 
@@ -63,7 +63,7 @@ def test_changes_between_two_envelopes_are_found_block_by_block(session: Session
 
 
 def _state(envelope: Envelope, at: int) -> object:
-    piece = envelope.at(at)
+    piece = envelope.find_piece(at)
     told = all(part.ref is None and part.raw is None for part in piece.body or ())
     return piece.body if not piece.body else () if told else (piece.body, piece.start)
 
@@ -73,7 +73,7 @@ def test_a_result_whose_call_was_cut_is_left_out() -> None:
     policy = torn([Cuts(0.45, 1)], "remembers")  # the call, block 1 of 3 and of 5
     plans = [*replay(session, policy, ledger_of(session))]
     mended = [d.edit.because for plan in plans for d in plan.decisions if d.action == "repair"]
-    assert "the call of this result is not shown any more" in mended
+    assert "the call of this result was dropped" in mended
     assert all(lint(render(plan.after, session), MODEL) == () for plan in plans)
 
 

@@ -84,7 +84,7 @@ def recall(rule: str) -> float:
         session = builder.build()
         plan = [*replay(session, policy, build_ledger(session, CHARS))][-1]
         assert plan.after.tokens <= LIMIT
-        found += all(plan.after.at(2 * int(number) + place).body is None for place in (0, 1))
+        found += all(plan.after.find_piece(2 * int(number) + place).body is None for place in (0, 1))
     return found / len(asked)
 
 

@@ -53,7 +53,8 @@ def test_make_writes_the_committed_files_again_byte_for_byte(tmp_path: Path) -> 
     made = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.jsonl"))
     assert made == FILES
     for name in made:
-        assert (tmp_path / name).read_bytes() == (SAMPLES / name).read_bytes(), f"{name} differs: run make.py and commit"
+        same = (tmp_path / name).read_bytes() == (SAMPLES / name).read_bytes()
+        assert same, f"{name} differs: run `python -m tests.regenerate samples`"
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -52,7 +52,9 @@ def old(tmp_path: Path) -> Threads:
 def plans(session: Session) -> list[tuple[int, int, str]]:
     replayed = replay(session, add_wishes_rule(load("keep-everything")), build_ledger(session, COUNTER))
     bodies = ((plan, dumps(render(plan.after, session, plan.request.settings))) for plan in replayed)
-    return [(p.calibration.recorded, p.projected, blake2b(body.encode(), digest_size=8).hexdigest()) for p, body in bodies]
+    return [
+        (p.calibration.recorded, p.expected_tokens, blake2b(body.encode(), digest_size=8).hexdigest()) for p, body in bodies
+    ]
 
 
 def as_it_was(session: Session) -> None:

@@ -338,7 +338,7 @@ def edited(envelope: Envelope, edits: list[tuple[int, int, str]]) -> Envelope:
     """Apply what can be applied: a stand-in is not cut in two."""
     for number, (start, length, what) in enumerate(edits):
         stop = min(envelope.stop, start + length)
-        if start >= stop or any(envelope.at(at).body for at in (start, stop - 1)):
+        if start >= stop or any(envelope.find_piece(at).body for at in (start, stop - 1)):
             continue
         body = (Part(text=f"stand-in {start}:{stop}"),) if what == "stand-in" else ()
         edit = Edit("condense", "because", Span(start, stop), body, restore=what == "restore")
@@ -348,7 +348,7 @@ def edited(envelope: Envelope, edits: list[tuple[int, int, str]]) -> Envelope:
 
 def states(envelope: Envelope, stop: int) -> list[Any]:
     """What stands for each block, by address."""
-    pieces = [envelope.at(at) for at in range(min(stop, envelope.stop))]
+    pieces = [envelope.find_piece(at) for at in range(min(stop, envelope.stop))]
     return [(p.body, (p.start, p.stop) if p.body else None) for p in pieces]
 
 
@@ -364,9 +364,9 @@ def test_the_first_difference_is_the_first_block_with_another_state(
     if not changed:
         assert found is None
     else:
-        piece = before.at(changed[0])
+        piece = before.find_piece(changed[0])
         assert found is not None
-        assert min(piece.start, after.at(changed[0]).start) <= found <= changed[0]
+        assert min(piece.start, after.find_piece(changed[0]).start) <= found <= changed[0]
 
 
 def test_an_insert_that_moved_is_a_difference_and_a_grown_tail_is_none() -> None:

@@ -93,9 +93,9 @@ def test_before_any_decision_the_newest_block_is_shown() -> None:
 def test_standing_says_how_a_block_stands_and_since_when() -> None:
     trace = trace_of()
     last = len(trace.plans) - 1
-    words = {at: trace.why(at, last).state for at in (0, RESULT - 1, RESULT, RESULT + 1)}
+    words = {at: trace.explain(at, last).state for at in (0, RESULT - 1, RESULT, RESULT + 1)}
     assert words == {0: "here", RESULT - 1: "absent", RESULT: "replaced", RESULT + 1: "replaced"}
-    found = trace.why(RESULT, last)
+    found = trace.explain(RESULT, last)
     assert found.decision is not None
     assert (found.decision.request, found.decision.rule) == (2, "cut")
     assert "old result" in found.sentence
@@ -104,11 +104,11 @@ def test_standing_says_how_a_block_stands_and_since_when() -> None:
 def test_a_block_said_later_is_not_here_yet_and_names_the_first_request_it_can_be_in() -> None:
     trace = trace_of()
     at = TALK.requests[3].cut - 1
-    found = trace.why(at, 2)
+    found = trace.explain(at, 2)
     assert found.state == "later"
     assert "request 3 " in found.sentence
     end = len(TALK.blocks) - 1
-    assert "first" not in trace.why(end, 2).sentence, "no request ever carried the last answer"
+    assert "first" not in trace.explain(end, 2).sentence, "no request ever carried the last answer"
 
 
 @given(sessions)
@@ -117,7 +117,7 @@ def test_every_block_of_every_request_has_a_standing(session: Session) -> None:
     trace = replayed(session, policy, ledger_of(session))
     for n, plan in enumerate(trace.plans):
         for at in range(len(session.blocks)):
-            assert trace.why(at, n).state in (("here", "unseen") if at < plan.request.cut else ("later",))
+            assert trace.explain(at, n).state in (("here", "unseen") if at < plan.request.cut else ("later",))
 
 
 def test_what_was_sent_is_the_rendered_body() -> None:
@@ -131,7 +131,7 @@ def test_what_was_sent_is_the_rendered_body() -> None:
 
 def test_what_the_log_does_not_hold_is_marked_in_the_body() -> None:
     trace = trace_of()
-    assert trace.fit(2).prefix > 0
+    assert trace.get_terms(2).prefix > 0
     assert "not in the log" in json.loads(format_exact_body(trace, 2))["system"]
 
 

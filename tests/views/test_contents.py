@@ -94,7 +94,9 @@ def test_search_agrees_with_a_look_into_every_request(name: str, text: str) -> N
     found = search(trace, text, most=40)
     assert found.hits
     for hit in found.hits:
-        carried = [n for n, plan in enumerate(trace.plans) if plan.seen.stop > hit.at and plan.seen.at(hit.at).body is None]
+        carried = [
+            n for n, plan in enumerate(trace.plans) if plan.seen.stop > hit.at and plan.seen.find_piece(hit.at).body is None
+        ]
         assert carried == [n for start, stop in hit.spans for n in range(start, stop)]
         assert hit.match.casefold() == text.casefold()
         assert bool(hit.reason) == bool(hit.spans and hit.spans[-1][1] < len(view))

@@ -33,7 +33,7 @@ def test_a_request_that_is_compacted_leaves_the_ladder_there_with_its_decision()
     for request in find_over_limit(made):
         projected, compaction, fallback, refuse = build_tree(made, request)
         assert path(made, request) == ["projected", "compaction!"]
-        assert projected.tokens > projected.limit >= made.plans[request].projected
+        assert projected.tokens > projected.limit >= made.plans[request].expected_tokens
         decision = made.plans[request].decisions[compaction.decision]
         assert (decision.rule, decision.action, compaction.because) == ("compact_when_over", "condense", decision.edit.because)
         assert compaction.after < compaction.tokens == projected.tokens

@@ -22,7 +22,7 @@ SECRET = "r1"  # how the first result of every made session begins
 
 def _clear(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
     for at in ctx.index.results:
-        if at < ctx.request.cut - 2 and envelope.at(at).body is None:
+        if at < ctx.request.cut - 2 and envelope.find_piece(at).body is None:
             because = "=HYPERLINK(1) | old <b>result</b>\nof *request* `x`"
             yield Edit("clear", because, Span(at, at + 1), (Part("user", "tool_result", "gone"),), facts={"a|b": "x_y", "n": 3})
     yield Edit("keep", "a look")
@@ -64,7 +64,7 @@ def test_a_cell_that_a_spreadsheet_would_run_gets_an_apostrophe() -> None:
 
 def test_tokens_are_given_as_counted_and_as_the_provider_bills_them() -> None:
     for row, plan in ((row, TRACE.plans[row["request"]]) for row in iter_rows(TRACE)):
-        assert row["tokens_before"] == TRACE.fit(plan.request.n).predict(row["counted_before"])
+        assert row["tokens_before"] == TRACE.get_terms(plan.request.n).predict(row["counted_before"])
         assert (row["changed"], row["by"]) == (row["action"] == "clear", "policy")
 
 

@@ -156,7 +156,7 @@ def test_a_block_is_asked_for_by_its_number_and_nothing_else_is_taken_for_one() 
     kept, cut = find_departures(traces, "#3")
     assert kept.spans == next(traces[0].iter_shown_spans([3]))
     assert (kept.out, cut.spans) == (None, next(traces[1].iter_shown_spans([3])))
-    assert cut.out == traces[1].why(3, cut.spans[-1].stop)
+    assert cut.out == traces[1].explain(3, cut.spans[-1].stop)
     for text in ("#999999", "#", "#x", "3"):
         assert find_blocks(session, text) == tuple(block.at for block in session.blocks if text in block.text)
 

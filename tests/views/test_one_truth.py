@@ -80,15 +80,15 @@ def test_every_page_shows_the_same_prefix_of_what_was_really_sent(recorded: tupl
         shown = next(s.tokens for s in request_summary.summarize_request(view, trace, n).segments if s.name == "prefix")
         assert (
             shown
-            == trace.fit(n).prefix
+            == trace.get_terms(n).prefix
             == view.cells[n, CELLS.index("prefix")]
             == stepper["prefix"][n]
             == int(table[n]["prefix"])
         )
     for n in some(trace):
-        assert marked(trace, n) == (0 if logged(trace) else trace.fit(n).prefix)
+        assert marked(trace, n) == (0 if logged(trace) else trace.get_terms(n).prefix)
     if heat is not None and len(view) <= figures.MAX_COLUMNS:
-        assert [int(fact[2]) for fact in heat.customdata[0]] == [fit.prefix for fit in map(trace.fit, range(len(view)))]
+        assert [int(fact[2]) for fact in heat.customdata[0]] == [fit.prefix for fit in map(trace.get_terms, range(len(view)))]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -100,21 +100,21 @@ def test_another_policy_changes_neither_prefix_nor_scale(recorded: tuple[Trace, 
     stepper = json.loads(made.data)["requests"]
     whole = [fit for fit in trace.fits for _ in range(fit.start, fit.stop)]
     if policy != "as-recorded":  # what the tool cut or put back, and its log does not hold, is the record's alone
-        assert [other.fit(n) for n in range(len(whole))] == [fit.policy_terms for fit in whole]
-        assert [other.fit(n).scale for n in range(len(whole))] == [fit.scale for fit in whole]
-        assert not any(other.fit(n).reinjected or other.fit(n).cut for n in range(len(whole)))
+        assert [other.get_terms(n) for n in range(len(whole))] == [fit.policy_terms for fit in whole]
+        assert [other.get_terms(n).scale for n in range(len(whole))] == [fit.scale for fit in whole]
+        assert not any(other.get_terms(n).reinjected or other.get_terms(n).cut for n in range(len(whole)))
     for name in ("prefix", "earlier", "reinjected", "scale", "unattributed"):
-        assert stepper[name] == [getattr(other.fit(n), name) for n in range(len(whole))]
+        assert stepper[name] == [getattr(other.get_terms(n), name) for n in range(len(whole))]
     for n, fit in enumerate(whole):  # the prefix gives way where a recorded prompt is smaller
-        assert stepper["prefix"][n] == (fit.prefix if policy != "as-recorded" else min(fit.prefix, trace.tokens(n)))
-    assert made.sent_tokens == sum(other.tokens(n) for n in range(len(other.plans)))
+        assert stepper["prefix"][n] == (fit.prefix if policy != "as-recorded" else min(fit.prefix, trace.count_tokens(n)))
+    assert made.sent_tokens == sum(other.count_tokens(n) for n in range(len(other.plans)))
     for n in some(other):
-        assert marked(other, n) in (0, other.fit(n).prefix)
+        assert marked(other, n) in (0, other.get_terms(n).prefix)
     for row in decision_log.iter_rows(other):
-        fit = other.fit(row["request"])
+        fit = other.get_terms(row["request"])
         counted = fit.hidden_tokens + fit.unattributed + round(fit.scale * row["counted_after"])
         summed = row["action"] == "condense" and "summary" in row["facts"]
-        assert row["tokens_after"] == (other.tokens(row["request"]) if summed else counted)
+        assert row["tokens_after"] == (other.count_tokens(row["request"]) if summed else counted)
 
 
 def drawn(stepper: dict[str, Any], decisions: dict[str, Any], n: int) -> int:
@@ -131,22 +131,22 @@ def test_a_request_has_one_total_wherever_it_is_shown(recorded: tuple[Trace, Ove
     trace, view = recorded
     other = turnscope.replay(trace.session, policy, trace.ledger)
     made = json.loads(build_steps(other).data)
-    sizes = [other.tokens(n) for n in range(len(other.plans))]
+    sizes = [other.count_tokens(n) for n in range(len(other.plans))]
     assert [drawn(made["requests"], made["decisions"], n) for n in range(len(sizes))] == sizes
     for row in decision_log.iter_rows(other):
-        terms, n = other.fit(row["request"]), row["request"]
+        terms, n = other.get_terms(row["request"]), row["request"]
         last = other.plans[n].server or other.plans[n].decisions
         if row["by"] == ("server" if other.plans[n].server else "policy") and row["decision"] == last[-1].seq:
             assert row["tokens_after"] == terms.predict(row["counted_after"]) == sizes[n]
     for n in some(other):
-        parts = (terms := other.fit(n)).hidden_tokens + terms.unattributed
+        parts = (terms := other.get_terms(n)).hidden_tokens + terms.unattributed
         assert sizes[n] == parts + round(terms.scale * other.plans[n].seen.tokens)
         assert (terms.error == 0.0) == (policy == "as-recorded" and view.recorded[n] >= 0), "an estimate says that it is one"
 
 
 def test_envelope_heatmap_and_exports_give_the_totals_of_the_debugger(recorded: tuple[Trace, Overview]) -> None:
     trace, view = recorded
-    sizes = [trace.tokens(n) for n in range(len(view))]
+    sizes = [trace.count_tokens(n) for n in range(len(view))]
     assert sizes == view.prompts.tolist() == view.cells.sum(axis=1).tolist()
     assert all(told in (-1, size) for size, told in zip(sizes, view.recorded.tolist(), strict=True))
     assert sum(sizes) == build_steps(trace).sent_tokens
@@ -183,8 +183,8 @@ def test_a_chats_next_request_has_the_prefix_that_it_is_shown_with_once_it_is_se
         fit = next_request.get_terms(fits, n)
         parts = next_request.split_tokens(plan, fit)
         assert fits[-1].stop == n + 1
-        assert parts.get("prefix", 0) == min(fit.prefix, plan.projected)
-        assert abs(sum(parts.values()) - plan.projected) <= 3
+        assert parts.get("prefix", 0) == min(fit.prefix, plan.expected_tokens)
+        assert abs(sum(parts.values()) - plan.expected_tokens) <= 3
 
 
 def test_a_log_that_holds_system_prompt_or_tools_has_no_prefix_but_what_its_provider_says_of_tools(
@@ -215,7 +215,7 @@ def test_an_estimate_says_what_the_tool_had_cut_unrecorded(recorded: tuple[Trace
     for n in some(other):
         said = " ".join(request_summary.list_notes(other, n))
         assert (f"{fits[n].cut:,} tokens here that its log does not name" in said) == bool(fits[n].cut)
-    assert not any(trace.fit(n).max_overestimate for n in range(len(view)))
+    assert not any(trace.get_terms(n).max_overestimate for n in range(len(view)))
 
 
 def session_with_a_shape() -> Any:

@@ -13,7 +13,7 @@ from turnscope.views.policy_pages import README, build_page, build_pages, get_fi
 
 
 def test_the_readme_beside_the_policies_is_what_they_say_of_themselves() -> None:
-    assert README.read_text(encoding="utf-8") == to_markdown(load_shipped()), "run `python -m turnscope.views.policy_pages`"
+    assert README.read_text(encoding="utf-8") == to_markdown(load_shipped()), "run `python -m tests.regenerate policies`"
 
 
 def test_every_policy_has_a_page_in_a_group_with_every_rule_and_constant_and_a_picture_of_each_rule() -> None:

@@ -35,7 +35,7 @@ def _drop_old(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
 
 def _clear_results(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
     for at in ctx.index.results:
-        if at < ctx.request.cut - 3 and envelope.at(at).body is None:
+        if at < ctx.request.cut - 3 and envelope.find_piece(at).body is None:
             yield Edit("clear", "old result", Span(at, at + 1), (Part("user", "tool_result", "cleared"),))
 
 
@@ -58,7 +58,7 @@ def _restore(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
     """Puts the first result back, every fifth request."""
     first = next((at for at in ctx.index.results if at < ctx.request.cut), None)
     if first is not None and ctx.request.n % 5 == 4:
-        piece = envelope.at(first)
+        piece = envelope.find_piece(first)
         if piece.body is not None:
             yield Edit("restore", "asked for", Span(piece.start, piece.stop), restore=True)
 

@@ -75,7 +75,7 @@ def hostile(attack: str) -> tuple[Session, Policy]:
 
     def clear(envelope: Envelope, ctx: Ctx, params: NoParams) -> Iterator[Edit]:
         at = ctx.index.results[0]
-        if at < ctx.request.cut and envelope.at(at).body is None:
+        if at < ctx.request.cut and envelope.find_piece(at).body is None:
             yield Edit("clear", attack, Span(at, at + 1), (Part("user", "tool_result", attack),), facts={attack: attack})
         yield Edit("insert", attack, Span(0, 0), (Part(text=attack),), slot=attack)
 

@@ -43,7 +43,7 @@ def test_every_block_stands_in_a_request_as_the_trace_says(cleared: Any, compact
     for trace, view in (cleared, compacted):
         for n in (0, request_summary.find_opening_request(view), request_summary.find_opening_request(view) + 1, len(view) - 1):
             stands = transcript.list_states(trace, n)
-            assert stands == [trace.why(block.at, n).state for block in trace.session.blocks]
+            assert stands == [trace.explain(block.at, n).state for block in trace.session.blocks]
             assert {"here", "later"} & set(stands)
 
 
@@ -81,7 +81,7 @@ def agree(trace: Any, view: Overview, old: int, new: int) -> None:
     found = compare_requests(trace, view, old, new)
     assert found.prompts == (int(view.prompts[old]), int(view.prompts[new]))
     assert [sum(cells) for cells in found.cells] == list(found.prompts)
-    if trace.fit(old) == trace.fit(new):
+    if trace.get_terms(old) == trace.get_terms(new):
         moved = sum(i.tokens for i in found.added) - sum(i.tokens for i in found.removed)
         moved += sum(after.tokens - before.tokens for before, after in found.changed)
         rounding = len(found.added) + len(found.removed) + 2 * len(found.changed) + 5
@@ -145,7 +145,7 @@ def test_pages_of_a_search_hold_every_hit_once(compacted: Any) -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "[a-", "*", "a{2,1}"])
 def test_a_bad_pattern_says_so(compacted: Any, pattern: str) -> None:
-    with pytest.raises(QueryError, match="no regular expression"):
+    with pytest.raises(QueryError, match="not a valid regular expression"):
         text_search.search(compacted[0], Query(pattern, regex=True))
     assert text_search.search(compacted[0], Query(pattern)).match_count >= 0, "as plain text it is one"
 

@@ -70,10 +70,10 @@ def rebuilt(folder: Path) -> Iterator[Rebuilt]:
 
 def sessions(folder: Path) -> Iterator[Session]:
     """The sessions below a folder, with their branches and subagents."""
-    from turnscope.library.discovery import sources_in
+    from turnscope.library.discovery import find_sources
 
     for path in sorted(
-        path for inside in folder.iterdir() for path in sources_in(inside)
+        path for inside in folder.iterdir() for path in find_sources(inside)
     ):  # agents keep them in hidden folders
         try:
             entries = list(turnscope.entries(path))

@@ -1,1 +1,1 @@
-"""x"""
+"""The model timeline: what a request carries, what changed it, and what a rule is."""

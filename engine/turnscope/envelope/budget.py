@@ -1,6 +1,6 @@
-"""How many tokens a request may have: window, output reserve and margin, by the formula that a policy names.
+"""The token budget of a request: context window, output reserve and margin, by the formula that a policy names.
 
-Pure arithmetic. Windows come from the caller (`Prices.facts`, or what the log itself says).
+Pure arithmetic. The caller supplies the window (`Prices.facts`, or the window that the log records).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from msgspec import Struct
 
 from turnscope.errors import PolicyError
 
-WINDOW = 200_000  # tokens assumed where neither log nor model table knows the window and the policy names no other
+WINDOW = 200_000  # tokens; assumed where log, model table and policy name no window
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetParams:
-    """The `[budget]` table of a policy. Tokens, or shares of the window (0 to 1)."""
+    """The `[budget]` table of a policy. Values are tokens, or shares of the window (0 to 1)."""
 
     formula: Annotated[str, "window | fixed | cline | split | share"] = "window"
     tokens: Annotated[int, "fixed: the limit itself"] = 0
-    window: Annotated[int, "use this window instead of the model's (0 = the model's)"] = 0
-    fallback_window: Annotated[int, "window where the model's is unknown"] = WINDOW
+    window: Annotated[int, "tokens: use this window instead of the model's (0 = the model's)"] = 0
+    fallback_window: Annotated[int, "tokens: window where the model's is unknown"] = WINDOW
     output: Annotated[int, "tokens reserved for the answer, at most a quarter of the window"] = 0
     margin: Annotated[float, "share of the window kept free against counting errors"] = 0.0
     share: Annotated[float, "share, split: part of the window that the prompt may fill"] = 1.0
@@ -37,18 +37,27 @@ class BudgetParams:
 
 
 class Budget(Struct, frozen=True, gc=False):
-    """Tokens in the provider's units. `limit`: what the prompt may have; `known`: the window is a fact, not an assumption."""
+    """The budget of a request, in the provider's tokens.
+
+    Attributes:
+        window: The context window.
+        limit: The most tokens that the prompt may have.
+        max_output: The most tokens of the answer; None = no cap.
+        known: True where the window is a fact, False where it is assumed.
+        slots: The most tokens that the inserts of a slot may have, by slot.
+        caps: The most tokens that a bucket may have, by bucket.
+    """
 
     window: int
     limit: int
     max_output: int | None
     known: bool
-    slots: Mapping[str, int] = {}  # most tokens that the inserts of a slot may take
-    caps: Mapping[str, int] = {}  # most tokens that a bucket may take
+    slots: Mapping[str, int] = {}  # tokens, by slot
+    caps: Mapping[str, int] = {}  # tokens, by bucket
 
 
 def _apply_window(params: BudgetParams, window: int) -> tuple[float, int | None]:
-    reserve = min(params.output, window // 4)  # a reserve made for large windows must not swallow a small one
+    reserve = min(params.output, window // 4)  # a reserve meant for large windows must not use up a small one
     return window * (1 - params.margin) - reserve, reserve or None
 
 
@@ -57,13 +66,13 @@ def _apply_fixed(params: BudgetParams, _window: int) -> tuple[float, int | None]
 
 
 def _apply_cline(_params: BudgetParams, window: int) -> tuple[float, int | None]:
-    """Cline 3.x, `getContextWindowInfo` (core/context/context-management/context-window-utils.ts, v3.89.2)."""
+    """The limit of Cline 3.x: `getContextWindowInfo` (core/context/context-management/context-window-utils.ts, v3.89.2)."""
     special = {64_000: 27_000, 128_000: 30_000, 200_000: 40_000}
     return (window - special[window] if window in special else max(window - 40_000, window * 0.8)), None
 
 
 def _apply_split(params: BudgetParams, window: int) -> tuple[float, int | None]:
-    """Prompt and answer share the window; the reserve comes off the prompt's part, the answer's part becomes max_tokens."""
+    """Prompt and answer share the window. The reserve is taken off the prompt's part; the answer's part becomes max_tokens."""
     return window * params.share - params.reserve, int(window * (1 - params.share) + 1e-6)
 
 
@@ -81,7 +90,19 @@ FORMULAS: Mapping[str, Callable[[BudgetParams, int], tuple[float, int | None]]] 
 
 
 def compute_budget(params: BudgetParams, window: int | None) -> Budget:
-    """The budget for a model with this window. PolicyError where the policy names no known formula."""
+    """Return the budget for a model.
+
+    Args:
+        params: The `[budget]` table of the policy.
+        window: The model's context window in tokens; None = unknown.
+
+    Raises:
+        PolicyError: The policy names an unknown formula.
+
+    Example:
+        >>> compute_budget(BudgetParams(output=8_192), 200_000).limit
+        191808
+    """
     if params.formula not in FORMULAS:
         raise PolicyError(f"there is no budget formula {params.formula!r}", hint=f"Known: {', '.join(FORMULAS)}.")
     size = params.window or window or params.fallback_window

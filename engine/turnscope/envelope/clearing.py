@@ -1,4 +1,4 @@
-"""Results of tools that give way to a text: one way for every rule that clears them, whichever it chooses."""
+"""Replace the content of tool results by a placeholder text: the one way for every rule that clears results."""
 
 from __future__ import annotations
 
@@ -20,9 +20,21 @@ def clear_results(
     facts: Mapping[str, JSON] | None = None,
     inputs: bool | Collection[str] = False,
 ) -> Generator[Edit, Any, Envelope]:
-    """Put a text in place of each of the `results` that can be replaced on its own, and give the envelope after that.
+    """Replace the content of tool results by a text.
 
-    Where `inputs` says so, for all tools or by name, its call keeps no input either.
+    A result is skipped where it cannot be replaced on its own: it is dropped already, or part of a larger placeholder.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        results: Addresses of the results, in order.
+        text: The placeholder.
+        because: The reason for the decision log.
+        facts: Further facts of the decisions.
+        inputs: Whether to clear the input of the call as well: for all tools, or for the tools named.
+
+    Returns:
+        The envelope after all edits.
     """
     facts_of_edit = facts or {}
     for at in results:

@@ -1,7 +1,7 @@
-"""How a stretch of conversation becomes a summary: what the summariser reads, what stands for the stretch afterwards.
+"""How a stretch of conversation becomes a summary: what the summariser reads, and what replaces the stretch.
 
-Shared by the rules that condense. It decides neither when nor how much, and asks no model: the rule's `Ask` is answered by
-whoever runs it. Prompts are the text files in `engine/turnscope/envelope/prompts`.
+Shared by the rules that condense. Nothing here decides when or how much to condense, and no model is asked here: a rule yields
+an `Ask`, and its caller answers. Prompts are the text files in `engine/turnscope/envelope/prompts`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,28 @@ from turnscope.session.model import Answer, Ask, Block, Edit, Part, Span
 PROMPTS = Path(__file__).parent / "prompts"
 SUMMARY = "[Summary of the earlier conversation, which is not shown; it stands for {} messages]"
 STAND_IN = "[Stand-in summary, made offline without a model, of the earlier conversation; it stands for {} messages]"
-HEAD = re.compile(r"\[[^\n\]]*stands for ([\d,]+) messages\]$")  # the first line of these
+HEAD = re.compile(r"\[[^\n\]]*stands for ([\d,]+) messages\]$")  # first line of a summary
 UNDERSTOOD = "Understood. I go on from this summary."
 Shape = Literal["user", "pair", "system"]
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryOptions:
-    """How to condense: name of the prompt, model to ask ("" = whoever answers decides), most tokens of the summary."""
+    """How to condense.
+
+    Attributes:
+        prompt: Name of the prompt.
+        model: Model to ask; "" = the caller decides.
+        cap: The most tokens of the summary.
+        shape: `user` = a user's message, `pair` = a user's message and an answer, `system` = a part of the system prompt.
+        clip: The most characters of a tool result that the summariser reads; 0 = all.
+        recursive: Read the old summary instead of what it replaces.
+        include_dropped: Read dropped blocks as well.
+        slot: A note on the summary's piece.
+        frame: The text around the summary, with {summary} in it; "" = our own words with the number of messages.
+        reply: The answer of a pair; "" = our own words.
+        allow_larger: Accept a summary that is larger than its source, as tools do that do not check.
+    """
 
     prompt: str
     model: str = ""
@@ -49,7 +63,7 @@ class SummaryOptions:
 
 @cache
 def load_prompt(name: str) -> str:
-    """The text of a prompt. PolicyError where there is none of that name."""
+    """Return the text of a prompt. PolicyError where there is none of that name."""
     known = sorted(path.stem for path in PROMPTS.glob("*.txt"))
     if name not in known:
         raise PolicyError(f"there is no prompt {name!r}", hint=f"Known prompts: {', '.join(known)}.")
@@ -57,25 +71,40 @@ def load_prompt(name: str) -> str:
 
 
 def compute_fill(envelope: Envelope, ctx: Ctx) -> float:
-    """Share of the budget that the request takes, with what the log does not hold; 1.0 is the limit."""
+    """Return the share of the budget that the request uses, including what the log does not contain; 1.0 is the limit.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+    """
     scale = ctx.calibration.scale if ctx.own is ctx.ledger else 1.0
     room = ctx.budget.limit
-    return 1 - (ctx.limit - ctx.size(envelope)) * scale / room if room > 0 else float("inf")
+    return 1 - (ctx.limit - ctx.count_envelope(envelope)) * scale / room if room > 0 else float("inf")
 
 
 def find_summary(envelope: Envelope, at: int) -> Piece | None:
-    """The summary that stands at address `at`, if one does."""
-    piece = envelope.at(at) if at < envelope.stop else None
+    """Return the summary at address `at`, or None.
+
+    Args:
+        envelope: The request as it stands.
+        at: The address at which the piece must begin.
+    """
+    piece = envelope.find_piece(at) if at < envelope.stop else None
     return piece if piece and piece.start == at and get_summary(piece) else None
 
 
 def get_summary(piece: Piece) -> str:
-    """The text of the summary in a piece; "" where it holds none."""
+    """Return the text of the summary in a piece; "" where it holds none."""
     return next((part.text for part in piece.body if part.kind == "summary"), "") if piece.body else ""
 
 
 def strip_summary_frame(text: str, frame: str = "") -> str:
-    """The text of a summary without the line that says what it is, and without the `frame` that a policy put around it."""
+    """Return a summary's text without its first line or frame.
+
+    Args:
+        text: The text of the summary as it is sent.
+        frame: The frame of the policy, with {summary} in it; "" = none.
+    """
     first, _, rest = text.partition("\n")
     text = rest if HEAD.match(first) else text
     before, _, behind = frame.partition("{summary}")
@@ -83,14 +112,28 @@ def strip_summary_frame(text: str, frame: str = "") -> str:
 
 
 def find_start_after_summary(envelope: Envelope, ctx: Ctx) -> int:
-    """Where the conversation begins behind a summary that stands in front of it; its first address where none does."""
+    """Return where the conversation begins behind a summary in front of it; its first address where there is no summary.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+    """
     first: int = ctx.index.messages[0]
     piece = find_summary(envelope, first)
     return piece.stop if piece else first
 
 
 def subtract_spans(span: Span, others: Iterable[Span]) -> Iterator[Span]:
-    """What is left of a span without `others`, which are in order."""
+    """Yield what remains of a span without other spans.
+
+    Args:
+        span: The span.
+        others: Spans in address order.
+
+    Example:
+        >>> [*subtract_spans(Span(0, 9), [Span(2, 4), Span(8, 12)])]
+        [Span(start=0, stop=2), Span(start=4, stop=8)]
+    """
     start = span.start
     for other in others:
         if start < min(other.start, span.stop):
@@ -101,9 +144,15 @@ def subtract_spans(span: Span, others: Iterable[Span]) -> Iterator[Span]:
 
 
 def find_next_present(envelope: Envelope, ctx: Ctx, at: int) -> int:
-    """The first address >= `at` where conversation stands (verbatim or as a stand-in); `envelope.stop` where none does."""
+    """Return the first address >= `at` at which conversation is sent, verbatim or as a placeholder; `envelope.stop` for none.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        at: Address from which to search.
+    """
     while at < envelope.stop:
-        piece = envelope.at(at)
+        piece = envelope.find_piece(at)
         if piece.body is None:
             span = next(ctx.index.find_conversation_spans(at, piece.stop), None)
             if span:
@@ -115,26 +164,42 @@ def find_next_present(envelope: Envelope, ctx: Ctx, at: int) -> int:
 
 
 def find_condensable_start(envelope: Envelope, ctx: Ctx, pinned: bool) -> int:
-    """Where the conversation that may be condensed begins: at its second message where the first is `pinned`.
+    """Return where the conversation begins that may be condensed.
 
-    A stand-in that already holds the first message pins nothing any more: it begins there.
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        pinned: The first message must stay, so begin at the second. A placeholder that holds the first message already pins
+            nothing: begin there.
     """
     begin: int = ctx.index.messages[pinned]
-    piece = envelope.at(begin)
+    piece = envelope.find_piece(begin)
     return piece.start if piece.body else begin
 
 
 def find_leading_summary(envelope: Envelope, ctx: Ctx, pinned: bool = False) -> tuple[int, Piece | None, int]:
-    """Where what may be condensed begins, the summary that leads it, and where conversation stands behind that."""
+    """Return where the condensable conversation begins, the summary in front (or None), and where the rest begins.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        pinned: See `find_condensable_start`.
+    """
     begin = find_condensable_start(envelope, ctx, pinned)
     old = find_summary(envelope, begin)
     return begin, old, find_next_present(envelope, ctx, old.stop if old else begin)
 
 
 def find_boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: bool = False, later: bool = True) -> int | None:
-    """The message start after `least` nearest to `want` (`later` before earlier) at which no call is torn from its result.
+    """Return the message start nearest to `want` at which no call loses its result, or None. The newest message always stays.
 
-    Never past the newest message. `user`: only a user's message will do.
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        want: The wished address.
+        least: The boundary must be after this address.
+        user: Accept only starts of a user's message.
+        later: Look at later starts before earlier ones; False = only at earlier ones.
     """
     session, starts = ctx.session, ctx.index.messages
     last, first = count_before(starts, ctx.request.cut) - 1, count_before(starts, least + 1)
@@ -142,7 +207,7 @@ def find_boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: boo
     for i in (*(range(place, last + 1) if later else ()), *range(place - later, first - 1, -1)):
         at: int = starts[i]
         message = session.messages[session.blocks[at].message]
-        piece = envelope.at(at)
+        piece = envelope.find_piece(at)
         torn = bool(piece.body and piece.start < at) or find_complete_start(session, ctx.index, at, message.stop) != at
         if at > least and not torn and not (user and message.role != "user"):
             return at
@@ -150,7 +215,15 @@ def find_boundary(envelope: Envelope, ctx: Ctx, want: int, least: int, user: boo
 
 
 def build_summary_ask(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions, old: str = "") -> Ask | None:
-    """The question for a summary of the conversation in `span`, and of an `old` one; None where nothing can be read."""
+    """Build the question for a summary of the conversation in `span`; None where it contains no text.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        span: The conversation to summarise.
+        how: How to condense.
+        old: An earlier summary to include.
+    """
     lines = [f"summary: {old}"] if old else []
     text, content = load_prompt(how.prompt), "\n".join([*lines, *_render_lines(envelope, ctx, span, how)])
     key = _make_key(text, how.model, str(how.cap), content)
@@ -158,9 +231,14 @@ def build_summary_ask(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOpti
 
 
 def build_text_ask(name: str, content: str, cap: int, model: str = "", capped: bool = True) -> Ask:
-    """The question for a summary of what a port writes out itself.
+    """Build the question for a summary of a text that a port writes itself.
 
-    `name`: of the prompt; `model` "" = whoever answers decides; `capped`: with another cap it is another question.
+    Args:
+        name: Name of the prompt.
+        content: The text to summarise.
+        cap: The most tokens of the summary.
+        model: Model to ask; "" = the caller decides.
+        capped: Make `cap` part of the question's key, so another cap is another question.
     """
     text = load_prompt(name)
     key = _make_key(text, *([model] if model else []), *([str(cap)] if capped else []), content)
@@ -172,25 +250,41 @@ def _make_key(*texts: str) -> str:
 
 
 def widen_span(envelope: Envelope, span: Span) -> Span:
-    """The span with the whole of a stand-in that reaches out of it at either end."""
+    """Return the span, widened by placeholders that reach out of it at either end.
+
+    Args:
+        envelope: The request as it stands.
+        span: The span.
+    """
     if span.start >= span.stop:
         return span
-    first, last = envelope.at(span.start), envelope.at(span.stop - 1)
+    first, last = envelope.find_piece(span.start), envelope.find_piece(span.stop - 1)
     return Span(first.start if first.body else span.start, last.stop if last.body else span.stop)
 
 
 def condense(
     envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions, because: str, facts: dict[str, Any]
 ) -> Generator[Edit | Ask, Any, Envelope]:
-    """Ask for a summary of the conversation in `span` and put it there; gives the envelope after that.
+    """Ask for a summary of the conversation in `span` and replace it by the summary.
 
-    Yields the ask, then one edit per stretch between system blocks; an ask that failed yields a look and drops nothing. A
-    stand-in that reaches out of the span is summed up whole: nothing of it can stand alone.
+    Yields the ask, then one edit per stretch between system blocks. A failed ask yields a `keep` and changes nothing. A
+    placeholder that reaches out of the span is summarised as a whole.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        span: The conversation to condense.
+        how: How to condense.
+        because: The reason for the decision log.
+        facts: Further facts of the decisions.
+
+    Returns:
+        The envelope after all edits.
     """
     span = widen_span(envelope, span)
     question = build_summary_ask(envelope, ctx, span, how)
     if question is None:
-        yield Edit("keep", f"{because}, but nothing in the older messages can be read", facts=facts)
+        yield Edit("keep", f"{because}, but the older messages contain no text", facts=facts)
         return envelope
     answer = yield question
     if answer.failed or not answer.text.strip():
@@ -203,26 +297,39 @@ def condense(
     if not how.allow_larger and (size := sum(ctx.own.count_placeholder(body))) > (
         source := count_source_tokens(envelope, ctx, span, how)
     ):
-        why = f"the summary was refused: it has {size:,} tokens, what it would stand for has {source:,}"
+        why = f"the summary was refused: it has {size:,} tokens, its source has {source:,}"
         yield Edit("keep", f"{because}, but {why}", facts={**facts, **describe_answer(answer), "refused": why})
         return envelope
-    facts = {**facts, **describe_answer(answer), "messages": messages, "tokens_read": ctx.tokens(*span), "cap": how.cap}
-    stood = f"{because}: a {'stand-in ' if facts['stand_in'] else ''}summary now stands for {messages:,} messages"
+    facts = {**facts, **describe_answer(answer), "messages": messages, "tokens_read": ctx.count_tokens(*span), "cap": how.cap}
+    reason = f"{because}: a {'placeholder ' if facts['stand_in'] else ''}summary now replaces {messages:,} messages"
     for number, part in enumerate(ctx.index.find_conversation_spans(*span)):
         if number == 0:
-            envelope = yield Edit("condense", stood, part, body, slot=how.slot, facts=facts)
-        elif envelope.at(part.start).body != () or envelope.at(part.start).stop < part.stop:
-            envelope = yield Edit("drop", "the summary before it stands for this too", part, (), facts={"messages": messages})
+            envelope = yield Edit("condense", reason, part, body, slot=how.slot, facts=facts)
+        elif envelope.find_piece(part.start).body != () or envelope.find_piece(part.start).stop < part.stop:
+            envelope = yield Edit("drop", "the summary before it replaces this too", part, (), facts={"messages": messages})
     return envelope
 
 
 def estimate_smallest_summary(ctx: Ctx, messages: int, how: SummaryOptions) -> int:
-    """Tokens of a summary of so many messages that uses all of its cap: smaller than its source, or nobody should be asked."""
+    """Return the tokens of a summary that uses its whole cap. If its source is no larger, asking is pointless.
+
+    Args:
+        ctx: What the rule may read.
+        messages: Number of messages that it replaces.
+        how: How to condense.
+    """
     return sum(ctx.own.count_placeholder(build_summary_parts(Answer("", source="model"), messages, how))) + how.cap
 
 
 def count_source_tokens(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions) -> int:
-    """Tokens of the conversation that a summary of the span is made of, in the policy's own units."""
+    """Return the tokens of the conversation from which a summary of `span` is made, in the policy's own units.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        span: The conversation to condense.
+        how: How to condense.
+    """
     tokens = 0
     for piece in envelope.iter_pieces(span):
         if piece.body is None or (piece.body == () and how.include_dropped):
@@ -234,12 +341,24 @@ def count_source_tokens(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOp
 
 
 def render_transcript(envelope: Envelope, ctx: Ctx, span: Span) -> str:
-    """The conversation of a span as `role: text` lines, as it stands; results of tools are clipped, as for every summariser."""
+    """Return the conversation of a span as `role: text` lines, as it is sent. Results of tools are clipped as for a summariser.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        span: The conversation.
+    """
     return "\n".join(_render_lines(envelope, ctx, span, SummaryOptions("")))
 
 
 def build_summary_parts(answer: Answer, messages: int, how: SummaryOptions) -> tuple[Part, ...]:
-    """What stands for so many messages: the answer under a line that says what it is, or in the frame that is asked for."""
+    """Return the parts that replace messages: the summary under a line that says what it is, or in the options' frame.
+
+    Args:
+        answer: The summary.
+        messages: Number of messages that it replaces.
+        how: How to condense.
+    """
     offline = answer.source == "offline"
     text = f"{(STAND_IN if offline else SUMMARY).format(f'{messages:,}')}\n{answer.text.strip()}"
     if how.frame:
@@ -252,7 +371,7 @@ def build_summary_parts(answer: Answer, messages: int, how: SummaryOptions) -> t
 
 
 def describe_answer(answer: Answer) -> dict[str, Any]:
-    """Where a summary came from, and what it was billed, in tokens."""
+    """Return where a summary came from and the tokens it was billed, as facts of a decision."""
     usage = answer.usage
     billed = {"prompt_tokens": usage.prompt_tokens, "output_tokens": usage.output_tokens} if usage else {}
     named = {"model": answer.model} if answer.model else {}
@@ -260,7 +379,7 @@ def describe_answer(answer: Answer) -> dict[str, Any]:
 
 
 def _render_lines(envelope: Envelope, ctx: Ctx, span: Span, how: SummaryOptions) -> Iterator[str]:
-    """The conversation as `role: text` lines: what stands, and what was dropped where `how.lost`."""
+    """The conversation as `role: text` lines: what is sent, and dropped blocks if the options ask for them."""
     for piece in envelope.iter_pieces(span):
         at, stop = max(piece.start, span.start), min(piece.stop, span.stop)
         old = get_summary(piece)
@@ -285,7 +404,12 @@ def _render_line(block: Block, clip: int) -> str:
 
 
 def find_turn_start(ctx: Ctx, newest: int) -> int:
-    """The address where the newest `newest` turns begin."""
+    """Return the address at which the newest `newest` turns begin.
+
+    Args:
+        ctx: What the rule may read.
+        newest: Number of turns.
+    """
     turns = ctx.index.turns
     place = bisect_right(turns, ctx.request.cut - 1) - newest
     return turns[max(0, min(place, len(turns) - 1))] if turns else 0

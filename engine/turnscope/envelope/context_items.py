@@ -1,7 +1,7 @@
-"""What is put beside a question: web results, documents, files, folder trees, pages, issues, project rules, the workspace.
+"""Context items: web results, documents, files, folder trees, pages, issues, project rules and the workspace.
 
-Values, their wording, and what a log holds of them. `live.context_sources` finds them in a live chat; where they stand in a
-prompt, and how much of it they may take, is the rule's.
+An item is injected into the prompt with a question. This module holds the values, how they are worded, and how a log records
+them. `live.context_sources` finds the items of a live chat; a rule decides where they go and how many tokens they may have.
 """
 
 from __future__ import annotations
@@ -19,17 +19,24 @@ from turnscope.envelope.rule import Ctx
 Kind = Literal["web", "document", "file", "tree", "search", "url", "issue", "rules", "workspace"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 SLOTS: Mapping[Kind, str] = {
-    "web": "web_results", "document": "documents", "file": "files", "tree": "folder_tree", "search": "search_results",
-    "url": "pages", "issue": "issues", "rules": "project_rules", "workspace": "workspace",
-}  # fmt: skip
+    "web": "web_results",
+    "document": "documents",
+    "file": "files",
+    "tree": "folder_tree",
+    "search": "search_results",
+    "url": "pages",
+    "issue": "issues",
+    "rules": "project_rules",
+    "workspace": "workspace",
+}
 LONGEST = 60_000  # characters of one text
-RECORDED = "context"  # where a session says what was put beside its questions: a list of tables with kind, name, text, turn
+RECORDED = "context"  # key of `Session.about`: a list of tables with kind, name, text, turn
 RULE_FILES = ("CLAUDE.md", "AGENTS.md", ".clinerules", ".cursorrules", ".windsurfrules", "GEMINI.md")
 MARK = "\n[cut: no room for the rest]"
 
 
 class ContextItem(Struct, frozen=True):
-    """One text put beside a question: what it is, what it is called (a path, an address, a title), and what it says."""
+    """One injected text: its kind, its name (a path, an address or a title), and the text itself."""
 
     kind: Kind
     name: str
@@ -37,7 +44,7 @@ class ContextItem(Struct, frozen=True):
 
 
 def decode_item(item: str) -> ContextItem | None:
-    """One as whoever was asked hands it over; None where it is none."""
+    """Return the item that a JSON text encodes; None where it encodes no item, or an item without text."""
     try:
         found = msgspec.json.decode(item, type=ContextItem)
     except msgspec.DecodeError:
@@ -46,9 +53,13 @@ def decode_item(item: str) -> ContextItem | None:
 
 
 def read_recorded_items(ctx: Ctx, at: int) -> Iterator[ContextItem]:
-    """What the log says was put beside the question at address `at`, and what it says without naming a question.
+    """Yield the items that the log records for a question, and those that it records without naming a question.
 
-    A row names it by its turn, or by the id of its message.
+    A row names its question by the turn, or by the id of the message.
+
+    Args:
+        ctx: What the rule may read.
+        at: Address of the question.
     """
     rows, block = ctx.session.about.get(RECORDED), ctx.session.blocks[at]
     turn, message = block.turn, ctx.session.messages[block.message].id
@@ -62,17 +73,17 @@ def read_recorded_items(ctx: Ctx, at: int) -> Iterator[ContextItem]:
 
 
 def _format_sources(found: Sequence[ContextItem]) -> str:
-    """Open WebUI: each as a source with its number."""
+    """Open WebUI: each item as a source with its number."""
     return "\n".join(f'<source id="{n}" name="{escape(one.name)}">{one.text}</source>' for n, one in enumerate(found, 1))
 
 
 def _format_tags(found: Sequence[ContextItem]) -> str:
-    """Each in a tag of its kind."""
+    """Each item in a tag of its kind."""
     return "\n\n".join(f'<{one.kind} name="{escape(one.name)}">\n{one.text}\n</{one.kind}>' for one in found)
 
 
 def _format_fences(found: Sequence[ContextItem]) -> str:
-    """Continue: each as a fenced block under its name, with a fence longer than any in it."""
+    """Continue: each item as a fenced block under its name. The fence is longer than any fence inside."""
 
     def fence(text: str) -> str:
         return "`" * (max((len(run) for run in re.findall("`{3,}", text)), default=2) + 1)
@@ -85,19 +96,26 @@ FORMS: Mapping[str, Callable[[Sequence[ContextItem]], str]] = {
     "tagged": _format_tags,
     "fenced": _format_fences,
 }
-"""How they are worded, by the name that a policy declares."""
+"""How items are worded, by the name that a policy gives."""
 
 
 def fit_items(found: Sequence[ContextItem], form: str, room: int, count: Callable[[str], int]) -> tuple[str, int]:
-    """The text of as many as fit into `room` tokens, the first first, and how many that are; a first one too large is cut."""
+    """Return the text of the first items that fit, and how many these are. If not even the first fits, its text is cut.
+
+    Args:
+        found: The items, the most important first.
+        form: How they are worded: a key of `FORMS`.
+        room: The most tokens of the text.
+        count: Counts the tokens of a text.
+    """
     chosen = [*found]
     while chosen and (tokens := count(FORMS[form](chosen))) > room:
         if len(chosen) > 1:
             chosen.pop()
             continue
         only = chosen[0]
-        said = only.text.removesuffix(MARK)
-        kept = said[: min(len(said) - 1, int(len(said) * room / tokens * 0.95))] if room > 0 else ""
+        text = only.text.removesuffix(MARK)
+        kept = text[: min(len(text) - 1, int(len(text) * room / tokens * 0.95))] if room > 0 else ""
         if not kept.strip():
             return "", 0
         chosen = [ContextItem(only.kind, only.name, kept + MARK)]
@@ -105,5 +123,5 @@ def fit_items(found: Sequence[ContextItem], form: str, room: int, count: Callabl
 
 
 def describe_items(found: Sequence[ContextItem], most: int = 8) -> list[dict[str, Any]]:
-    """Names and sizes of some of them, for people."""
+    """Return names and sizes (characters) of the first `most` items, for the decision log."""
     return [{"name": one.name, "characters": len(one.text)} for one in found[:most]]

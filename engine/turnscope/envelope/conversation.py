@@ -1,6 +1,6 @@
 """Reading the conversation for rules: where it may be cut, how much of it fits, which of its blocks can be replaced.
 
-Holds pure readings of a session, its index and an envelope, each in O(log n + what it returns). It yields no edits.
+Pure functions of a session, its index and an envelope, each in O(log n + size of the result). They yield no edits.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ from turnscope.session.model import Block, Part, Session, Span
 
 T = TypeVar("T")
 _PATHS = ("file_path", "path", "filePath", "target_file", "filename", "file", "absolute_path")  # of the agents' own tools
-REMEMBERED = 256  # chunks of which it is known that nothing stands there; an envelope of 8,000 requests has some 150
-_LEFT_OUT: dict[int, Chunk] = {}  # by identity; held, so that an id stays its own
-_REMEMBERED = 2  # sessions whose readings are kept: the one shown, and the one it is compared with
+REMEMBERED = 256  # chunks known to be dropped as a whole; an envelope of 8,000 requests has about 150
+_LEFT_OUT: dict[int, Chunk] = {}  # by id; the object is held, so no id is reused
+_REMEMBERED = 2  # sessions whose results are cached: the one shown, and the one it is compared with
 
 
 def memoize(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
-    """A pure reading of a whole session, made once: rules then look up addresses below their request's cut alone."""
-    known: dict[int, tuple[Index, T]] = {}  # by identity; the index is held, so that its id stays its own
+    """Decorate a pure function of a whole session, so that it runs once per session.
+
+    A rule that uses the result looks only at addresses below its request's cut.
+    """
+    known: dict[int, tuple[Index, T]] = {}  # by id; the index is held, so its id is not reused
 
     def reading(ctx: Ctx) -> T:
         found = known.get(id(ctx.index))
@@ -42,13 +45,13 @@ def memoize(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
 
 @memoize
 def find_signed_thinking(session: Session, index: Index) -> tuple[int, ...]:
-    """Addresses of thinking that a provider knows as such; what stands in tags is text to it."""
+    """Addresses of thinking blocks as a provider knows them. Thinking between tags is text to a provider."""
     return tuple(at for at in index.thinking if not session.blocks[at].in_tags)
 
 
 @memoize
 def _find_open_results(session: Session, index: Index) -> tuple[int, ...]:
-    """Per conversation message: the first result at or after its start that answers a call before it; else past the end."""
+    """For each message: the first result at or behind its start that answers an earlier call; else the end."""
     links = sorted((block.pair, at) for at in index.results if 0 <= (block := session.blocks[at]).pair < at)
     open_results: list[int] = []
     parted, next_link = [], 0
@@ -63,11 +66,16 @@ def _find_open_results(session: Session, index: Index) -> tuple[int, ...]:
 
 
 def find_start(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) -> int:
-    """The message start at or after `at` from which the rest of the request may be sent: no result there lacks its call.
+    """Return the first message at or after `at` from which the request can begin: every later result has its call.
 
-    A lone answer at the front is left out where a user's message follows it, unless with `answer` a user's message stands
-    before it; with `prompt` the next turn's prompt is taken, if there is one. The newest message always stays: where nothing
-    after `at` will do, the last fitting start before it.
+    The newest message always stays. If no start at or after `at` works, the last one before it that works is returned.
+
+    Args:
+        ctx: What the rule may read.
+        at: Address from which a start is searched.
+        prompt: Prefer the next turn's prompt, if there is one.
+        answer: A user's message precedes the kept part, so it may begin with an answer. Otherwise a single answer in front of a
+            user's message is skipped.
     """
     cut, messages, blocks = ctx.request.cut, ctx.index.messages, ctx.session.blocks
     last = count_before(messages, cut) - 1
@@ -80,7 +88,7 @@ def find_start(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) ->
             if parted[bisect_left(messages, turn)] >= cut:
                 return turn
     here = place
-    while here <= last and parted[here] < cut:  # every start up to that result is parted from the same call
+    while here <= last and parted[here] < cut:  # every start up to that result lacks the same call
         here = bisect_right(messages, parted[here])
     if here <= last:
         follows = here < last and parted[here + 1] >= cut and blocks[messages[here + 1]].role == "user"
@@ -92,7 +100,12 @@ def find_start(ctx: Ctx, at: int, prompt: bool = False, answer: bool = False) ->
 
 
 def find_head_end(ctx: Ctx, count: int) -> int:
-    """Where the first `count` conversation messages end; fewer, where one of them calls for a result after them."""
+    """Return where the first `count` messages end; fewer messages, if one of them calls a tool whose result comes later.
+
+    Args:
+        ctx: What the rule may read.
+        count: Number of messages.
+    """
     parted, starts = _find_open_results(ctx), ctx.index.messages
     there = count_before(starts, ctx.request.cut)
     count = min(count, there)
@@ -102,31 +115,43 @@ def find_head_end(ctx: Ctx, count: int) -> int:
 
 
 def get_previous_cut(ctx: Ctx) -> int:
-    """Address of the first block that the previous plan did not hold."""
+    """Return the address of the first block that the previous plan did not have."""
     return ctx.previous.request.cut if ctx.previous else 0
 
 
 def find_newest_message(ctx: Ctx) -> int:
-    """Start of the newest conversation message of the request."""
+    """Return the start of the newest message of the request."""
     there = count_before(ctx.index.messages, ctx.request.cut)
     return ctx.index.messages[there - 1] if there else ctx.request.cut
 
 
 def find_droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
-    """The conversation in `[start, stop)` that still stands, as spans that cut no stand-in in two."""
+    """Yield the conversation in `[start, stop)` that is still sent, as spans that cut no placeholder in two.
+
+    Args:
+        ctx: What the rule may read.
+        envelope: The request as it stands.
+        start: Address of the first block.
+        stop: Address behind the last block.
+    """
     if start < stop:
-        first = envelope.at(start)
+        first = envelope.find_piece(start)
         start = first.stop if first.body and first.start < start else start
-        end = envelope.at(stop) if stop < envelope.stop else None
+        end = envelope.find_piece(stop) if stop < envelope.stop else None
         stop = end.start if end and end.body and end.start < stop else stop
     for span in ctx.index.find_conversation_spans(start, stop) if start < stop else ():
-        piece = envelope.at(span.start)
+        piece = envelope.find_piece(span.start)
         if piece.body != () or piece.stop < span.stop:
             yield span
 
 
 def find_first_present(envelope: Envelope, starts: Sequence[int]) -> int:
-    """The number of the first message, of those that begin at `starts`, of which something stands; len(starts) for none."""
+    """Return the number of the first message that is still sent, at least in part; len(starts) where none is.
+
+    Args:
+        envelope: The request as it stands.
+        starts: Addresses at which the messages begin.
+    """
     for chunk in envelope.chunks:
         if _LEFT_OUT.get(id(chunk)) is chunk:
             continue
@@ -143,29 +168,53 @@ def find_first_present(envelope: Envelope, starts: Sequence[int]) -> int:
 
 
 def find_replaceable(envelope: Envelope, at: int) -> Piece | None:
-    """The piece of block `at` where the block can be replaced on its own: it stands verbatim, or has a stand-in of its own."""
-    piece = envelope.at(at)
+    """Return the piece of block `at` if the block can be replaced on its own, else None.
+
+    It can if it is sent verbatim, or has a placeholder of its own.
+
+    Args:
+        envelope: The request as it stands.
+        at: Address of the block.
+    """
+    piece = envelope.find_piece(at)
     return piece if piece.body is None or (piece.body and piece.start == at and piece.stop == at + 1) else None
 
 
 def count_static_tokens(envelope: Envelope, ctx: Ctx) -> int:
-    """Tokens of system and tools in an envelope, in the policy's own units."""
+    """Return the tokens of system prompt and tools in an envelope, in the policy's own units.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+    """
     if ctx.own is ctx.ledger:
         return envelope.counts[0] + envelope.counts[1]
-    return sum(sum(ctx.counts(chunk)[:2]) for chunk in envelope.chunks)
+    return sum(sum(ctx.count_chunk(chunk)[:2]) for chunk in envelope.chunks)
 
 
 def count_conversation_tokens(envelope: Envelope, ctx: Ctx, stop: int) -> int:
-    """Tokens of the conversation that stands before address `stop`, where no piece is cut, in the policy's own units."""
+    """Return the tokens of the conversation before `stop`, in the policy's own units.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        stop: An address that cuts no piece in two.
+    """
     first = ctx.index.messages[0]
     return sum(_count_conversation(piece, ctx) for piece in envelope.iter_pieces(Span(first, stop))) if first < stop else 0
 
 
 def find_fitting_start(envelope: Envelope, ctx: Ctx, room: int) -> int:
-    """The lowest address from which the conversation takes at most `room` tokens: by bisection inside verbatim runs."""
+    """Return the lowest address from which the conversation has at most `room` tokens. Verbatim runs are searched by bisection.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        room: Tokens in the policy's own units.
+    """
     at = envelope.stop
     for chunk in reversed(envelope.chunks):
-        if (talk := sum(ctx.counts(chunk)[2:])) <= room:
+        if (talk := sum(ctx.count_chunk(chunk)[2:])) <= room:
             room, at = room - talk, chunk.pieces[0].start
             continue
         for piece in reversed(chunk.pieces):
@@ -192,7 +241,7 @@ def _bisect_fitting(piece: Piece, ctx: Ctx, room: int) -> int:
 
 
 def get_result_text(block: Block) -> str | None:
-    """The text of a tool's result; None where it holds anything else (an image) or is no result."""
+    """Return the text of a tool result; None where the block is no result, or holds anything but text (such as an image)."""
     if block.kind != "tool_result" or not isinstance(block.raw, Mapping):
         return None
     content = block.raw.get("content")
@@ -202,24 +251,39 @@ def get_result_text(block: Block) -> str | None:
 
 
 def build_result(block: Block, text: str) -> Part:
-    """A stand-in of a tool's result: the same result with `text` as its content, so that its call keeps its answer."""
+    """Return a placeholder for a tool result: the same result with `text` as its content, so that its call keeps an answer.
+
+    Args:
+        block: The result.
+        text: The new content.
+    """
     raw = block.raw
     return Part(block.role, "tool_result", text, {**raw, "content": text} if isinstance(raw, Mapping) else text)
 
 
 def build_call(block: Block, tool_input: Mapping[str, Any]) -> Part:
-    """A stand-in of a tool call: the same call with another input."""
+    """Return a placeholder for a tool call: the same call with another input.
+
+    Args:
+        block: The call.
+        tool_input: The new input.
+    """
     raw = {**block.raw, "input": dict(tool_input)} if isinstance(block.raw, Mapping) else block.raw
     return Part(block.role, "tool_use", extract_block_text("tool_use", raw), raw)
 
 
 def get_call_input(session: Session, result: Block) -> Mapping[str, Any]:
-    """The input of the call that a tool result answers; empty where there is none."""
+    """Return the input of the call that a tool result answers; {} where there is none.
+
+    Args:
+        session: The session.
+        result: The result.
+    """
     raw = session.blocks[result.pair].raw if result.pair >= 0 else None
     given = raw.get("input") if isinstance(raw, Mapping) else None
     return given if isinstance(given, Mapping) else {}
 
 
 def find_path(tool_input: Mapping[str, Any]) -> str:
-    """The file that a call's input names; "" where it names none."""
+    """Return the file that a call's input names; "" where it names none."""
     return next((tool_input[key] for key in _PATHS if isinstance(tool_input.get(key), str)), "")

@@ -1,7 +1,6 @@
-"""Where two envelopes differ, read off the chunks that they share: work grows with what differs, not with what stands.
+"""Where two envelopes differ. Shared chunks are skipped, so the work grows with the difference, not with the size.
 
-Holds the reading of two tilings of the same addresses, for rules, the record and the stepper. What a difference means is the
-caller's business.
+Compares two tilings of the same addresses, for rules, the record and the stepper. The caller decides what a difference means.
 """
 
 from __future__ import annotations
@@ -21,11 +20,16 @@ V = TypeVar("V")
 _NOTHING: object = object()
 _STOP = attrgetter("stop")
 _REMEMBERED = 1_000  # chunks
-_SILENT: dict[int, tuple[Chunk, bool]] = {}  # by identity; the chunk is held, so that its id stays its own
+_SILENT: dict[int, tuple[Chunk, bool]] = {}  # by id; the chunk is held, so its id is not reused
 
 
 def find_changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
-    """Where blocks may stand otherwise than in the previous plan's `after`, new blocks included: rising, without overlaps."""
+    """Return where blocks may differ from the previous plan's `after`, new blocks included: in order, without overlaps.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+    """
     was = ctx.previous.after if ctx.previous else Envelope()
     if ctx.earlier_decisions is None:
         return find_changed_spans(was, envelope)
@@ -41,15 +45,15 @@ def find_changes(envelope: Envelope, ctx: Ctx) -> list[Span]:
 
 
 def find_changed_spans(old: Envelope, new: Envelope) -> list[Span]:
-    """Where blocks stand otherwise in `new` than in `old`, blocks that are new included. Shared chunks are not looked into.
+    """Return where blocks are sent otherwise in `new` than in `old`, new blocks included. Shared chunks are not read.
 
-    Text that stands for blocks shows none of them: it counts as if they were dropped.
+    A text that replaces blocks shows none of them: it counts as if they were dropped.
     """
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
     was, now = old.chunks[front:], new.chunks[front:]
     shared = {*map(id, was)} & {*map(id, now)}
-    told = [chunk for chunk in was if id(chunk) not in shared and not _is_silent(chunk)]
-    same = {*map(id, chain.from_iterable(chunk.pieces for chunk in told))}
+    gone = [chunk for chunk in was if id(chunk) not in shared and not _is_silent(chunk)]
+    same = {*map(id, chain.from_iterable(chunk.pieces for chunk in gone))}
     end, found = old.stop, list[Span]()
     for piece in [piece for chunk in now if id(chunk) not in shared for piece in chunk.pieces if id(piece) not in same]:
         at = piece.start
@@ -58,13 +62,13 @@ def find_changed_spans(old: Envelope, new: Envelope) -> list[Span]:
                 found.append(Span(at, piece.stop))
                 break
             if piece.body == ():
-                for chunk in told[bisect_right(told, at, key=_STOP) :]:
+                for chunk in gone[bisect_right(gone, at, key=_STOP) :]:
                     if chunk.pieces[0].start >= piece.stop:
                         break
                     found += _find_visible(chunk, at, piece.stop)
                 at = min(end, piece.stop)
                 continue
-            then = old.at(at)
+            then = old.find_piece(at)
             stop = min(then.stop, piece.stop)
             if get_visible(then) != get_visible(piece):
                 found.append(Span(at, stop))
@@ -82,7 +86,7 @@ def _find_visible(chunk: Chunk, start: int, stop: int) -> Iterator[Span]:
 
 
 def _is_silent(chunk: Chunk) -> bool:
-    """Whether nothing of a chunk's blocks is sent. Remembered: a window that slides leaves a long tail of such chunks."""
+    """Whether no block of a chunk is sent. Cached, because a sliding window leaves a long tail of such chunks."""
     if any(chunk.counts):
         return False
     known = _SILENT.get(id(chunk))
@@ -94,9 +98,9 @@ def _is_silent(chunk: Chunk) -> bool:
 
 
 def find_first_change(old: Envelope, new: Envelope) -> int | None:
-    """The first address at which `new` shows something else than `old`; what is new at its end does, where it is not verbatim.
+    """Return the first address at which `new` shows something else than `old`; None where there is none.
 
-    None where there is none. An insert stands at its address.
+    New blocks at the end are a change only if they are not verbatim. An insert counts at its address.
     """
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
     was, now = _collect_pieces(old.chunks[front:]), _collect_pieces(new.chunks[front:])
@@ -111,7 +115,7 @@ def find_first_change(old: Envelope, new: Envelope) -> int | None:
         known = was[i]
         if known is piece or (known.start, known.stop, known.body) == (piece.start, piece.stop, piece.body):
             i, j = i + 1, j + 1
-        elif known.body == piece.body and not piece.body:  # cut otherwise, but all verbatim or all left out
+        elif known.body == piece.body and not piece.body:  # cut at other places, but all verbatim or all dropped
             i, j = i + (known.stop <= piece.stop), j + (piece.stop <= known.stop)
         else:
             return max(known.start, piece.start)
@@ -119,16 +123,13 @@ def find_first_change(old: Envelope, new: Envelope) -> int | None:
 
 
 def build_lapse_edits(old: Envelope, new: Envelope) -> Iterator[Edit]:
-    """Edits that turn what stands in `old` into what stands in `new`, where some of what was decided did not last.
-
-    What is new at the end is none of it: `old` grows by itself.
-    """
+    """Yield edits that turn `old` into `new` where decisions did not last. New blocks at the end are not included."""
     shared = {id(chunk) for chunk in old.chunks} & {id(chunk) for chunk in new.chunks}
     was, now = (
         {(p.start, p.stop, p.slot): p.body for c in envelope.chunks if id(c) not in shared for p in c.pieces}
         for envelope in (old, new)
     )
-    because = "it was decided for earlier requests alone"
+    because = "it held for earlier requests only"
     for place, body in was.items():
         if body is not None and now.get(place, None) != body:
             start, stop, slot = place
@@ -140,7 +141,7 @@ def build_lapse_edits(old: Envelope, new: Envelope) -> Iterator[Edit]:
 
 
 def get_visible(piece: Piece) -> object:
-    """What a piece shows of its own blocks: None = all, () = nothing, else how."""
+    """Return what a piece shows of its own blocks: None = all, () = nothing, else a value that says how."""
     body = piece.body
     if not body:
         return body
@@ -149,7 +150,7 @@ def get_visible(piece: Piece) -> object:
 
 
 def find_gaps(old: Envelope, new: Envelope) -> Iterator[tuple[list[Piece], list[Piece]]]:
-    """The stretches in which two envelopes may differ, as pieces of both: what stands in no chunk that they share."""
+    """Yield the stretches in which two envelopes may differ, as pieces of both: everything outside shared chunks."""
     places = {id(chunk): number for number, chunk in enumerate(old.chunks)}
     done = start = 0
     for number, chunk in enumerate(new.chunks):
@@ -169,12 +170,18 @@ def _collect_pieces(chunks: Sequence[Chunk]) -> list[Piece]:
 def compare_pieces(
     old: Sequence[Piece], new: Sequence[Piece], value_of: Callable[[Piece], V], default: V
 ) -> Iterator[tuple[int, int, V]]:
-    """Runs of addresses at which `of` gives another value in `new` than in `old`: (start, stop, new value).
+    """Yield the runs of addresses at which a value differs, as (start, stop, new value). Inserts are ignored.
 
-    Both cover the same addresses, but that `new` may reach further; `otherwise` is the old value there. Inserts do not count.
+    Both sequences cover the same addresses, except that `new` may reach further.
+
+    Args:
+        old: Pieces before.
+        new: Pieces after.
+        value_of: The value of a piece.
+        default: The old value of addresses that `old` does not reach.
     """
     place = 0
-    held: tuple[int, int, V] | None = None  # the run that may still grow
+    held: tuple[int, int, V] | None = None  # the run at hand, which may still grow
     for piece in new:
         if piece.start == piece.stop:
             continue
@@ -198,13 +205,20 @@ def compare_pieces(
 
 
 def compare_envelopes(old: Envelope, new: Envelope, value_of: Callable[[Piece], V], default: V) -> Iterator[tuple[int, int, V]]:
-    """`repainted` over every gap of two envelopes."""
+    """Yield the runs of addresses at which a value differs between two envelopes, as (start, stop, new value).
+
+    Args:
+        old: The envelope before.
+        new: The envelope after.
+        value_of: The value of a piece.
+        default: The old value of addresses that `old` does not reach.
+    """
     for before, after in find_gaps(old, new):
         yield from compare_pieces(before, after, value_of, default)
 
 
 def compare_inserts(old: Envelope, new: Envelope) -> tuple[set[int], set[int]]:
-    """Decisions whose inserts stand in `new` alone, and in `old` alone."""
+    """Return the decisions whose inserts are only in `new`, and those whose inserts are only in `old`."""
     come: set[int] = set()
     gone: set[int] = set()
     for before, after in find_gaps(old, new):
@@ -214,7 +228,7 @@ def compare_inserts(old: Envelope, new: Envelope) -> tuple[set[int], set[int]]:
 
 
 def find_alterations(old: Envelope, new: Envelope) -> list[Span]:
-    """Where `new` carries something else than `old`, what is new at its end included: rising. An insert is an empty span."""
+    """Return where `new` sends something else than `old`, new blocks included, in order. An insert is an empty span."""
     found: list[Span] = []
     for was, now in find_gaps(old, new):
         same = indexOf(chain(map(is_, was, now), (False,)), False)
@@ -239,5 +253,5 @@ def _group_inserts(pieces: Sequence[Piece]) -> dict[int, list[Placeholder]]:
 
 
 def find_insert_decisions(pieces: Sequence[Piece]) -> set[int]:
-    """Decisions that put the inserts among these pieces."""
+    """Return the numbers of the decisions that made the inserts among these pieces."""
     return {piece.by for piece in pieces if piece.start == piece.stop}

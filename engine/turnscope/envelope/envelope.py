@@ -1,9 +1,9 @@
-"""The envelope: a tiling of the storage timeline, kept in shared chunks.
+"""The envelope: a tiling of the storage timeline, stored in shared chunks.
 
-Holds the data structure and its three moves: `grow`, `replace`, `undo`. It decides nothing; rules do.
+Holds the data structure and its three changes: `grow`, `replace` and `undo`. Rules decide what changes.
 
-Pieces stand in address order and tile `[0, stop)`. A zero-width piece is an insert and stands before the piece that begins
-at its address. Chunks are immutable and shared between envelopes, so a change copies only the chunks it touches.
+Pieces are in address order and tile `[0, stop)`. A piece of zero width is an insert; it comes before the piece that begins at
+its address. Chunks are immutable and shared between envelopes, so a change copies only the chunks that it touches.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from turnscope.session.model import BUCKETS, ZERO, Counts, Edit, Placeholder, Sp
 
 _START, _STOP = attrgetter("start"), attrgetter("stop")
 _PIECES, _COUNTS = attrgetter("pieces"), attrgetter("counts")
-CHUNK = 128  # pieces; a splice copies one or two chunks, so this bounds what a change costs
+CHUNK = 128  # pieces; a splice copies one or two chunks, so this limits the cost of a change
 
-Place = tuple[int, int]  # a chunk, and a piece in it
+Place = tuple[int, int]  # number of a chunk, number of a piece in it
 
 
 class Chunk(Struct, frozen=True, gc=False):
+    """A run of pieces with their summed counts. `stop` is the address behind the last piece."""
+
     pieces: tuple[Piece, ...]
     stop: int
     counts: Counts
@@ -46,20 +48,22 @@ class Envelope(Struct, frozen=True, gc=False):
 
     @property
     def tokens(self) -> int:
-        """Tokens of all five buckets, in units of the ledger's counter."""
+        """Tokens of all five buckets, in the units of the ledger's counter."""
         return sum(self.counts)
 
     @property
     def buckets(self) -> dict[str, int]:
-        """Tokens by the bucket's name, in units of the ledger's counter."""
+        """Tokens by name of the bucket, in the units of the ledger's counter."""
         return {bucket.value: tokens for bucket, tokens in zip(BUCKETS, self.counts, strict=True)}
 
     @property
     def stop(self) -> int:
+        """Address behind the last block."""
         return self.chunks[-1].stop if self.chunks else 0
 
     @property
     def pieces(self) -> Iterator[Piece]:
+        """All pieces in address order."""
         return (piece for chunk in self.chunks for piece in chunk.pieces)
 
     def __len__(self) -> int:
@@ -73,8 +77,8 @@ class Envelope(Struct, frozen=True, gc=False):
             f"{self.tokens:,} counted tokens", notebook.render_bar(self.buckets), note=f"of {self.stop:,} blocks"
         )
 
-    def at(self, address: int) -> Piece:
-        """The piece that holds block `address`. IndexError where the envelope does not reach."""
+    def find_piece(self, address: int) -> Piece:
+        """Return the piece that holds block `address`. IndexError where the envelope does not reach so far."""
         chunk = bisect_right(self.chunks, address, key=_STOP)
         if address < 0 or chunk == len(self.chunks):
             raise IndexError(f"block {address} is not in an envelope of {self.stop} blocks")
@@ -82,7 +86,7 @@ class Envelope(Struct, frozen=True, gc=False):
         return pieces[bisect_right(pieces, address, key=_STOP)]
 
     def iter_pieces(self, span: Span) -> Iterator[Piece]:
-        """The pieces that hold the blocks of `span`, without inserts."""
+        """Yield the pieces that hold the blocks of `span`, without inserts."""
         for piece in self._iter_from(self._find(span.start)):
             if piece.start >= span.stop:
                 return
@@ -90,15 +94,20 @@ class Envelope(Struct, frozen=True, gc=False):
                 yield piece
 
     def iter_pieces_and_inserts(self, span: Span) -> Iterator[Piece]:
-        """The pieces that reach into `span`, with the inserts before its blocks; those at its end where the envelope ends."""
-        inside = span.start < self.stop and self.at(span.start).start < span.start
+        """Yield the pieces that reach into `span`, with the inserts before its blocks (at the envelope's end, also behind)."""
+        inside = span.start < self.stop and self.find_piece(span.start).start < span.start
         for piece in self._iter_from(self._find(span.start) if inside else self._seek(span.start)):
             if piece.start >= span.stop and (span.stop < self.stop or piece.start > span.stop):
                 return
             yield piece
 
     def grow(self, stop: int, ledger: Ledger) -> Envelope:
-        """The same envelope with the blocks `[self.stop, stop)` added verbatim."""
+        """Return the envelope with the blocks `[self.stop, stop)` added verbatim.
+
+        Args:
+            stop: Address behind the last block.
+            ledger: Token counts of the session.
+        """
         start = self.stop
         if stop <= start:
             return self
@@ -116,9 +125,18 @@ class Envelope(Struct, frozen=True, gc=False):
         return Envelope((*self.chunks[:-1], Chunk(pieces, stop, _add(chunk.counts, added))), counts)
 
     def replace(self, edit: Edit, by: int, ledger: Ledger) -> tuple[Envelope, Splice | None]:
-        """Apply `edit`; gives the new envelope and the splice that undoes it (None where nothing changed).
+        """Apply an edit.
 
-        RuleError: the span leaves the envelope, or cuts a stand-in in two.
+        Args:
+            edit: The edit.
+            by: Number of the decision that makes it.
+            ledger: Token counts of the session.
+
+        Returns:
+            The new envelope, and the splice that undoes the edit (None where nothing changed).
+
+        Raises:
+            RuleError: The span leaves the envelope, or cuts a placeholder in two.
         """
         if edit.span is None:
             return self, None
@@ -145,7 +163,7 @@ class Envelope(Struct, frozen=True, gc=False):
         return self._splice(first, last, old, new)
 
     def undo(self, splice: Splice) -> Envelope:
-        """The envelope as it was before `splice`."""
+        """Return the envelope before `splice`."""
         return self.redo(Splice(splice.place, splice.new, splice.old))
 
     def redo(self, splice: Splice) -> Envelope:
@@ -176,7 +194,7 @@ class Envelope(Struct, frozen=True, gc=False):
             number += 1
         if not new:
             return self, None
-        if at < self.stop and self.at(at).start < at:
+        if at < self.stop and self.find_piece(at).start < at:
             place = self._find(at)
             inside = self.chunks[place[0]].pieces[place[1]]
             around = (*_cut_fragment(inside, inside.start, at, ledger), *new, *_cut_fragment(inside, at, inside.stop, ledger))
@@ -204,7 +222,7 @@ class Envelope(Struct, frozen=True, gc=False):
         return chunk, bisect_right(self.chunks[chunk].pieces, address, key=_STOP)
 
     def _seek(self, address: int, number: int = 0) -> Place:
-        """Past `number` pieces from the first that begins at or after `address`."""
+        """The place `number` pieces behind the first piece that begins at or after `address`."""
         chunk = bisect_left(self.chunks, address, key=_get_last_start)
         if chunk == len(self.chunks):
             return max(0, chunk - 1), len(self.chunks[-1].pieces) if self.chunks else 0
@@ -224,11 +242,11 @@ class Envelope(Struct, frozen=True, gc=False):
         (i, a), (j, b) = first, last
         if i == j:
             return self.chunks[i].pieces[a : b + 1]
-        middle = chain.from_iterable(map(_PIECES, self.chunks[i + 1 : j]))  # thousands, where a window slides
+        middle = chain.from_iterable(map(_PIECES, self.chunks[i + 1 : j]))  # thousands for a sliding window
         return (*self.chunks[i].pieces[a:], *middle, *self.chunks[j].pieces[: b + 1])
 
     def _sum_between(self, first: Place, last: Place) -> Counts:
-        """Tokens per bucket of the pieces from `first` to `last`, which stand in different chunks."""
+        """Tokens per bucket of the pieces from `first` to `last`, which are in different chunks."""
         (i, a), (j, b) = first, last
         ends = (sum_counts(self.chunks[i].pieces[a:]), sum_counts(self.chunks[j].pieces[: b + 1]))
         c, d, e, f, g = zip(*ends, *map(_COUNTS, self.chunks[i + 1 : j]), strict=True)
@@ -240,7 +258,7 @@ class Envelope(Struct, frozen=True, gc=False):
 
 
 def _cut_fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[Piece, ...]:
-    """What remains of `piece` on `[start, stop)` when a span beside it is replaced."""
+    """What remains of `piece` on `[start, stop)` when a neighbouring span is replaced."""
     if start >= stop:
         return ()
     if piece.body is None:
@@ -248,8 +266,8 @@ def _cut_fragment(piece: Piece, start: int, stop: int, ledger: Ledger) -> tuple[
     if piece.body == ():
         return (structs.replace(piece, start=start, stop=stop),)
     raise RuleError(
-        f"blocks {piece.start}:{piece.stop} are one stand-in and cannot be cut at {start if start > piece.start else stop}",
-        hint=str(Span(piece.start, piece.stop)) + " can be replaced as a whole or restored.",
+        f"blocks {piece.start}:{piece.stop} have one placeholder and cannot be cut at {start if start > piece.start else stop}",
+        hint=str(Span(piece.start, piece.stop)) + " can be replaced or restored as a whole.",
     )
 
 
@@ -264,7 +282,7 @@ def _subtract(counts: Counts, others: Counts) -> Counts:
 
 
 def sum_counts(pieces: Sequence[Piece]) -> Counts:
-    """Tokens per bucket of some pieces."""
+    """Return the tokens per bucket of some pieces."""
     a = b = c = d = e = 0
     for piece in pieces:
         v, w, x, y, z = piece.counts

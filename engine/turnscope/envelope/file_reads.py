@@ -1,6 +1,6 @@
-"""Where a session shows what a file holds: results of tools that read files, and texts that hold files.
+"""Where a session shows the content of a file: results of tools that read files, and texts that contain files.
 
-Pure readings of blocks, for rules that leave out, cut or fold what was read. It knows no disk.
+Pure functions of blocks, for rules that drop, cut or outline what was read. No file on disk is opened.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HEADED = re.compile(r"(\[(\S+) for '([^']+)'\] Result:\s?)(.+)", re.DOTALL)
 
 
 class FileRead(NamedTuple):
-    """Block `at` shows `path`; `part` says which part of the file ("" = all of it)."""
+    """Block `at` shows the file `path`. `part` names the part of the file that it shows; "" = the whole file."""
 
     at: int
     path: str
@@ -28,7 +28,7 @@ class FileRead(NamedTuple):
 
 
 def find_file_reads(block: Block, session: Session) -> Iterator[FileRead]:
-    """What a block shows of files; a reading that failed shows nothing."""
+    """Yield the files that a block shows. A read that failed shows none."""
     text = get_result_text(block) if block.kind == "tool_result" else block.text
     if not text or (isinstance(block.raw, Mapping) and block.raw.get("is_error")):
         return
@@ -44,7 +44,7 @@ def find_file_reads(block: Block, session: Session) -> Iterator[FileRead]:
 
 
 def get_file_text(block: Block, path: str) -> str:
-    """What a block shows of the file at `path`, as far as `readings` says that it does."""
+    """Return what a block shows of the file at `path`, one of those that `find_file_reads` gives for it."""
     text = (get_result_text(block) or "") if block.kind == "tool_result" else block.text
     if headed := HEADED.match(text):
         return headed[4]

@@ -1,6 +1,6 @@
-"""What is known of a user, or by an agent, beside a conversation: how it is found in what was said, and worded in a prompt.
+"""Facts about a user, or learned by an agent: how they are found in a conversation and worded in a prompt.
 
-Pure functions. Where such facts are kept across sessions is `storage.memories`; what a request carries of them is the rule's.
+Pure functions. `storage.memories` stores facts across sessions; a rule decides which of them a request carries.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from turnscope.session.model import JSON
 Owner = Literal["user", "agent"]
 Tier = Literal["short", "medium", "long"]
 TIERS: tuple[Tier, ...] = ("short", "medium", "long")
-FORGOTTEN = "(forgotten)"  # stands where the text of a forgotten fact stood
+FORGOTTEN = "(forgotten)"  # text of a forgotten fact
 LONGEST = 240  # characters of a fact
-READ = 20_000  # characters of a text that are searched for facts
+READ = 20_000  # characters of a text that are searched
 
 _USER = re.compile(
     r"\b(?:my name is|call me|i am (?:a|an|the)\b|i'm (?:a|an|the)\b|"
@@ -50,10 +50,16 @@ _SENTENCE = re.compile(r"[^.!?\n]+(?:\.(?=\w)[^.!?\n]*)*[.!?]*")
 
 
 class Memory(Struct, frozen=True):
-    """One fact: whose it is, what it says, the day on which it was said (UTC, "" = not known), and where it came from.
+    """One fact.
 
-    `tier`: a short one belongs to its chat and goes after some turns, a medium one fades where nobody says it again, a long one
-    stays. A forgotten one is a tombstone: it has no text.
+    Attributes:
+        id: The fact's id, made of owner and text.
+        owner: Whose fact it is: `user` or `agent`.
+        text: What it says.
+        said: The day on which it was said (UTC, ISO); "" = unknown.
+        source: Where it came from.
+        forgotten: True for a tombstone, which has no text.
+        tier: `short` ends after some turns of its chat, `medium` fades if nobody repeats it, `long` stays.
     """
 
     id: str
@@ -66,34 +72,50 @@ class Memory(Struct, frozen=True):
 
 
 def classify_tier(text: str) -> Tier:
-    """How long what a text says is worth knowing, by its words: what holds for now, what was told to stay, all else."""
+    """Return how long a text is worth knowing, by its words: `short` = for now, `long` = to be remembered, else `medium`."""
     return "short" if _SHORT.search(text) else "long" if _LONG.search(text) else "medium"
 
 
 def make_fact_id(owner: str, text: str) -> str:
-    """By which a fact is known: by whose it is and what it says, whatever its case and spaces."""
+    """Return the id of a fact. Case and spaces of the text do not matter.
+
+    Args:
+        owner: `user` or `agent`.
+        text: What the fact says.
+    """
     return blake2b(f"{owner}\0{' '.join(text.casefold().split())}".encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def find_facts(role: str, text: str, sent_at: float | None = None, source: str = "") -> Iterator[Memory]:
-    """The facts in a message, found by patterns: a user's about the user, an answer's about what the agent works on.
+    """Yield the facts in a message, found by patterns: from a user about the user, from an answer about the work.
 
-    A question states nothing. Order as said; each once.
+    Facts come in their order in the text, each once. A question states no fact.
+
+    Args:
+        role: Role of the message.
+        text: Its text.
+        sent_at: When it was sent, in seconds since the epoch; None = unknown.
+        source: Where the facts come from, such as `block 12`.
     """
     owner, pattern = ("user", _USER) if role == "user" else ("agent", _AGENT)
     seen: set[str] = set()
     day = datetime.fromtimestamp(sent_at, UTC).date().isoformat() if sent_at else ""
     for match in _SENTENCE.finditer(text):
-        said = " ".join(match[0].split())
-        if not 8 <= len(said) <= LONGEST or said.endswith("?") or not pattern.search(said):
+        sentence = " ".join(match[0].split())
+        if not 8 <= len(sentence) <= LONGEST or sentence.endswith("?") or not pattern.search(sentence):
             continue
-        if (known := make_fact_id(owner, said)) not in seen:
+        if (known := make_fact_id(owner, sentence)) not in seen:
             seen.add(known)
-            yield Memory(known, "user" if owner == "user" else "agent", said, day, source, tier=classify_tier(said))
+            yield Memory(known, "user" if owner == "user" else "agent", sentence, day, source, tier=classify_tier(sentence))
 
 
 def find_facts_since(ctx: Ctx, at: int) -> Iterator[Memory]:
-    """The facts in what was said from address `at` on."""
+    """Yield the facts in the messages from address `at` on.
+
+    Args:
+        ctx: What the rule may read.
+        at: Address of the first block to read.
+    """
     starts = ctx.index.messages
     for start in starts[count_before(starts, at) : count_before(starts, ctx.request.cut)]:
         message = ctx.session.messages[ctx.session.blocks[start].message]
@@ -103,19 +125,30 @@ def find_facts_since(ctx: Ctx, at: int) -> Iterator[Memory]:
 
 
 def parse_fact(item: str, sent_at: float | None = None, source: str = "") -> Memory | None:
-    """A fact as a model that was asked for facts words it, `user: ...` or `agent: ...`; None where a line is none."""
+    """Return the fact in a line of a model's reply, `user: ...` or `agent: ...`; None where the line is no fact.
+
+    Args:
+        item: The line.
+        sent_at: When the turn was sent, in seconds since the epoch; None = unknown.
+        source: Where the fact comes from.
+    """
     owner, _, text = item.partition(":")
-    said, owner = " ".join(text.split()), owner.strip(" -*").lower()
-    if owner not in ("user", "agent") or not 4 <= len(said) <= LONGEST or said == FORGOTTEN:
+    sentence, owner = " ".join(text.split()), owner.strip(" -*").lower()
+    if owner not in ("user", "agent") or not 4 <= len(sentence) <= LONGEST or sentence == FORGOTTEN:
         return None
     day = datetime.fromtimestamp(sent_at, UTC).date().isoformat() if sent_at else ""
     return Memory(
-        make_fact_id(owner, said), "user" if owner == "user" else "agent", said, day, source, tier=classify_tier(said)
+        make_fact_id(owner, sentence),
+        "user" if owner == "user" else "agent",
+        sentence,
+        day,
+        source,
+        tier=classify_tier(sentence),
     )
 
 
 def list_findings(found: JSON) -> list[str]:
-    """A review's findings as lines: a text, a list of texts, or of tables with a title or text."""
+    """Return a review's findings as lines. The log has a text, a list of texts, or a list of tables with a title or text."""
     if isinstance(found, str):
         return [found.strip()] if found.strip() else []
     return list(filter(None, map(_format_finding, found if isinstance(found, list) else [])))
@@ -129,14 +162,20 @@ def _format_finding(row: JSON) -> str:
 
 
 def read_findings(ctx: Ctx) -> Iterator[Memory]:
-    """The findings that a log holds of its review, as what the agent learned: they outlive the review."""
+    """Yield the findings of a review that the log records, as facts of the agent: they outlive the review."""
     for line in list_findings(ctx.session.about.get("findings")):
-        said = " ".join(line.split())[:LONGEST]
-        yield Memory(make_fact_id("agent", said), "agent", said, "", "a review's findings", tier="long")
+        sentence = " ".join(line.split())[:LONGEST]
+        yield Memory(make_fact_id("agent", sentence), "agent", sentence, "", "a review's findings", tier="long")
 
 
 def has_faded(ctx: Ctx, fact: Memory, turns: int) -> bool:
-    """Whether a short fact was said more than so many turns ago. One of another chat is never short."""
+    """Return whether a short fact was said too long ago. A fact of another chat is never short.
+
+    Args:
+        ctx: What the rule may read.
+        fact: The fact.
+        turns: The most turns that a short fact lasts.
+    """
     at = fact.source.removeprefix("block ")
     if fact.tier != "short" or not at.isdecimal() or int(at) >= ctx.request.cut:
         return False
@@ -144,7 +183,7 @@ def has_faded(ctx: Ctx, fact: Memory, turns: int) -> bool:
 
 
 def decode_fact(item: str) -> Memory | None:
-    """A fact as a store hands it over; None where it is none. One that was forgotten since is a tombstone."""
+    """Return the fact that a JSON text of a store encodes; None where it encodes none. A forgotten fact is a tombstone."""
     try:
         fact = msgspec.json.decode(item, type=Memory)
     except msgspec.DecodeError:
@@ -154,14 +193,21 @@ def decode_fact(item: str) -> Memory | None:
 
 @lru_cache(maxsize=2_048)
 def extract_term_set(text: str) -> frozenset[str]:
-    """The terms of a text, for what has to do with what."""
+    """Return the terms of a text, to compare texts with."""
     return frozenset(extract_terms(text))
 
 
 def score_facts(ctx: Ctx, facts: Iterable[Memory], question: str, tiers: Sequence[str], turns: int) -> dict[str, int]:
-    """By a fact's id, of those that may be put in: how many terms it shares with a question.
+    """Return how many terms each fact shares with a question, by the fact's id, for the facts that may be inserted.
 
-    Left out are those forgotten, refused by hand, of another tier, and short ones that were said more than `turns` turns ago.
+    Forgotten facts, facts that a person rated down, facts of other tiers and faded short facts are left out.
+
+    Args:
+        ctx: What the rule may read.
+        facts: The facts.
+        question: The question's text.
+        tiers: The tiers that may be inserted.
+        turns: The most turns that a short fact lasts.
     """
     asked = extract_term_set(question)
     wanted = (fact for fact in facts if not fact.forgotten and fact.tier in tiers and not has_faded(ctx, fact, turns))
@@ -175,18 +221,18 @@ def _format_section(facts: Sequence[Memory], heading: str) -> str:
 
 
 def _format_user_context(facts: Sequence[Memory], _heading: str) -> str:
-    """Open WebUI, older generation."""
+    """Open WebUI, older version."""
     dated = (f"[{fact.said}]. {fact.text}" if fact.said else fact.text for fact in facts)
     return "\n".join(("User Context:", *(f"{n}. {line}" for n, line in enumerate(dated, 1))))
 
 
 def _format_findings(facts: Sequence[Memory], heading: str) -> str:
-    """ChainReview: what earlier reviews found, each with its day."""
+    """ChainReview: findings of earlier reviews, each with its day."""
     return "\n".join((heading, *(f"- {f'[{fact.said}] ' if fact.said else ''}{fact.text}" for fact in facts)))
 
 
 def _format_memory_context(facts: Sequence[Memory], _heading: str) -> str:
-    """Open WebUI, newer generation: what is the user's, then what else is relevant, each sorted."""
+    """Open WebUI, newer version: the user's facts, then other relevant ones, each sorted."""
     parts = []
     for owner, name in (("user", "[User Memory]"), ("agent", "[Relevant Context]")):
         lines = sorted((f"- {fact.text}" for fact in facts if fact.owner == owner), key=str.casefold)
@@ -200,4 +246,4 @@ FORMS: Mapping[str, Callable[[Sequence[Memory], str], str]] = {
     "memory-context": _format_memory_context,
     "findings": _format_findings,
 }
-"""How facts are worded, by the name that a policy declares. `(facts, heading) -> text`."""
+"""How facts are worded, by the name that a policy gives: `(facts, heading) -> text`."""

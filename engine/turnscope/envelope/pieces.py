@@ -1,4 +1,4 @@
-"""The tiles of an envelope, and what changes them: pieces, splices and decisions. Values only."""
+"""The parts of an envelope and of its history: pieces, splices and decisions. Values only."""
 
 from __future__ import annotations
 
@@ -8,20 +8,29 @@ from turnscope.session.model import Action, Counts, Edit, Placeholder
 
 
 class Piece(Struct, frozen=True, gc=False):
-    """One tile of an envelope. Zero width (`start == stop`) with a `slot` = an insert."""
+    """One tile of an envelope: how the blocks `[start, stop)` are sent.
+
+    Attributes:
+        start: Address of the first block.
+        stop: Address behind the last block. A piece of zero width (`start == stop`) with a `slot` is an insert.
+        counts: Tokens per bucket, in the ledger's units.
+        body: None = the blocks are sent verbatim, () = they are dropped, else the parts that replace them.
+        slot: The slot of an insert, or a note on the piece.
+        by: Number of the decision that made the piece; -1 = none did.
+    """
 
     start: int
     stop: int
     counts: Counts
     body: Placeholder = None
     slot: str = ""
-    by: int = -1  # number of the decision that put it here; -1 = nobody, it simply stands
+    by: int = -1  # number of a decision
 
 
 class Splice(Struct, frozen=True, gc=False):
     """One change of an envelope: at `place`, `old` became `new`. Applied backwards it undoes the change.
 
-    `place` is the address at which both begin, and how many pieces (inserts) that begin there stand before them.
+    `place` is the address at which both begin, and how many pieces (inserts) that begin there come before them.
     """
 
     place: tuple[int, int]
@@ -30,7 +39,7 @@ class Splice(Struct, frozen=True, gc=False):
 
 
 class Decision(Struct, frozen=True, gc=False):
-    """An edit as applied (or a look that changed nothing), with the envelope's tokens before and after it."""
+    """An edit as it was applied, with the envelope's tokens before and after it. `splice` is None where it changed nothing."""
 
     seq: int  # counts through the trace
     request: int

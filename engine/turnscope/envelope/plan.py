@@ -1,4 +1,4 @@
-"""One request under one policy: what would be sent, what the model sees of it, and why. `planning.assemble` makes it."""
+"""The plan of one request under one policy: what is sent, what the model sees, and why. `planning.assemble` makes it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Verdict = Literal["send", "warn", "overflow", "refuse"]
 
 
 FreshEdits = tuple[tuple[Span, Placeholder, str], ...]
-"""What rules that decide anew did to a request: where, what stands there, and in which slot; in address order."""
+"""What `fresh` rules did to a request: span, new content and slot, in address order."""
 
 
 class StepState(Struct, frozen=True, gc=False):
-    """What a step of the policy, a rule with its parameters, returned: its state for the next request."""
+    """What a step of the policy (a rule with its parameters) returned: its state for the next request."""
 
     rule: str
     params: Any
@@ -31,13 +31,30 @@ class StepState(Struct, frozen=True, gc=False):
 
 
 class Plan(Struct, frozen=True, gc=False):
-    """One request under one policy: what would be sent (`after`), what the model sees of it (`seen`), and why.
+    """The plan of one request under one policy.
 
-    Tokens of envelopes are in the ledger's units; `calibration` (fitted on earlier requests only) turns them into the
-    provider's. `first` numbers the first of `decisions`. `kept` and `base` are what the next request starts from: with and
-    without the edits that hold only while budget and model stay (`monotone`); and `states`, one per step whose rule has a
-    state, in the policy's order. `again`: all that `fresh` rules want in this request; what the request before had of it
-    stands in `before`, decided there. None where it cannot be told from what other rules did.
+    Envelopes count tokens in the ledger's units. `calibration` converts them to the provider's tokens; it was fitted on earlier
+    requests only.
+
+    Attributes:
+        request: The request; its model is the one it is sent to.
+        before: The envelope before this request's decisions.
+        decisions: What changed it, in order.
+        after: What is sent.
+        seen: What the model sees: `after` without what the provider's server removes.
+        server: The decisions of the provider's server: old thinking, everything before a compaction.
+        model: The model it is sent to.
+        budget: Its budget.
+        calibration: Converts counted tokens to billed tokens.
+        verdict: send, warn, overflow or refuse.
+        first: Number of the first of `decisions`.
+        kept: What the next request starts from while budget and model stay.
+        base: The same without edits that hold only while budget and model stay (`monotone`).
+        asks: What rules asked, with the answers.
+        states: States of the policy's steps, in the policy's order.
+        fresh_edits: All that `fresh` rules want in this request. What the previous request had of it is in `before` already and
+            was decided there. None where it cannot be told apart from what other rules did.
+        onward: The calibration that later requests start from, if exact counts of this request changed `calibration`.
     """
 
     request: Request
@@ -45,7 +62,7 @@ class Plan(Struct, frozen=True, gc=False):
     decisions: tuple[Decision, ...]
     after: Envelope
     seen: Envelope
-    server: tuple[Decision, ...]  # what the provider itself leaves out: old thinking, all that stands before a compaction
+    server: tuple[Decision, ...]  # old thinking, everything before a compaction
     model: str
     budget: Budget
     calibration: Calibration
@@ -56,29 +73,30 @@ class Plan(Struct, frozen=True, gc=False):
     asks: tuple[tuple[Ask, Answer], ...] = ()
     states: tuple[StepState, ...] = ()
     fresh_edits: FreshEdits | None = ()
-    onward: Calibration | None = None  # what later requests start from, where counts of this one alone taught `calibration`
+    onward: Calibration | None = None  # None = `calibration`
 
     @property
     def limit(self) -> int | None:
-        """The model's window in tokens; None where it is only assumed."""
+        """The model's context window in tokens; None where it is only assumed."""
         return self.budget.window if self.budget.known else None
 
     @property
-    def projected(self) -> int:
-        """Prompt tokens to expect from the provider, in its own units."""
+    def expected_tokens(self) -> int:
+        """The expected prompt in the provider's tokens."""
         return self.calibration.predict(self.seen.tokens)
 
     @property
-    def largest(self) -> int:
-        """The largest prompt to expect that the provider has to read for it: one that sums up reads the whole first."""
-        return max(self.projected, count_read_tokens(self.server))
+    def largest_prompt(self) -> int:
+        """The largest prompt that the provider reads for this request: a server that compacts reads the whole prompt first."""
+        return max(self.expected_tokens, count_read_tokens(self.server))
 
     def get_state(self, rule: str) -> Any:
-        """What the first step with that rule returned; None where there is none, or no such step."""
+        """Return what the first step with that rule returned; None where there is no such step, or it has no state."""
         return next((known.state for known in self.states if known.rule == rule), None)
 
     @property
     def is_changed(self) -> bool:
+        """True where a decision changed the envelope."""
         return any(decision.splice for decision in self.decisions)
 
     def __repr__(self) -> str:
@@ -88,7 +106,7 @@ class Plan(Struct, frozen=True, gc=False):
         )
 
     def _repr_html_(self) -> str:
-        """Both bars to one scale, and the decisions that led from the one to the other."""
+        """Buckets before and after to one scale, and the decisions between them."""
         whole = max(self.before.tokens, self.after.tokens)
         made = [d for d in self.decisions if d.splice or d.action in ("warn", "fallback", "refuse")]
         rows = ((d.action, d.rule, d.before, d.after, d.edit.because) for d in made[:SHOWN])
@@ -100,12 +118,11 @@ class Plan(Struct, frozen=True, gc=False):
         ]
         parts += [notebook.render_table(("did", "rule", "tokens before", "after", "because"), rows)] if made else []
         parts += [notebook.render_line(f"and {len(made) - SHOWN:,} more decisions")] if len(made) > SHOWN else []
-        note = (
-            f"{self.model} · {self.verdict} · {self.projected:,} of {self.budget.window:,} tokens expected when it was planned"
-        )
+        expected = f"{self.expected_tokens:,} of {self.budget.window:,} tokens expected when it was planned"
+        note = f"{self.model} · {self.verdict} · {expected}"
         return notebook.render_card(f"Request {self.request.n}", *parts, note=note)
 
 
 def count_read_tokens(server: Sequence[Decision]) -> int:
-    """Tokens that a provider has to read before it sums up, by its decisions on a request; 0 where it does not."""
+    """Return the tokens that a provider reads before it compacts, by its decisions; 0 where it does not compact."""
     return max((int(d.edit.facts.get("read", 0)) for d in server if d.action == "condense"), default=0)

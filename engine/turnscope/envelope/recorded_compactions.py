@@ -1,6 +1,6 @@
-"""What a log says of the compactions of its own tool, for the policies that do again what this tool does.
+"""What a log records of its own tool's compactions, for the policies that reproduce that tool.
 
-Nothing past the request at hand is read. Following the record itself is a rule of its own (`follow_the_record`).
+Nothing after the request at hand is read. Following the record itself is the rule `follow_the_record`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,17 @@ from turnscope.session.model import Edit, Session, Span
 
 
 def find_compactions(ctx: Ctx) -> list[Edit]:
-    """What the log shows as condensed first at this very request; empty where it shows nothing."""
+    """Return the edits by which the tool condensed at this very request; [] where the log records none."""
     return [edit for edit in _iter_edits(ctx, ctx.request.n) if edit.action == "condense"]
 
 
 def find_recorded_summary(ctx: Ctx, edits: list[Edit]) -> tuple[int, str]:
-    """Where the tool's own summary stands, and what it says: its block and its text; -1 and "" where the log holds none."""
+    """Return the block of the tool's own summary and its text; -1 and "" where the log contains none.
+
+    Args:
+        ctx: What the rule may read.
+        edits: The edits that `find_compactions` gave.
+    """
     at = next((edit.facts["summary"] for edit in edits if isinstance(edit.facts.get("summary"), int)), -1)
     if not 0 <= at < ctx.request.cut:
         return -1, ""
@@ -29,17 +34,21 @@ def find_recorded_summary(ctx: Ctx, edits: list[Edit]) -> tuple[int, str]:
 
 
 def iter_compacted_spans(ctx: Ctx, edits: list[Edit]) -> Iterator[Span]:
-    """The conversation that recorded edits took out."""
+    """Yield the stretches of conversation that recorded edits removed."""
     for edit in edits:
         yield from ctx.index.find_conversation_spans(*edit.span) if edit.span else ()
 
 
 def count_previous_usage(ctx: Ctx, last: int, answer: int) -> int:
-    """Tokens of the previous request, prompt and answer, as its tool saw them; 0 before the first request.
+    """Return tokens of the previous request, prompt and answer, as its tool saw them; 0 before the first request.
 
-    As billed, less or more what this policy sent differently, where it compacted `last` (a request's number, -1 = never) when
-    the record did; else by count, for then another conversation was billed. `answer`: tokens of the previous answer as the
-    tool estimates them, taken where the log's own count cannot be true.
+    If this policy compacted when the record did, it is the billed number, corrected by what this policy sent differently. Else
+    it is an estimate, because another conversation was billed.
+
+    Args:
+        ctx: What the rule may read.
+        last: Number of the request at which this policy compacted last; -1 = never.
+        answer: Tokens of the previous answer as the tool estimates them. Used where the recorded count cannot be true.
     """
     previous = ctx.previous
     usage = previous.request.usage if previous else None
@@ -62,5 +71,5 @@ def _iter_edits(ctx: Ctx, request: int) -> Iterator[Edit]:
 
 @memoize
 def _find_compaction_requests(session: Session, _index: Index) -> tuple[int, ...]:
-    """Numbers of the requests at which the tool condensed something."""
+    """Numbers of the requests at which the tool condensed."""
     return tuple(sorted({seen.request for seen in session.observed if seen.edit.action == "condense"}))

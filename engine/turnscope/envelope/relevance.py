@@ -1,7 +1,7 @@
-"""How much of a conversation has to do with a question: bm25 over its exchanges, with identifiers split as well.
+"""How relevant each exchange of a conversation is to a question: bm25 over exchanges, with identifiers split as well.
 
-An index grows with the fold: each block is read once, and no score looks past the request at hand. It knows no budget and
-yields no edits.
+An index grows with the replay: each block is read once, and no score uses anything after the request at hand. Nothing here
+knows a budget or yields edits.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from turnscope.session.index import count_before
 from turnscope.session.model import Answer, Ask, Block, Bucket, Session
 
 K1, B = 1.2, 0.75
-READ = 1_200  # characters of one block that are indexed: its beginning and its end
-QUERY = 24  # terms of a question that are looked up: the rarest
+READ = 1_200  # characters of one block that are indexed: half from its beginning, half from its end
+QUERY = 24  # terms of a question that are used: the rarest
 COMMON = 0.25  # a term in more than this share of many exchanges says nothing of any
-MANY = 32
-RERANKED = 50  # of them that a model orders anew, where it is asked
-RANKED = 64  # exchanges that compete for the room there is
-REMEMBERED = 4  # sessions whose index is kept
+MANY = 32  # exchanges
+COMMON = 0.25  # a term in more than this share of exchanges is ignored, from MANY exchanges on
+RERANKED = 50  # exchanges that a model reorders, if one is named
+RANKED = 64  # exchanges that compete for the free tokens
+REMEMBERED = 4  # sessions whose index is cached
 
 _WORD = re.compile(r"[^\W_]+(?:[_-][^\W_]+)*")
 _PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
@@ -44,7 +45,12 @@ _SUFFIXES = ("ization", "ations", "ation", "ings", "ing", "ies", "ied", "ers", "
 
 
 def extract_terms(text: str) -> list[str]:
-    """The terms of a text: words without endings, and of an identifier the parts as well. Stop words are left out."""
+    """Return the terms of a text: stems of its words, and the parts of identifiers. Stop words are left out.
+
+    Example:
+        >>> extract_terms("loadConfig in config_loader.py")
+        ['loadconfig', 'load', 'config', 'config_loader', 'config', 'load', 'py']
+    """
     return [term for word in _WORD.findall(text) for term in _split_word(word)]
 
 
@@ -57,7 +63,7 @@ def _split_word(word: str) -> tuple[str, ...]:
 
 
 def _strip_ending(word: str) -> str:
-    """A word without its commonest English ending, so that `caching` finds `cache`."""
+    """A word without its most common English ending, so that `caching` finds `cache`."""
     for ending in _SUFFIXES:
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
@@ -66,8 +72,7 @@ def _strip_ending(word: str) -> str:
 
 @dataclass(slots=True)
 class Exchanges:
-    """An index of a session's exchanges as far as it was read. An exchange begins where nothing is torn apart: at a prompt, or
-    at an answer behind results."""
+    """An index of a session's exchanges, as far as read. An exchange begins at a prompt, or at an answer behind results."""
 
     blocks: Sequence[Block] = ()
     read: int = 0  # blocks of `blocks` that are in it
@@ -78,7 +83,13 @@ class Exchanges:
     last: tuple[int, tuple[tuple[int, float], ...]] = (-1, ())  # the last turn that was asked for, and what it found
 
     def grow(self, session: Session, starts: Sequence[int], cut: int) -> None:
-        """Read on up to `cut`. `starts`: addresses of the conversation's messages."""
+        """Read on up to `cut`.
+
+        Args:
+            session: The session.
+            starts: Addresses of the conversation's messages.
+            cut: Address behind the last block to read.
+        """
         blocks, self.blocks = session.blocks, session.blocks
         for start in starts[count_before(starts, self.read) : count_before(starts, cut)]:
             message = session.messages[blocks[start].message]
@@ -106,7 +117,12 @@ class Exchanges:
         self.held = Counter()
 
     def score(self, question: Iterable[str], below: int) -> dict[int, float]:
-        """bm25 of the first `below` exchanges that share a term with the question; the others have 0."""
+        """Return the bm25 scores of the exchanges that share a term with the question; all others have 0.
+
+        Args:
+            question: Terms of the question.
+            below: Score only exchanges with a smaller number.
+        """
         below = min(below, len(self.sizes))
         found = [(count_before(hit[0], below), term) for term in dict.fromkeys(question) if (hit := self.postings.get(term))]
         rare = sorted((many, term) for many, term in found if many and (below <= MANY or many <= COMMON * below))[:QUERY]
@@ -123,7 +139,13 @@ class Exchanges:
 
 
 def rank_exchanges(ctx: Ctx, index: Exchanges, turn: int) -> tuple[tuple[int, float], ...]:
-    """Of the exchanges before the turn at address `turn`, the RANKED that have most to do with its prompt, the best first."""
+    """Return the most relevant exchanges before a turn, with their scores, the best first (at most `RANKED`).
+
+    Args:
+        ctx: What the rule may read.
+        index: The index of the session.
+        turn: Address of the turn, whose prompt is the question.
+    """
     known, found = index.last
     if known != turn:
         message = ctx.session.messages[ctx.session.blocks[turn].message]
@@ -135,20 +157,28 @@ def rank_exchanges(ctx: Ctx, index: Exchanges, turn: int) -> tuple[tuple[int, fl
 
 
 def rerank_exchanges(ctx: Ctx, index: Exchanges, turn: int, found: dict[int, float], model: str) -> Generator[Ask, Answer, str]:
-    """Order the best of `found` anew by what a model takes them to mean; gives why it could not, "" where it did.
+    """Reorder the best of `found` by a model that compares meanings. Only their order changes; all other exchanges follow them.
 
-    bm25's scores of these stay as they are; only their order changes, and the rest stands behind them.
+    Args:
+        ctx: What the rule may read.
+        index: The index of the session.
+        turn: Address of the turn, whose prompt is the question.
+        found: bm25 scores by exchange, the best first; changed in place.
+        model: Name of the model; "" = do nothing.
+
+    Returns:
+        Why the model could not order them; "" where it did.
     """
     best = [*found][:RERANKED]
     if not best or not model:
         return ""
     blocks, ends = ctx.session.blocks, [*index.starts, ctx.request.cut]
 
-    def told(start: int, stop: int) -> str:
+    def join_texts(start: int, stop: int) -> str:
         return "\n".join(block.text[:READ] for block in blocks[start:stop] if block.kind == "text")[: 4 * READ]
 
     message = ctx.session.messages[blocks[turn].message]
-    texts = [told(turn, message.stop), *(told(ends[n], ends[n + 1]) for n in best)]
+    texts = [join_texts(turn, message.stop), *(join_texts(ends[n], ends[n + 1]) for n in best)]
     content = dumps(texts)
     key = blake2b(f"{model}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     answer = yield Ask("rank", f"rerank:{key}", model, content)
@@ -166,7 +196,7 @@ _lock = Lock()  # several replays of one session read on in threads of their own
 
 
 def get_exchanges(ctx: Ctx) -> Exchanges:
-    """The index of the session of a request, grown up to it. What an earlier request of the same conversation read is kept."""
+    """Return the index of the request's session, grown up to the request. Earlier requests of the conversation share it."""
     blocks, cut = ctx.session.blocks, ctx.request.cut
     with _lock:
         found = next((index for index in _indexes if _is_same_session(index, blocks)), None)
@@ -179,7 +209,7 @@ def get_exchanges(ctx: Ctx) -> Exchanges:
 
 
 def _is_same_session(index: Exchanges, blocks: Sequence[Block]) -> bool:
-    """Whether what an index read is how `blocks` begin: by identity where it is the same list, else by what was said."""
+    """Whether the blocks that an index read are the first of `blocks`: by identity of the list, else by content."""
     if index.blocks is blocks:
         return True
     n = index.read
@@ -189,5 +219,5 @@ def _is_same_session(index: Exchanges, blocks: Sequence[Block]) -> bool:
 
 
 def find_exchange(starts: Sequence[int], at: int) -> int:
-    """The number of the exchange that holds address `at`."""
+    """Return the number of the exchange that holds address `at`."""
     return max(0, bisect_left(starts, at + 1) - 1)

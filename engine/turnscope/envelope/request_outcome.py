@@ -1,4 +1,4 @@
-"""A request that has ended, as one value: what everybody is told who keeps, traces or watches a chat."""
+"""How a request ended, as one value: what stores, traces and viewers of a chat receive."""
 
 from __future__ import annotations
 
@@ -17,12 +17,20 @@ INTERRUPTED = "[The answer was interrupted here; only this much was delivered.]"
 
 
 class RequestEnded(Struct, frozen=True):
-    """A request of session `session` with what came of it; `plan` is the one that it was sent with, or would have been.
+    """A request of a chat and its outcome.
 
-    `answer` and its `blocks`: None and () where there is none. `gone`: edits that put back what earlier plans had changed and
-    this one does not. `usd`: what it cost, None where no usage was billed or no price is known; what asks of the plan cost is
-    in `plan.asks`. `attempts`: how often it was sent. `error`: why it is not complete, None where it was
-    stopped. Times in seconds.
+    Attributes:
+        session: Id of the session.
+        request: The request.
+        plan: The plan it was sent with, or would have been sent with.
+        status: complete, interrupted, refused or failed.
+        answer: The answer; None = none came.
+        blocks: Content of the answer.
+        lapsed_edits: Edits that restore what earlier plans changed and this plan does not.
+        seconds: From sending to the end.
+        usd: Cost; None where no usage was billed or the price is unknown. Asks of the plan are in `plan.asks`.
+        attempts: How often the request was sent.
+        error: Why it is not complete; None where it was stopped.
     """
 
     session: str
@@ -39,6 +47,6 @@ class RequestEnded(Struct, frozen=True):
 
 
 def build_partial_answer(texts: Iterable[str]) -> tuple[JSON, ...]:
-    """The blocks of an answer that broke off: its texts as far as they came, and that it did; none where nothing came."""
-    said = [text for text in texts if text.strip()]
-    return tuple({"type": "text", "text": text} for text in ([*said, INTERRUPTED] if said else []))
+    """Return the blocks of an interrupted answer: the texts that arrived and a note; () where none arrived."""
+    arrived = [text for text in texts if text.strip()]
+    return tuple({"type": "text", "text": text} for text in ([*arrived, INTERRUPTED] if arrived else []))

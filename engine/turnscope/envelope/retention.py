@@ -1,7 +1,7 @@
-"""What a summary kept of what it stands for: identifiers, numbers, decisions, questions that are still open.
+"""What a summary retained of its source: identifiers, numbers, decisions and open questions.
 
-Pure readings of two texts, linear in both. A score stands beside a decision where somebody looks at it
-(`views.summary_quality`): it changes no envelope, and no rule reads it.
+Pure functions of two texts, linear in both. The score is shown with a decision (`views.summary_quality`). It changes no
+envelope, and no rule reads it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-ACTIVE = 3  # files named last in the source: what the work is at
-MOST = 2_000  # different names and different numbers of a source that are looked for
-TOLD = 3  # things lost that a fact names
+ACTIVE = 3  # files; those that the source names last
+MOST = 2_000  # names, and numbers, of a source that are looked up in the summary
+TOLD = 3  # losses that a fact names
 LONGEST = 80  # characters of each
-SHARE = 0.6  # of a sentence's words that have to be found for it to count as kept
+SHARE = 0.6  # part of a sentence's words that the summary must contain
 
-_NAME = re.compile(  # an empty group is a plain word, which is most of a text and no name
+_NAME = re.compile(  # an empty group is a plain word: most of a text, and no name
     r"[A-Za-z][a-z]*+(?![\w./-])|([A-Za-z_](?:[\w./-]*\w)?|\d(?<![\w.]\d)[\d.,:]*\d(?!\w))"
 )
 _PATH = re.compile(r"[\w./-]+")
@@ -28,20 +28,20 @@ _DECIDED = re.compile(
     re.IGNORECASE,
 )
 _OPEN = re.compile(r"\b(?:TODO|open question|still open|unresolved|not yet|remains to)\b", re.IGNORECASE)
-_TELLING = (  # one of them stands wherever one of these two finds something
+_TELLING = (  # wherever one of these two patterns matches, one of these words occurs
     *("deci", "agreed", "chose", "instead of", "we'll", "we will", "let's", "conclusion", "root cause", "fixed by"),
     *("todo", "open question", "still open", "unresolved", "not yet", "remains to"),
 )
 _SENTENCE = re.compile(r"[^.!?\n]*[^.!?\s][^.!?\n]*(?:\.(?=\w)[^.!?\n]*)*[.!?]*")
 _SPEAKER = re.compile(r"(user|assistant|tool|summary|system): ?", re.IGNORECASE)
-_SPEAKS = re.compile(  # before each line, but for the first, that begins with a speaker
+_SPEAKS = re.compile(  # before each line that begins with a speaker, except the first
     r"[\n\r\v\f\x1c-\x1e\x85\u2028\u2029](?=(?:user|assistant|tool|summary|system):)", re.IGNORECASE
 )
 _WORD = re.compile(r"[^\W\d_]{4,}")
 
 
 class Retention(NamedTuple):
-    """How many of each the source holds and the summary kept, as `(kept, all)`; `lost`: active files and open questions."""
+    """How many of each kind the summary retained, as `(retained, in the source)`; `lost`: files and questions it lost."""
 
     identifiers: tuple[int, int]
     numbers: tuple[int, int]
@@ -51,16 +51,24 @@ class Retention(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The mean of the four shares, of those that the source has any of; 1.0 where it has none."""
+        """The mean of the shares of the kinds that the source has; 1.0 where it has none."""
         shares = [kept / there for kept, there in self[:4] if there]
         return sum(shares) / len(shares) if shares else 1.0
 
 
 def score_summary(source: str, summary: str) -> dict[str, Any]:
-    """What a summary kept of its source, as facts of a decision; `flagged`: an active file or an open question it loses."""
+    """Return what a summary retained, as facts of a decision.
+
+    Args:
+        source: The transcript that was summarised.
+        summary: The summary.
+
+    Returns:
+        `kept`: the mean share; `kept_of`: the counts in words; `flagged`: active files and open questions it lost, if any.
+    """
     kept = compare_summary(source, summary)
-    told = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
-    found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in told if b)}
+    counts = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
+    found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in counts if b)}
     if kept.lost:
         more = f"; and {len(kept.lost) - TOLD} more" if len(kept.lost) > TOLD else ""
         found["flagged"] = "it loses " + "; ".join(kept.lost[:TOLD]) + more
@@ -68,10 +76,14 @@ def score_summary(source: str, summary: str) -> dict[str, Any]:
 
 
 def compare_summary(source: str, summary: str) -> Retention:
-    """What `summary` kept of `source`, a transcript of `role: text` lines.
+    """Return what a summary retained of its source.
 
-    A file counts as named where its own name without folders is. Active: the files that the source names last. A question is
-    open where nobody answers it in the source, or where it says so of itself.
+    A file counts as named if its name without folders is. Active files are those that the source names last. A question is open
+    if nobody answers it in the source, or if the source marks it as open.
+
+    Args:
+        source: A transcript of `role: text` lines.
+        summary: The summary.
     """
     names, numbers = _find_names(source)
     files = _find_last_files(source, names)
@@ -85,13 +97,16 @@ def compare_summary(source: str, summary: str) -> Retention:
     lost += (f"the open question {text[:LONGEST]!r}" for text in gone)
     decided = sum(_is_covered(text, words) for text in decisions)
     return Retention(
-        (kept, len(names)), (len(numbers & digits), len(numbers)), (decided, len(decisions)),
-        (len(questions) - len(gone), len(questions)), tuple(lost),
-    )  # fmt: skip
+        identifiers=(kept, len(names)),
+        numbers=(len(numbers & digits), len(numbers)),
+        decisions=(decided, len(decisions)),
+        questions=(len(questions) - len(gone), len(questions)),
+        lost=tuple(lost),
+    )
 
 
 def _find_names(text: str) -> tuple[set[str], set[str]]:
-    """Names that look like code or files, and numbers of two digits or more."""
+    """Names that look like identifiers or files, and numbers of two or more digits."""
     names: dict[str, None] = {}
     numbers: set[str] = set()
     for found in filter(None, dict.fromkeys(_NAME.findall(text))):
@@ -104,7 +119,7 @@ def _find_names(text: str) -> tuple[set[str], set[str]]:
 
 
 def _find_last_files(text: str, names: set[str]) -> list[str]:
-    """The files named last, newest first, of those among `names`."""
+    """The files that are named last, newest first, of those in `names`."""
     files: list[str] = []
     for line in reversed(text[-20_000:].splitlines()):
         for path in (path.rstrip(".-/") for path in _PATH.findall(line)) if "." in line else ():
@@ -116,7 +131,7 @@ def _find_last_files(text: str, names: set[str]) -> list[str]:
 
 
 def _find_statements(source: str) -> tuple[list[str], list[str]]:
-    """What was decided, and what is open: of what people and models said, not of what tools printed."""
+    """Decisions and open questions in what people and models wrote. Output of tools is not read."""
     speaker, decided, asked, marked = "", dict[str, None](), dict[str, str](), dict[str, None]()
     for start, stop in pairwise((0, *(found.end() for found in _SPEAKS.finditer(source)), len(source))):
         text = source[start:stop]
@@ -135,7 +150,7 @@ def _find_statements(source: str) -> tuple[list[str], list[str]]:
 
 
 def _sort_sentences(line: str, speaker: str, decided: dict[str, None], asked: dict[str, str], marked: dict[str, None]) -> None:
-    """Put each sentence of a line where it belongs, if anywhere."""
+    """Add each sentence of a line to decisions or questions, if it is one."""
     for sentence in _SENTENCE.findall(line[:4_000]):
         text = sentence.strip()
         if text.endswith("?") and len(text) > 8 and speaker in ("user", "assistant"):
@@ -147,6 +162,6 @@ def _sort_sentences(line: str, speaker: str, decided: dict[str, None], asked: di
 
 
 def _is_covered(text: str, words: Iterable[str]) -> bool:
-    """Whether most of what a sentence says is among `words`."""
+    """Whether most words of a sentence are among `words`."""
     own = set(_WORD.findall(text.lower()))
     return not own or len(own.intersection(words)) >= SHARE * len(own)

@@ -1,8 +1,8 @@
-"""What a rule is, and what it may look at.
+"""What a rule is, and what it may read.
 
-A rule is a generator: it yields `Edit`s and receives the envelope as changed, or yields an `Ask` and receives its `Answer`.
-What it returns is its state, which it finds as `Ctx.state` at the next request. Only the runner (`assemble`) applies edits, so
-the record of decisions is complete. One file per rule in `engine/turnscope/rules/`, each defining `RULE`.
+A rule is a generator. It yields an `Edit` and receives the envelope after it, or yields an `Ask` and receives its `Answer`. It
+returns its state, which it finds as `Ctx.state` at the next request. Only the runner (`planning.assemble`) applies edits, so
+the record of decisions is complete. Each file in `engine/turnscope/rules/` holds one rule and defines `RULE`.
 """
 
 from __future__ import annotations
@@ -24,26 +24,36 @@ from turnscope.session.index import Index
 from turnscope.session.model import JSON, Ask, Counts, Edit, Request, Session
 
 Edits = Generator[Edit | Ask, Any, Any]
-"""Yields an edit and is sent the envelope after it; yields an ask and is sent its answer. Returns the rule's next state."""
+"""Yields an edit and receives the envelope after it, or an ask and receives its answer. Returns the rule's next state."""
 
-COUNTED = 4_096  # chunks whose counts in a policy's own units are kept; an envelope of 8,000 requests has some 250
-_COUNTED: dict[tuple[int, int], tuple[Ledger, Chunk, Counts]] = {}  # by identity; both are held, so that an id stays its own
+COUNTED = 4_096  # chunks whose counts in a policy's own units are cached; an envelope of 8,000 requests has about 250
+_COUNTED: dict[tuple[int, int], tuple[Ledger, Chunk, Counts]] = {}  # by id; the objects are held, so no id is reused
 
 Memory = Literal["remembers", "monotone", "fresh"]
 
 
 class Ctx(Struct, frozen=True):
-    """What a rule may read besides the envelope. Nothing in it looks past `request.cut`.
+    """What a rule may read besides the envelope. Nothing in it is later than `request.cut`.
 
-    `ledger` counts for display and cost, `own` for this policy's decisions (the same where it names no counter).
-    `limit` is the budget's limit in `own`'s units, without what the log does not hold: compare it with `size(envelope)`.
-    `reported`: prompt + answer tokens of the previous request as the provider billed them, if that very envelope was sent;
-    else its calibrated count. 0 before the first request.
-    `done`: the decisions of this request so far, where they alone (and growth) lead from the previous plan's `after` to the
-    envelope at hand; None where some of that plan's edits did not last. `prices`: what models are (windows, limits) and cost.
-    `state`: what this rule returned at the previous request, under the same parameters; None where it did not run then.
-    `carried`: of a rule that the server follows, whether the envelope at hand goes on from the one that it left at the previous
-    request; else it is what is sent, without any edit of the server's. `body`: an envelope as it would be sent.
+    Attributes:
+        session: The session.
+        request: The request being planned.
+        index: The session's index.
+        ledger: Token counts for display and cost.
+        own: Token counts for this policy's decisions; the same as `ledger` where the policy names no counter.
+        previous: The plan of the previous request; None for the first.
+        calibration: Converts counted tokens to billed tokens.
+        budget: The budget of the request, in the provider's tokens.
+        limit: The budget's limit in `own`'s units, without what the log does not contain. Compare it with `size(envelope)`.
+        previous_usage: Tokens of the previous request, prompt and answer: as billed if that very envelope was sent, else its
+            calibrated count. 0 before the first request.
+        earlier_decisions: The decisions of this request so far, if they alone (and new blocks) lead from the previous plan's
+            `after` to the envelope at hand. None where some of that plan's edits did not last.
+        prices: Facts of models: windows, limits, prices.
+        state: What this rule returned at the previous request with the same parameters; None where it did not run then.
+        continues_previous: For a rule that runs on the server: True where the envelope continues the one that the rule left at
+            the previous request; False where it is what is sent, without any edit of the server.
+        body: Renders an envelope as the request body.
     """
 
     session: Session
@@ -62,12 +72,12 @@ class Ctx(Struct, frozen=True):
     continues_previous: bool = False
     body: Callable[[Envelope], Mapping[str, JSON]] | None = None
 
-    def size(self, envelope: Envelope) -> int:
-        """Tokens of an envelope in `own`'s units."""
-        return envelope.tokens if self.own is self.ledger else sum(sum(self.counts(chunk)) for chunk in envelope.chunks)
+    def count_envelope(self, envelope: Envelope) -> int:
+        """Return the tokens of an envelope in `own`'s units."""
+        return envelope.tokens if self.own is self.ledger else sum(sum(self.count_chunk(chunk)) for chunk in envelope.chunks)
 
-    def counts(self, chunk: Chunk) -> Counts:
-        """Tokens per bucket of a chunk of an envelope in `own`'s units; counted once, for envelopes share their chunks."""
+    def count_chunk(self, chunk: Chunk) -> Counts:
+        """Return the tokens per bucket of a chunk in `own`'s units. Counted once, because envelopes share their chunks."""
         own = self.own
         if own is self.ledger:
             return chunk.counts
@@ -82,21 +92,27 @@ class Ctx(Struct, frozen=True):
             found = _COUNTED[id(own), id(chunk)] = (own, chunk, (a, b, c, d, e))
         return found[2]
 
-    def tokens(self, start: int, stop: int) -> int:
-        """Tokens of blocks `[start, stop)` in `own`'s units."""
+    def count_tokens(self, start: int, stop: int) -> int:
+        """Return the tokens of blocks `[start, stop)` in `own`'s units."""
         return self.own.count_tokens(start, stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One way to change an envelope. `params` is a frozen dataclass type whose fields are `Annotated[type, "help"]`.
+    """One way to change an envelope.
 
-    `memory`: `remembers` - the edits stand until something replaces them; `monotone` - they stand while model and parameters
-    stay and the limit does not rise; `fresh` - they are decided anew for each request.
-    `state`: type of what `edits` returns, a frozen msgspec Struct or builtins, which msgspec encodes and decodes to an equal
-    value; None = the rule has no state. A state holds what cannot be read off the session and the envelope again.
-    `sends`: of a rule that the server follows: what of the request asks it to (parameters and settings of the request -> a
-    context edit of the body; None = nothing). Its edits tell what the model then sees; what is sent stays as it is.
+    Attributes:
+        name: The rule's name in policies.
+        doc: One sentence for people.
+        edits: The generator: `(envelope, ctx, params)`.
+        params: A frozen dataclass type whose fields are `Annotated[type, "help"]`.
+        memory: `remembers`: edits hold until something replaces them. `monotone`: they hold while model and parameters stay and
+            the limit does not rise. `fresh`: they are decided anew for each request.
+        source: Where the rule comes from.
+        state: The type of what `edits` returns: a frozen msgspec Struct or builtins that msgspec encodes and decodes to an
+            equal value. None = no state. A state holds only what cannot be computed again from the session and the envelope.
+        sends: For a rule that runs on the provider's server: what it adds to the request, `(params, settings of the request) ->
+            context edit of the body`; None = nothing. Its edits say what the model then sees; what is sent does not change.
     """
 
     name: str

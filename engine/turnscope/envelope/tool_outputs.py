@@ -1,6 +1,6 @@
-"""What tools print, without what says nothing: colours, progress, timestamps, repeated lines. And what to say of it in short.
+"""Output of tools without noise: colours, progress, timestamps, repeated lines. And the lines of it that matter most.
 
-Pure functions of texts, linear in them.
+Pure functions, linear in the text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from operator import eq
 
-STAMPED = 3  # lines that begin with a time make a log of a text; a single time may be the message
+STAMPED = 3  # a text with so many lines that begin with a time is a log; a single time may be the message
 LONGEST = 160  # characters of a finding
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
@@ -29,7 +29,7 @@ _TELLS = re.compile(
 
 
 def tidy_output(text: str) -> str:
-    """The text without escape codes and overwritten progress, a log without its timestamps, a line said thrice or more once."""
+    """Return the text without escape codes, overwritten progress and a log's timestamps, and with repeated lines once."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if "\r" in text:
@@ -37,7 +37,7 @@ def tidy_output(text: str) -> str:
     if _CLOCK.search(text) and (stamps := len(_STAMP.findall(text))) >= STAMPED:
         text = f"[{stamps:,} timestamps left out]\n" + _STAMP.sub("", text)
     lines = text.split("\n")
-    if any(map(eq, lines, lines[1:])):  # most texts repeat no line, and this sees it sooner
+    if any(map(eq, lines, lines[1:])):  # most texts repeat no line; this check is faster than the pattern
         text = _REPEATED.sub(_collapse_repeats, text)
     return _BLANK.sub("\n\n", text)
 
@@ -47,16 +47,22 @@ def _collapse_repeats(found: re.Match[str]) -> str:
 
 
 def make_address(text: str) -> str:
-    """The address of a text, by what it says."""
+    """Return the address of a text: a hash of its content."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
 def find_telling_lines(text: str, most: int) -> Iterator[str]:
-    """The lines of an output that tell most, at most so many, each with its number: errors and failures; else how it begins.
-    Its last line stands at the end, for many tools sum up there."""
+    """Yield the most important lines of an output, each with its number: errors and failures, else the first lines.
+
+    The last line comes at the end, because many tools summarise there.
+
+    Args:
+        text: The output.
+        most: The most lines.
+    """
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    said = dict.fromkeys(line for _, line in lines if _TELLS.search(line[: 4 * LONGEST]))
+    telling = dict.fromkeys(line for _, line in lines if _TELLS.search(line[: 4 * LONGEST]))
     first = {line: number for number, line in reversed(lines)}
-    chosen = [*said][: max(0, most - 1)] or [line for _, line in lines[: max(0, most - 1)]]
+    chosen = [*telling][: max(0, most - 1)] or [line for _, line in lines[: max(0, most - 1)]]
     for line in dict.fromkeys([*chosen, *(line for _, line in lines[-1:])] if most else []):
         yield f"line {first[line]:,}: {line if len(line) <= LONGEST else line[: LONGEST - 1] + '…'}"

@@ -1,7 +1,7 @@
-"""What a person does to a chat's summaries by hand: condense now, edit a summary, undo one, rate one.
+"""What a person does to a chat's summaries by hand: condense now, edit a summary, undo it, rate it.
 
-A wish is an edit for one request, recorded under that request's number; the rule `follow_wishes` makes it there, live and in
-every replay, and it stands from then on. Asks nobody and stores nothing: see `live.chat`.
+A wish is an edit for one request, recorded under the request's number. The rule `follow_wishes` makes it at that request, live
+and in every replay, and it holds from then on. Nothing here asks a model or stores anything: see `live.chat`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,30 @@ from turnscope.session.model import Action, Answer, Ask, Edit, RatingFact, Sessi
 
 RULE = "follow_wishes"
 TRIAL = "(the summary)"
-CAP = 1_000  # tokens of a summary at most; half of what it stands for where that is less
+CAP = 1_000  # tokens of a summary at most; half of its source where that is less
 
 
 def add_wishes(session: Session, request: int, edits: Iterable[Edit]) -> WishFact:
-    """The fact that these edits are wished for a request, after those that were wished for it before."""
+    """Return the fact that these edits are wished for a request, in addition to earlier wishes for it.
+
+    Args:
+        session: The session.
+        request: Number of the request.
+        edits: The edits.
+    """
     blocks = len(session.blocks)
-    told = _digest_blocks(session, blocks)
-    new = (Wish(make_storable(edit), session.id, blocks, told) for edit in edits)
+    digest = _digest_blocks(session, blocks)
+    new = (Wish(make_storable(edit), session.id, blocks, digest) for edit in edits)
     return WishFact(request, (*session.recorded.wishes.get(request, ()), *new))
 
 
 def find_wishes(session: Session, request: int) -> Iterator[Edit]:
-    """The edits wished for a request. A branch follows those made on what it shares with its parent, no others."""
+    """Yield the edits wished for a request. A branch follows only wishes on the part that it shares with its parent.
+
+    Args:
+        session: The session.
+        request: Number of the request.
+    """
     for wish in session.recorded.wishes.get(request, ()):
         own = wish.session == session.id or wish.blocks <= session.at
         if own and wish.blocks_digest == _digest_blocks(session, wish.blocks):
@@ -55,7 +66,12 @@ def find_wishes(session: Session, request: int) -> Iterator[Edit]:
 
 
 def find_manual_spans(envelope: Envelope, ctx: Ctx) -> list[Span]:
-    """What a person had condensed or left out, in order: for rules that know of neither, and would put it back."""
+    """Return what a person condensed or dropped by hand, in order, for rules that would otherwise restore it.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+    """
     session = ctx.session
     if not session.recorded.wishes:
         return []
@@ -74,19 +90,38 @@ def _is_within(piece: Piece, span: Span) -> bool:
 
 
 def make_rating(text: str, rating: str) -> RatingFact:
-    """The fact that somebody rates a summary's text so; an edited text is rated anew."""
+    """Return the fact that a person rates a summary. An edited text needs a new rating.
+
+    Args:
+        text: The summary's text.
+        rating: `up`, `down`, or "" for none.
+    """
     return RatingFact(hash_text(text), rating)
 
 
 def get_rating(session: Session, text: str) -> str:
-    """What somebody thought of a summary's text: up, down, or "" where nothing was said."""
+    """Return the rating of a summary's text: `up`, `down`, or "" for none.
+
+    Args:
+        session: The session.
+        text: The summary's text.
+    """
     return session.recorded.ratings.get(hash_text(text), "")
 
 
 def condense_by_hand(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator[Ask, Answer, tuple[Edit, ...]]:
-    """Ask for a summary of all before the newest `keep_turns` turns; gives the edits that put it there.
+    """Ask for a summary of everything before the newest turns.
 
-    TurnscopeError where nothing stands there to be condensed, or no summary came.
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        keep_turns: Number of newest turns to keep.
+
+    Returns:
+        The edits that put the summary in place.
+
+    Raises:
+        TurnscopeError: There is nothing to condense, or no summary came.
     """
     begin = next(iter(ctx.index.messages), 0)
     want = find_turn_start(ctx, max(1, keep_turns))
@@ -94,14 +129,14 @@ def condense_by_hand(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator
     fresh = find_next_present(envelope, ctx, old.stop if old else begin)
     stop = find_boundary(envelope, ctx, want, fresh, later=False) if fresh < want else None
     if stop is None:
-        what = f"nothing stands before the newest {max(1, keep_turns)} turns that could be condensed"
-        raise TurnscopeError(what, hint="Go on for a few turns first.")
-    how = SummaryOptions("summarise", cap=max(1, min(CAP, ctx.tokens(fresh, stop) // 2)), allow_larger=False)
+        what = f"there is nothing to condense before the newest {max(1, keep_turns)} turns"
+        raise TurnscopeError(what, hint="Continue for a few turns first.")
+    how = SummaryOptions("summarise", cap=max(1, min(CAP, ctx.count_tokens(fresh, stop) // 2)), allow_larger=False)
     starts = ctx.index.messages
     need = estimate_smallest_summary(ctx, count_before(starts, stop) - count_before(starts, fresh), how)
     if need >= (source := count_source_tokens(envelope, ctx, Span(begin, stop), how)):
-        what = f"what stands before the newest {max(1, keep_turns)} turns has {source:,} tokens: a summary would save nothing"
-        raise TurnscopeError(what, hint="Nobody was asked, nothing was paid. Go on for a few turns first.")
+        what = f"the part before the newest {max(1, keep_turns)} turns has only {source:,} tokens: a summary would save nothing"
+        raise TurnscopeError(what, hint="No model was asked, nothing was paid. Continue for a few turns first.")
     facts = {"by_hand": True, "kept_turns": keep_turns, "recursive": bool(old)}
     making = condense(envelope, ctx, Span(begin, stop), how, "by hand", facts)
     made: list[Edit] = []
@@ -122,9 +157,15 @@ def condense_by_hand(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Generator
 
 
 def preview_summary(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Session:
-    """The session as if a summary stood there already, with a word for its text: what a policy makes of it costs nothing.
+    """Return the session as if the summary were there already, with a dummy text. So the effect of a policy is known for free.
 
-    TurnscopeError as `condensed`.
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        keep_turns: Number of newest turns to keep.
+
+    Raises:
+        TurnscopeError: As `condense_by_hand`.
     """
     asking = condense_by_hand(envelope, ctx, keep_turns)
     next(asking)
@@ -137,45 +178,58 @@ def preview_summary(envelope: Envelope, ctx: Ctx, keep_turns: int) -> Session:
 
 
 def check_summary_stays(envelope: Envelope) -> None:
-    """TurnscopeError where what `tried` put there does not stand in the next request: nobody should pay for it then."""
+    """Raise TurnscopeError if the summary of `preview_summary` is not in the next request: paying for it would be pointless."""
     if not any(get_editable_text(piece) == TRIAL for piece in find_summaries(envelope)):
-        what = "under this policy the summary would not stand in the next request, so none was asked for"
+        what = "under this policy the next request would not contain the summary, so none was requested"
         raise TurnscopeError(what, hint="Choose another policy first, or let this one cut by itself.")
 
 
 def find_summaries(envelope: Envelope) -> tuple[Piece, ...]:
-    """The summaries that stand in an envelope, in order of address."""
+    """Return the summaries in an envelope, in order of address."""
     return tuple(piece for piece in envelope.pieces if get_summary(piece))
 
 
 def find_summary_of_decision(envelope: Envelope, by: int) -> Piece:
-    """The summary that decision `by` put there. TurnscopeError where it no longer stands."""
+    """Return the summary that a decision made. TurnscopeError where it is gone.
+
+    Args:
+        envelope: The request as it stands.
+        by: Number of the decision.
+    """
     piece = next((piece for piece in find_summaries(envelope) if piece.by == by), None)
     if piece is None:
-        raise TurnscopeError("this summary no longer stands", hint="Look at the newest ones in the decision log.")
+        raise TurnscopeError("this summary is no longer in the request", hint="See the newest summaries in the decision log.")
     return piece
 
 
 def get_editable_text(piece: Piece) -> str:
-    """A summary's text as a person edits it: without the line that says what it is."""
+    """Return a summary's text as a person edits it: without the line that says what it is."""
     return strip_summary_frame(get_summary(piece))
 
 
 def edit_summary(piece: Piece, text: str) -> Edit:
-    """The edit that gives a summary another text. TurnscopeError: an empty one."""
+    """Return the edit that gives a summary another text. TurnscopeError where the text is empty.
+
+    Args:
+        piece: The summary.
+        text: The new text.
+    """
     if not text.strip():
-        raise TurnscopeError("a summary without a word says nothing", hint="Write something, or undo the summary.")
+        raise TurnscopeError("the summary is empty", hint="Write a text, or undo the summary.")
     head = HEAD.match(get_summary(piece).partition("\n")[0])
-    said = f"{SUMMARY.format(head[1])}\n{text.strip()}" if head else text.strip()
-    body = tuple(structs.replace(part, text=said) if part.kind == "summary" else part for part in piece.body or ())
-    return Edit("condense", "by hand: the summary was edited", Span(piece.start, piece.stop), body, slot=piece.slot,
-                facts={"by_hand": True, "edited": True})  # fmt: skip
+    new_text = f"{SUMMARY.format(head[1])}\n{text.strip()}" if head else text.strip()
+    body = tuple(structs.replace(part, text=new_text) if part.kind == "summary" else part for part in piece.body or ())
+    because, facts = "by hand: the summary was edited", {"by_hand": True, "edited": True}
+    return Edit("condense", because, Span(piece.start, piece.stop), body, slot=piece.slot, facts=facts)
 
 
 def undo_summary(envelope: Envelope, piece: Piece, decisions: Sequence[Decision]) -> tuple[Edit, ...]:
-    """The edits after which there stands what stood before a summary was put there.
+    """Return the edits that restore what was there before a summary.
 
-    `decisions`: those known, in order. Where the summary's own is not among them, the messages themselves come back.
+    Args:
+        envelope: The request as it stands.
+        piece: The summary.
+        decisions: Known decisions, in order. Where the summary's own is not among them, the messages themselves are restored.
     """
     at = next((i for i, decision in enumerate(decisions) if decision.seq == piece.by and decision.splice), None)
     if piece.start == piece.stop:
@@ -198,7 +252,7 @@ def undo_summary(envelope: Envelope, piece: Piece, decisions: Sequence[Decision]
 
 
 def _find_accompanying_drops(decisions: Sequence[Decision], at: int) -> Iterator[Decision]:
-    """What the same rule dropped because the summary stands for it too: beyond a system prompt that came in between."""
+    """What the same rule dropped because the summary replaces it too: blocks behind a system prompt that came in between."""
     first = decisions[at]
     for other in decisions[at + 1 :]:
         if (other.request, other.rule, other.action) != (first.request, first.rule, "drop"):
@@ -208,7 +262,7 @@ def _find_accompanying_drops(decisions: Sequence[Decision], at: int) -> Iterator
 
 def _is_present(envelope: Envelope, decision: Decision) -> bool:
     assert decision.edit.span is not None
-    piece = envelope.at(decision.edit.span.start)
+    piece = envelope.find_piece(decision.edit.span.start)
     return piece.by == decision.seq and Span(piece.start, piece.stop) == decision.edit.span
 
 
@@ -222,5 +276,5 @@ def _digest_blocks(session: Session, blocks: int) -> str:
 
 
 def hash_text(text: str) -> str:
-    """By which a text is known again."""
+    """Return a hash of a text, by which it is recognised."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()

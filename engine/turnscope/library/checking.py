@@ -16,9 +16,10 @@ from xml.etree import ElementTree as ET
 from turnscope.errors import TurnscopeError
 from turnscope.library.comparing import compare
 from turnscope.library.loading import entries, load
-from turnscope.library.opening import AS_RECORDED
+from turnscope.library.opening import AS_RECORDED, overview
 from turnscope.planning.policy import Policy
 from turnscope.session.content import dumps
+from turnscope.session.model import Session
 from turnscope.views.comparison import Row
 from turnscope.views.exactness import Exactness, sum_exactness
 from turnscope.views.tables import format_csv
@@ -49,6 +50,7 @@ class CheckResult:
     violations: tuple[str, ...] = ()
     error: str = ""
     exactness: Exactness | None = None
+    usd: Decimal | None = None  # of the whole session, with its branches and subagents; None without a known price
 
     @property
     def ok(self) -> bool:
@@ -60,7 +62,7 @@ class CheckResult:
         """What the session came to, in a line; "" where it could not be read."""
         if self.row is None:
             return ""
-        usd = _get_usd(self.row)
+        usd = self.usd
         priced = "no known price" if usd is None else f"{usd:,.2f} USD"
         known = f"; {self.exactness.sentence}" if self.exactness else ""
         return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}{known}"
@@ -96,9 +98,8 @@ def _make_row(outcome: CheckResult) -> tuple[Any, ...]:
     verdict = "unreadable" if outcome.error else "ok" if outcome.ok else "failed"
     if (row := outcome.row) is None:
         return (outcome.path, verdict, None, None, None, None, "", outcome.error)
-    usd = _get_usd(row)
     fill, at = row.peak
-    money = None if usd is None else round(float(usd), 6)
+    money = None if outcome.usd is None else round(float(outcome.usd), 6)
     return (outcome.path, verdict, len(row.sizes), round(fill, 4), at, money, "; ".join(outcome.violations), "")
 
 
@@ -118,8 +119,9 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
         return CheckResult(name, error=f"{error}. {getattr(error, 'short_hint', '')}".strip())
     (row,) = compare(session, [policy]).rows
     exactness = sum_exactness(session) if limits.exact else None
-    violations = (*_find_violations(row, limits), *_find_inexact(exactness))
-    return CheckResult(name, row, violations, exactness=exactness)
+    usd = _sum_cost(session, row)
+    violations = (*_find_violations(row, usd, limits), *_find_inexact(exactness))
+    return CheckResult(name, row, violations, exactness=exactness, usd=usd)
 
 
 def _find_inexact(exactness: Exactness | None) -> Iterable[str]:
@@ -128,12 +130,11 @@ def _find_inexact(exactness: Exactness | None) -> Iterable[str]:
         yield f"{missing:,} of {exactness.requests:,} requests are not proven: {exactness.sentence}"
 
 
-def _find_violations(row: Row, limits: Limits) -> Iterable[str]:
+def _find_violations(row: Row, usd: Decimal | None, limits: Limits) -> Iterable[str]:
     fill, at = row.peak
     if limits.max_fill is not None and 100 * fill > limits.max_fill:
         yield f"request {at} fills {fill:.1%} of its window, more than {limits.max_fill:g} %"
     if limits.max_usd is not None:
-        usd = _get_usd(row)
         if usd is None and row.sizes:
             yield "no request has a known price, so its cost cannot be held to a limit"
         elif usd is not None and usd > Decimal(str(limits.max_usd)):
@@ -147,9 +148,12 @@ def _find_violations(row: Row, limits: Limits) -> Iterable[str]:
         yield from (f"{many:,} requests {what}" for many, what in counts if many)
 
 
-def _get_usd(row: Row) -> Decimal | None:
-    """What a session cost: as billed, else simulated."""
-    return row.usd if row.billed is None else row.billed
+def _sum_cost(session: Session, row: Row) -> Decimal | None:
+    """What a session cost: its path as billed, else simulated; its branches and subagents as billed, whatever the policy."""
+    bill = overview(session).bill
+    own = bill.path.usd if row.policy == AS_RECORDED and bill.path.usd is not None else row.usd
+    parts = [usd for usd in (own, bill.branches.usd, bill.subagents.usd) if usd is not None]
+    return sum(parts, Decimal(0)) if parts else None
 
 
 def to_junit(outcomes: Iterable[CheckResult], policy: str) -> str:

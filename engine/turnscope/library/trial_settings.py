@@ -83,9 +83,9 @@ def require_optuna() -> None:
         import_module("optuna")
     except ImportError as error:
         raise TurnscopeError(
-            "a search over so many parameters needs Optuna, which is not installed",
-            hint="Install it with `pip install 'turnscope[advise]'` (in a clone: `pip install -e '.[advise]'`), or vary one or "
-            "two parameters: a small search needs none.",
+            "this search needs Optuna, which is not installed",
+            hint="Install it with `pip install 'turnscope[advise]'` (in a clone: `pip install -e '.[advise]'`). Without it, "
+            f"one parameter can be searched with {MIN_GRID} settings or more, two with {MIN_GRID**2}.",
         ) from error
 
 

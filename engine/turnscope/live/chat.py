@@ -75,7 +75,7 @@ class Chat(ChatState):
         yield from self.writes.retry(*((self.cancellation.is_cancelled,) if self.cancellation else ()))
 
     def _run_turn(self, over_limit: bool) -> Iterator[Event]:
-        start = self.plan.projected if self.plan else self.preview().projected
+        start = self.plan.expected_tokens if self.plan else self.preview().expected_tokens
         earlier_calls: list[str] = []
         for _ in range(MAX_REQUESTS):
             if reached := None if over_limit else self._check_limits(start):
@@ -150,8 +150,10 @@ class Chat(ChatState):
 
     def _estimate_cost(self) -> tuple[Decimal, Decimal] | None:
         plan = self.preview()
-        first = (Usage(plan.largest),) if plan.largest > plan.projected else ()  # a server-side summary bills its input too
-        usages = (Usage(plan.projected, output_tokens=n, iterations=first) for n in (0, self.settings.max_tokens))
+        first = (
+            (Usage(plan.largest_prompt),) if plan.largest_prompt > plan.expected_tokens else ()
+        )  # a server-side summary bills its input too
+        usages = (Usage(plan.expected_tokens, output_tokens=n, iterations=first) for n in (0, self.settings.max_tokens))
         least, most = (self.compute_cost(usage, plan.model) for usage in usages)
         return None if least is None or most is None else (least, most)
 

@@ -216,5 +216,5 @@ def _estimate_usage(chat: ChatState, plan: Plan, reported: Usage | None) -> Usag
         plan.calibration.scale * chat.live_session.ledger.count_tokens(plan.request.cut, len(chat.live_session.ledger))
     )
     return structs.replace(
-        reported or Usage(plan.projected), output_tokens=max(output, reported.output_tokens if reported else 0)
+        reported or Usage(plan.expected_tokens), output_tokens=max(output, reported.output_tokens if reported else 0)
     )

@@ -54,7 +54,7 @@ def count_prompt(plan: Plan, session: Session, provider: Provider, share: float,
     Returns:
         The count. None if the prompt is smaller, if its count is known, or if the provider gave none that can be true.
     """
-    near = share and plan.projected > share * plan.budget.limit
+    near = share and plan.expected_tokens > share * plan.budget.limit
     if not near or find_count(session.recorded, plan.request.n, plan.seen.tokens):
         return None
     planned = bodies.build(plan, session)
@@ -72,7 +72,7 @@ def is_plausible_count(plan: Plan, tokens: int) -> bool:
     A count is not believed if it fills the window and is more than four times the projected tokens. It would be taken for
     content that the log does not hold, and no further request would fit.
     """
-    return tokens <= MAX_COUNT_RATIO * plan.projected or tokens + MIN_ANSWER <= plan.budget.window
+    return tokens <= MAX_COUNT_RATIO * plan.expected_tokens or tokens + MIN_ANSWER <= plan.budget.window
 
 
 def is_plausible_usage(plan: Plan, usage: Usage) -> bool:
@@ -134,7 +134,7 @@ def plan_request(
         answers: Answers the queries of rules; None = recorded answers only.
     """
     plan = plan_step(previous, live_session.session, request, policy, live_session.get_policy_basis(policy), answers)
-    left, most = plan.budget.window - max(plan.projected, plan.largest), request.settings.get("max_tokens")
+    left, most = plan.budget.window - max(plan.expected_tokens, plan.largest_prompt), request.settings.get("max_tokens")
     if plan.verdict == "refuse" or not plan.budget.known or not isinstance(most, int) or not MIN_ANSWER <= left < most:
         return plan
     request = structs.replace(request, settings={**request.settings, "max_tokens": left})
@@ -145,12 +145,14 @@ def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowE
     """Return an error if a request must not be sent: it does not fit its window, or its policy refuses it."""
     window = plan.budget.window
     answer = int(plan.request.settings.get("max_tokens") or 0) if plan.budget.known else 0
-    needed = max(plan.projected + answer, plan.largest)
+    needed = max(plan.expected_tokens + answer, plan.largest_prompt)
     nothing = not any(plan.after.counts[2:])
     if plan.verdict != "refuse" and needed <= window and not nothing:
         return None
     why = next((d.edit.because for d in reversed(plan.decisions) if d.action == "refuse"), "")
-    large, alone = _find_oversized_message(plan, session, ledger, needed - plan.projected, nothing or plan.verdict == "refuse")
+    large, alone = _find_oversized_message(
+        plan, session, ledger, needed - plan.expected_tokens, nothing or plan.verdict == "refuse"
+    )
     return ContextWindowExceededError(
         conversation_id=session.id,
         turn=plan.request.turn,
@@ -231,7 +233,9 @@ def read_prompt_size(plan: Plan, error: ProviderError) -> CountFact | None:
     """Return the size of the prompt as a provider's error gives it; None if it was refused for another reason."""
     if not error.too_long:
         return None
-    return CountFact(plan.request.n, plan.seen.tokens, max(error.tokens, plan.budget.limit + 1, plan.projected), plan.model)
+    return CountFact(
+        plan.request.n, plan.seen.tokens, max(error.tokens, plan.budget.limit + 1, plan.expected_tokens), plan.model
+    )
 
 
 def is_worth_retry(plan: Plan, than: Plan) -> bool:

@@ -1,8 +1,8 @@
 """Try a policy on a simulated chat before anybody chats under it: whether its requests fit, and what it needs of the server.
 
 The simulated conversation has prompts, tool calls, long results and thinking, in a window that is soon full. Nothing is
-sent. `trials.json` holds the outcomes of the shipped policies; `python -m tests.trials` writes it. A policy with changed
-parameters, or a user's own, is tried when it is chosen.
+sent. `trials.json` holds the outcomes of the shipped policies; `python -m tests.regenerate trials` writes it. A policy with
+changed parameters, or a user's own, is tried when it is chosen.
 """
 
 from __future__ import annotations

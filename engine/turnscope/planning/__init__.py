@@ -1,1 +1,1 @@
-"""The fold: policies as data, the plan of each request under them, and what a request looks like on the wire."""
+"""Policies, the plan of each request, traces of sessions, the request body, and what a provider would reject of it."""

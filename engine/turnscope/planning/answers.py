@@ -1,7 +1,7 @@
 """Who answers what rules ask, by kind of ask: one registry, for replays and for live chats.
 
-What is recorded comes first. A replay has an offline extract for summaries and nobody for the rest; a live chat brings who asks
-its model and its provider (`live.rule_queries`). Another kind is one more entry. No I/O but what an entry does.
+Recorded answers come first. A replay extracts summaries offline and answers nothing else; a live chat adds functions that ask
+its model and its provider (`live.answering`). A new kind is one more entry. No I/O except in the entries.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Answers = Callable[[Ask], Answer]
 
 
 def summarise_offline(ask: Ask) -> Answer:
-    """A summary of the text's own sentences, marked as the stand-in that it is."""
+    """Return a summary made of the text's own sentences, marked as a placeholder."""
     return Answer(extract(ask.content, ask.max_tokens), source="offline")
 
 
@@ -33,16 +33,22 @@ def make_answerer(
     by_kind: Mapping[AskKind, Answers] = OFFLINE,
     on_answer: Callable[[Ask, Answer], object] | None = None,
 ) -> Answers:
-    """Who answers: what is `known` by key, else whoever is there for the kind, else a failure that says so.
+    """Return the function that answers asks.
 
-    `told` hears of every answer that was made here rather than known.
+    Args:
+        recorded: Looks up a recorded answer by the ask's key.
+        by_kind: Answers an ask of a kind that is not recorded.
+        on_answer: Called with every new answer, but not with recorded ones.
+
+    Returns:
+        A function that answers from the record, else by kind, else with a failure that says why.
     """
 
     def answer(ask: Ask) -> Answer:
         if (found := recorded(ask.key)) is not None:
             return found
         who = by_kind.get(ask.kind)
-        made = who(ask) if who else Answer(failed=f"no answer to this {ask.kind} was recorded, and nobody is here to give one")
+        made = who(ask) if who else Answer(failed=f"no answer to this {ask.kind} was recorded, and it cannot be asked here")
         if on_answer:
             on_answer(ask, made)
         return made

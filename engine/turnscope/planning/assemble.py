@@ -1,7 +1,7 @@
-"""The fold that plans requests: `plan_step` before one is sent, `reconcile_plan` once it is answered, `replay` for a session.
+"""Planning requests: `plan_step` before a request is sent, `reconcile_plan` after its answer, `replay` for a session.
 
-No I/O, no clock, no look at the future: the plan of request n depends on `blocks[:cut]`, on recorded answers and on the plans
-before it alone. Live chat calls the same `plan_step` and `reconcile_plan`.
+No I/O, no clock, no look ahead: the plan of request n depends only on `blocks[:cut]`, on recorded answers and on earlier plans.
+A live chat calls the same `plan_step` and `reconcile_plan`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from turnscope.envelope.rule import Ctx
 from turnscope.errors import RuleError, TurnscopeError
 from turnscope.extensions import check_type, describe
 from turnscope.planning.answers import Answers, make_answerer
-from turnscope.planning.foreign_summaries import LEFT_OUT, drop_foreign_summaries, drop_server_summaries
+from turnscope.planning.foreign_summaries import DROP_DECISION, drop_foreign_summaries, drop_server_summaries
 from turnscope.planning.policy import Policy, Step, apply_model_table, load
 from turnscope.planning.provider_edits import (
     CONTEXT_MANAGEMENT,
@@ -42,13 +42,20 @@ from turnscope.session.model import BEGINS_MID_CONVERSATION, CHAT, Answer, Ask, 
 
 AS_RECORDED = "as-recorded"
 Own = Ledger | Callable[[Policy], Ledger | None] | None
-TABLE = "models"  # the name under which it is said which table of a policy holds, as a rule's would
-COUNTS = 4  # exact counts that one request may learn from; each can change the plan, and so ask for another
+TABLE_DECISION = "models"  # name of the decisions that say which table of a policy applies
+COUNTS = 4  # exact counts that one request may use; each can change the plan, and so need another
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a session is read with: its counts for display, the policy's own counts, its index, and what models are and cost."""
+    """What a session is planned with.
+
+    Attributes:
+        ledger: Token counts for display.
+        own: Token counts for the policy's decisions.
+        index: The session's index.
+        prices: Facts of models: windows, limits, prices.
+    """
 
     ledger: Ledger
     own: Ledger
@@ -64,18 +71,27 @@ class Basis:
 def plan_step(
     previous: Plan | None, session: Session, request: Request, policy: Policy, basis: Basis, answers: Answers | None = None
 ) -> Plan:
-    """Plan one request: the previous plan's envelope, grown to `request.cut`, changed by the policy's rules in order.
+    """Plan one request: the previous plan's envelope, grown to `request.cut` and changed by the policy's rules in order.
 
-    `answers` is asked what rules ask; by default recorded answers, else an offline summary. Where an exact count of the
-    planned prompt is recorded, the request is planned again with what it teaches, which holds for this request alone: what was
-    counted may be what a provider claimed in a refusal, and the next usage that is billed knows better. RuleError: a rule's
-    mistake.
+    Where an exact count of the planned prompt is recorded, the request is planned again with it. The count holds for this
+    request only: it may be a provider's claim in a refusal, and the next billed usage is more reliable.
+
+    Args:
+        previous: The plan of the previous request; None for the first.
+        session: The session.
+        request: The request.
+        policy: The policy.
+        basis: What the session is planned with.
+        answers: Answers what rules ask; by default the record, else an offline summary.
+
+    Raises:
+        RuleError: A rule made a mistake.
     """
     calibration = previous.calibration if previous else Calibration.start(session.about.get(BEGINS_MID_CONVERSATION) is True)
     if policy.name != AS_RECORDED:
         calibration = calibration.adapt_to_policy()
     onward = calibration
-    if policy.name == AS_RECORDED:  # all that was counted before the request went as it did
+    if policy.name == AS_RECORDED:  # every count before the request was sent
         for count in session.recorded.counts.get(request.n, ()):
             calibration = calibration.learn(count.seen, count.tokens, count.model)
         plan = _Planner(previous, session, request, policy, basis, calibration, answers).plan()
@@ -97,9 +113,14 @@ def plan_step(
 
 
 def apply_response(plan: Plan, session: Session, basis: Basis) -> Plan:
-    """The plan once its request was sent and answered: what the provider says it did stands where it was only expected.
+    """Return the plan after its answer: what the provider reports that it did replaces what was expected.
 
-    A replay of the record plans it so at once. `session` holds the answer.
+    A replay of the record plans it so at once.
+
+    Args:
+        plan: The plan.
+        session: The session with the answer.
+        basis: What the session is planned with.
     """
     if not (plan.server or CONTEXT_MANAGEMENT in plan.request.settings):
         return plan
@@ -110,14 +131,14 @@ def apply_response(plan: Plan, session: Session, basis: Basis) -> Plan:
 
 
 def reconcile_plan(plan: Plan) -> Plan:
-    """The plan once its request was sent and answered: the calibration learns from the usage that was billed.
+    """Return the plan after its answer, with the calibration fitted to the billed usage.
 
-    What was only counted for the request (see `plan_step`) is forgotten with it.
+    An exact count (see `plan_step`) holds only until here.
     """
     usage, calibration = plan.request.usage, plan.onward or plan.calibration
     if (
         usage is not None and usage.answered_prompt_tokens and not usage.iterations
-    ):  # the last of several passes says nothing of the prompt
+    ):  # the last of several passes had another prompt
         calibration = calibration.learn(plan.seen.tokens, usage.answered_prompt_tokens, plan.request.model)
     elif plan.onward is None:
         return plan
@@ -132,10 +153,15 @@ def replay(
     answers: Answers | None = None,
     prices: Prices = PRICES,
 ) -> Iterator[Plan]:
-    """Plan every request of a session in order. Each plan carries the calibration it was made with.
+    """Yield the plan of every request of a session in order. Each plan has the calibration it was made with.
 
-    `policy` may be a function that gives the one in force for a request: in a chat it changes on the way. `answers` is asked
-    what rules ask; see `plan_step`. `own`: what its decisions count with, or a function that gives it for a policy.
+    Args:
+        session: The session.
+        policy: The policy, or a function that gives the policy of a request: in a chat it may change.
+        ledger: Token counts for display.
+        own: Token counts for decisions, or a function that gives them for a policy.
+        answers: Answers what rules ask; see `plan_step`.
+        prices: Facts of models.
     """
     return (plan for plan, _ in replay_with_record(session, policy, ledger, own, answers, prices))
 
@@ -149,10 +175,19 @@ def replay_with_record(
     prices: Prices = PRICES,
     sent: Sequence[Plan] = (),
 ) -> Iterator[tuple[Plan, Plan]]:
-    """The plans of `replay`, each beside the plan of what was really sent.
+    """Yield the plans of `replay`, each with the plan of what was really sent.
 
-    Recorded usage belongs to what was really sent. So beside another policy the record itself is followed, and its
-    calibration is the one that the policy plans with. `sent`: the record's own plans, where they are at hand.
+    Recorded usage belongs to what was really sent. So under another policy the record is followed as well, and its calibration
+    is the one the policy plans with.
+
+    Args:
+        session: The session.
+        policy: See `replay`.
+        ledger: See `replay`.
+        own: See `replay`.
+        answers: See `replay`.
+        prices: See `replay`.
+        sent: Plans of the record, if they are known already.
     """
     basis = Basis.of(session, ledger, None, prices)
     record = load(AS_RECORDED)
@@ -232,7 +267,7 @@ class _Planner:
         if not self.lasting or any(d.splice for d in self.decisions):
             self.leave_out_foreign_summaries(again=True)  # a rule that knows what it wants sent may have restored one
         again = self.keep_repeated()
-        if self.recorded and self.condensed_unseen():
+        if self.recorded and self.has_unseen_compaction():
             self.calibration = self.calibration.expect_compaction()
         seen = self.follow_provider()
         prompt = max(self.calibration.predict(seen.envelope.tokens), count_read_tokens(seen.decisions))
@@ -278,7 +313,7 @@ class _Planner:
         """Leave out the summaries that another tool, or a provider's server, wrote into the log."""
         left_out = [*drop_foreign_summaries(self.after, self.ctx, self.policy, again=again)]
         for edit in left_out if again else (*left_out, *drop_server_summaries(self.after, self.ctx, self.policy)):
-            self.apply(LEFT_OUT, "remembers", edit)
+            self.apply(DROP_DECISION, "remembers", edit)
 
     def apply_rules(self) -> None:
         """Run the policy's rules in order, each from its state at the previous request; a rule may change the model."""
@@ -348,7 +383,9 @@ class _Planner:
             rows = self.whole.models[self.table].items()
             what = "; ".join(f"{part}: {', '.join(f'{key} = {value}' for key, value in row.items())}" for part, row in rows)
             facts = {"table": self.table, "model": self.model}
-            self.apply(TABLE, "fresh", Edit("keep", f"for {self.model} the table {self.table!r} holds: {what}", facts=facts))
+            self.apply(
+                TABLE_DECISION, "fresh", Edit("keep", f"for {self.model} the table {self.table!r} holds: {what}", facts=facts)
+            )
 
     def apply(self, name: str, memory: str, edit: Edit) -> None:
         """Apply one edit to the request and, as its memory says, to what is carried on."""
@@ -379,7 +416,7 @@ class _Planner:
         self.lasting = True
         return share_fresh_edits(previous.fresh_edits, again) if previous.fresh_edits else again
 
-    def condensed_unseen(self) -> bool:
+    def has_unseen_compaction(self) -> bool:
         """Whether the recorded tool condensed here, and so may have re-injected what the log does not hold."""
         condensed = any(d.splice and d.action == "condense" for d in self.decisions)
         return condensed and not _is_live(self.session, self.request)
@@ -392,12 +429,12 @@ class _Planner:
 
 
 def _is_live(session: Session, request: Request) -> bool:
-    """True for a request that was sent from here: what is recorded of it is all that there was, nothing was put back unseen."""
+    """True for a request that was sent from here: the record of it is complete, nothing was re-injected unseen."""
     return session.source == CHAT and request.n >= int(session.about.get("live_from", 0))
 
 
 def _take_state(left: list[StepState], part: Step) -> StepState | None:
-    """What this step left at the previous request; taken out of `left`, for the same step can stand in a policy twice."""
+    """Remove and return the state that this step left at the previous request: the same step may occur twice in a policy."""
     for number, known in enumerate(left):
         if known.rule == part.rule.name and (known.params is part.params or known.params == part.params):
             return left.pop(number)
@@ -407,7 +444,7 @@ def _take_state(left: list[StepState], part: Step) -> StepState | None:
 def _carry_edit(envelope: Envelope, edit: Edit, number: int, ledger: Ledger) -> Envelope:
     try:
         return envelope.replace(edit, number, ledger)[0]
-    except RuleError:  # it touched what another rule put there for this request only: there is nothing to carry
+    except RuleError:  # it changed what another rule inserted for this request only: nothing to carry
         return envelope
 
 
@@ -443,7 +480,7 @@ def _build_context(
 
 
 def _count_previous_usage(previous: Plan, calibration: Calibration, ledger: Ledger) -> int:
-    """Prompt + answer of the previous request: as billed where that very envelope was sent, else by count."""
+    """Prompt and answer tokens of the previous request: as billed if that very envelope was sent, else counted."""
     request, usage = previous.request, previous.request.usage
     if usage and calibration.counted == previous.seen.tokens and calibration.recorded == usage.answered_prompt_tokens:
         return usage.answered_prompt_tokens + usage.output_tokens
@@ -457,7 +494,7 @@ def _judge(policy: Policy, decisions: Sequence[Decision], room: Budget, projecte
         return "refuse"
     if room.known and projected > room.window:
         return "overflow"
-    cuts = any(not part.rule.name.startswith("follow_") for part in policy.rules)  # it has a limit of its own to keep
+    cuts = any(not part.rule.name.startswith("follow_") for part in policy.rules)  # the policy has a limit of its own
     if cuts and room.limit < projected:
         return "overflow"
     return "warn" if "warn" in actions else "send"

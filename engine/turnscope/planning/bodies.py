@@ -1,6 +1,6 @@
-"""The bodies of one conversation's requests, each made of, and looked over on top of, what it shares with the one before.
+"""Request bodies of one conversation, each built and checked on top of the previous one.
 
-A next body of a long conversation is the last one and a little more. It is what `render.build_body` and `lint.lint` make.
+A body of a long conversation is the previous body and a little more. The results equal `render.build_body` and `lint.lint`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from turnscope.session.model import JSON, Session
 
 @dataclass(slots=True)
 class Bodies:
-    """Of one conversation that grows: a block that stood at an address stands there for good. Nobody may change a body."""
+    """The bodies of one growing conversation: a block never changes once it is there. Callers must not change a body."""
 
     _last: Rendering | None = None
     _passed: CheckedMessages | None = None
 
     def build(self, plan: Plan, session: Session) -> dict[str, JSON]:
-        """See `render.build_body`."""
+        """Return the body of a plan; see `render.build_body`."""
         self._last = render_envelope(plan.after, session, self._last)
         return build_body(plan, session, rendering=self._last)
 
     def lint(self, body: Mapping[str, JSON], model: str, prices: Prices) -> tuple[Problem, ...]:
-        """See `lint.lint`; without stale thinking."""
+        """Return what the provider would reject; see `lint.lint`. Stale thinking is not checked."""
         found, self._passed = lint_continued(body, model, prices, self._passed)
         return found

@@ -1,4 +1,4 @@
-"""Calls of tools and their results in the messages of a body, read in order: what a provider would reject of them."""
+"""Tool calls and their results in the messages of a body, read in order: what a provider would reject of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-MAPPING = (dict, Mapping)  # the one that nearly all are first: asking for the other takes ten times as long
+MAPPING = (dict, Mapping)  # dict first: nearly all are dicts, and a check for Mapping takes ten times as long
 _ID = re.compile(r"^[a-zA-Z0-9_-]+$")
 
 
 @dataclass(slots=True)
 class Calls:
-    """What was read so far: ids of calls, and those that wait for a result, with their paths.
+    """What was read so far: ids of calls, and the calls that wait for a result, with their paths.
 
-    Pairs go over runs of one role: neighbours of one role are one message to the provider.
+    Pairs are checked over runs of one role, because a provider merges neighbours of one role.
     """
 
     known: set[str] = field(default_factory=set)
@@ -23,11 +23,16 @@ class Calls:
     role: str = ""
 
     def copy(self) -> Calls:
-        """The same, to be read on by itself."""
+        """Return a copy to continue with independently."""
         return Calls(self.known.copy(), self.waiting.copy(), self.role)
 
     def read(self, i: int, message: Any) -> Iterator[tuple[str, str]]:
-        """Read message number `i`; gives the path of each mistake, and what it is."""
+        """Read message number `i`; yield the path of each mistake and what is wrong.
+
+        Args:
+            i: Number of the message.
+            message: The message.
+        """
         now = str(message.get("role") if isinstance(message, MAPPING) else None)
         if now == "assistant" and self.role == "user":
             yield from self.find_unanswered()
@@ -46,13 +51,13 @@ class Calls:
                 self.waiting.pop(str(block.get("tool_use_id")), None)
 
     def find_unanswered(self) -> Iterator[tuple[str, str]]:
-        """The calls that wait for a result."""
+        """Yield the calls that wait for a result."""
         for name, path in self.waiting.items():
-            yield path, f"the call {name} has no result in the message behind it"
+            yield path, f"the call {name} has no result in the next message"
 
 
 def list_blocks(message: Any) -> list[Mapping[str, Any]]:
-    """The content blocks of a message that is a list of them."""
+    """Return the content blocks of a message; [] where its content is no list."""
     content = message.get("content") if isinstance(message, MAPPING) else None
     return [block for block in content if isinstance(block, MAPPING)] if isinstance(content, list) else []
 
@@ -60,7 +65,7 @@ def list_blocks(message: Any) -> list[Mapping[str, Any]]:
 def _check_call(block: Mapping[str, Any], role: str, known: Collection[str]) -> Iterator[str]:
     name = str(block.get("id"))
     if role != "assistant":
-        yield "a call of a tool stands in answers alone"
+        yield "a tool call is only allowed in an answer"
     if name in known:
         yield f"two calls have the id {name}"
     elif not _ID.match(name):
@@ -72,11 +77,11 @@ def _check_call(block: Mapping[str, Any], role: str, known: Collection[str]) -> 
 def _check_result(
     block: Mapping[str, Any], role: str, known: Collection[str], waiting: Collection[str], plain: bool
 ) -> Iterator[str]:
-    """`plain`: of the caller's own tool, so in the user's message right behind the call; others stand in the answer itself."""
+    """What is wrong with a result. `plain`: of the caller's own tool, so it must follow the call in the next user's message."""
     name = str(block.get("tool_use_id"))
     if plain and role != "user":
-        yield "a tool's result stands in a user's message alone"
+        yield "a tool result is only allowed in a user's message"
     if name not in known:
         yield f"no call before this result has the id {name}"
     elif plain and name not in waiting:
-        yield f"the result of {name} does not stand right behind its call, or is its second"
+        yield f"the result of {name} does not directly follow its call, or the call already has a result"

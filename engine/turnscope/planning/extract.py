@@ -1,7 +1,8 @@
-"""A summary without a model: sentences picked from the conversation. Always a stand-in, and marked as one by its caller.
+"""A summary without a model: sentences picked from the conversation. Always a placeholder, and its caller marks it so.
 
-Keeps what a reader needs to go on: the first request, questions and instructions of the user, decisions, file names, numbers,
-errors, and what an earlier summary kept. Time is linear in the text: each line is scored once, then a few hundred compete.
+Picks what a reader needs to continue: the first request, questions and instructions of the user, decisions, file names,
+numbers, errors, and what an earlier summary picked. Time is linear in the text: each line is scored once, then a few hundred
+compete.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from turnscope.counting.tokens import Counter as TokenCounter
 from turnscope.counting.tokens import count_texts
 
 HEAD = "Summary made offline by picking sentences (no model was asked):"
-CAP = 1_000  # tokens, where the caller names no limit
+CAP = 1_000  # tokens, if the caller names no limit
 LONGEST = 240  # characters of a picked sentence
-READ = 2_000  # characters of one sentence that are looked at: machine output may be one line of megabytes
-COMPETE = 400  # sentences that compete for the place there is
-REMEMBERED = 512  # sentences and lines that are not read again: one summary holds most of those of the one before
+READ = 2_000  # characters of one sentence that are read: machine output may be one line of megabytes
+COMPETE = 400  # sentences that compete for the tokens
+REMEMBERED = 512  # sentences and lines that are cached: a summary has most of those of the previous one
 FILES = 12  # file names listed at the end
-# Counted with o200k times 1.75: above what the tokenizers known here make of text, so that the cap holds in any unit.
+# Counted with o200k times 1.75: more than any known tokenizer counts, so the cap holds in any unit.
 COUNTER = TokenCounter("toktok", "o200k_base", 1.75, "upper bound")
 
-_COUNTS: dict[str, int] = {}  # tokens of lines: one summary takes most of its lines from the one before it
+_COUNTS: dict[str, int] = {}  # tokens of lines: a summary has most lines of the previous one
 
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(\d])|(?<=[。!?])")
-_ENDS = re.compile(r"[.!?。](?:(?<=[!?。])|\s)")  # found wherever `_END` is
+_ENDS = re.compile(r"[.!?。](?:(?<=[!?。])|\s)")  # matches wherever `_END` does
 _SPEAKER = re.compile(r"(user|assistant|tool|summary|system): ?(?=(.*))", re.DOTALL)
 _SPEAKS = re.compile(r"\n[^\S\n]*+(?=(?:user|assistant|tool|summary|system):)")  # `_SPEAKER` begins the line behind it
 _PATH = re.compile(r"[\w./-]+")
@@ -45,10 +46,10 @@ _FAILS = re.compile(
     r"rror|xception|[Ff]ail|FAIL|Traceback|denied|not found|refused|crash|annot|imeout|missing"
 )  # in tool output
 _TALK = re.compile(r"[^\W\d_]+(?:'[a-z]+)?")
-_ASCII_TALK = re.compile(r"[a-z]+(?:'[a-z]+)?")  # the same where it is all there is, in half the time
+_ASCII_TALK = re.compile(r"[a-z]+(?:'[a-z]+)?")  # the same for ASCII text, in half the time
 _QUESTION = re.compile(r"[?？](?:\s|[\"')*`]|$)")
 _NUMBER = re.compile(r"\d(?<![\w.]\d)")
-# What a sentence is about, words that tell, and what that is worth.
+# What a sentence is about: its words, and its score.
 _SIGNS = {
     "instruction": (
         frozenset(
@@ -83,9 +84,12 @@ class _Sentence(NamedTuple):
 
 
 def extract(content: str, max_tokens: int = 0) -> str:
-    """The most telling sentences of a transcript (`role: text` lines) in their order, at most `max_tokens` tokens.
+    """Return the most important sentences of a transcript in their order. Deterministic.
 
-    Deterministic. A cap too small for one sentence gives the first words of the first request.
+    Args:
+        content: The transcript, `role: text` lines.
+        max_tokens: The most tokens of the summary; 0 = the default. If it is too small for one sentence, the result is the
+            beginning of the first request.
     """
     room = max_tokens or CAP
     files: Counter[str] = Counter()
@@ -107,13 +111,13 @@ def extract(content: str, max_tokens: int = 0) -> str:
 
 
 def _count_lines(lines: Sequence[str]) -> list[int]:
-    """Tokens of each line, those that are new counted together: the tokenizer's call costs more than a line."""
+    """Tokens of each line. New lines are counted together, because a call of the tokenizer costs more than a line."""
     known = {line: _COUNTS.pop(line, -1) for line in lines}
     new = [line for line, cost in known.items() if cost < 0]
     known.update(zip(new, count_texts(new, COUNTER), strict=True))
-    _COUNTS.update(known)  # at the end: what was not asked for the longest is forgotten first
+    _COUNTS.update(known)  # at the end: the least recently used is dropped first
     if (over := len(_COUNTS) - 8 * COMPETE) > 0:
-        for line in [*_COUNTS][:over]:  # a list: other threads replay as well
+        for line in [*_COUNTS][:over]:  # a list, because other threads replay as well
             _COUNTS.pop(line, 0)
     return [known[line] for line in lines]
 
@@ -123,7 +127,7 @@ def _count_line(line: str) -> int:
 
 
 def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> set[int]:
-    """Places of the sentences that fit: the best of each kind first, then the best that say something new."""
+    """Places of the sentences that fit: the best of each kind first, then the best that add something new."""
     chosen: set[int] = set()
     said: set[str] = set()
     known: set[str] = set()
@@ -145,12 +149,12 @@ def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> se
 
 @lru_cache(maxsize=REMEMBERED)
 def _find_words(text: str) -> frozenset[str]:
-    """The words of a sentence that tell it from others."""
+    """The words of a sentence by which it differs from others."""
     return frozenset(_WORD.findall(text.lower()))
 
 
 def _score_sentences(content: str, files: Counter[str]) -> Iterator[tuple[float, int, str, str, frozenset[str]]]:
-    """Score, place (negative: of equals the first is best), speaker, text and kinds of each sentence; counts file names."""
+    """Score, place (negative: of equals the first is best), speaker, text and kinds of each sentence. Counts file names."""
     opened = False
     known: set[str] = set()
     for place, (speaker, text) in enumerate(_split_transcript(content)):
@@ -171,7 +175,7 @@ def _score_sentences(content: str, files: Counter[str]) -> Iterator[tuple[float,
 
 @lru_cache(maxsize=REMEMBERED)
 def _classify(text: str) -> tuple[frozenset[str], float, tuple[str, ...], int]:
-    """What a sentence is about, what that is worth, the files that it names, and how many different words it has."""
+    """What a sentence is about, its score, the files it names, and how many different words it has."""
     head = text[:READ]
     low = head.lower()
     words = set((_ASCII_TALK if low.isascii() else _TALK).findall(low))
@@ -195,7 +199,7 @@ def _classify(text: str) -> tuple[frozenset[str], float, tuple[str, ...], int]:
 
 
 def _split_transcript(content: str) -> Iterator[tuple[str, str]]:
-    """Speaker and text of every sentence of lines not said before. Lines of an earlier stand-in keep the speakers it named."""
+    """Speaker and text of every sentence of new lines. Lines of an earlier placeholder keep the speakers they named."""
     speaker = "user"
     known: set[tuple[str, str]] = set()
     for found in _iter_lines(content):
@@ -217,7 +221,7 @@ def _split_transcript(content: str) -> Iterator[tuple[str, str]]:
 
 
 def _iter_lines(content: str) -> Iterator[str]:
-    """The lines of a transcript that hold anything; of what a tool printed those that speak of a failure."""
+    """The lines of a transcript; of a tool's output only those that report a failure."""
     starts = [0, *(found.end() for found in _SPEAKS.finditer(content)), len(content)]
     for start, stop in pairwise(starts):
         if content.startswith("tool:", start):
@@ -251,14 +255,14 @@ def _find_files(text: str) -> Iterator[str]:
 
 
 def _list_files(files: Counter[str]) -> list[str]:
-    """Lines with the files named most, the longest first."""
+    """Lines with the files that are named most, the longest line first."""
     best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
     told = [f"{name} ({times})" if times > 1 else name for name, times in best]
     return ["Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1)]
 
 
 def _shorten(text: str, room: int) -> str:
-    """The longest beginning of `text` that has at most `room` tokens."""
+    """The longest beginning of `text` with at most `room` tokens."""
     low, high = 0, min(len(text), room * 8)
     while low < high:
         middle = (low + high + 1) // 2

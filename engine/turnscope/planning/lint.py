@@ -1,8 +1,7 @@
-"""What a provider would reject in a request body: read before sending, never after.
+"""What a provider would reject in a request body: checked before sending, never after.
 
-Speaks of bodies in the shape of Anthropic's Messages API, of what its published types cannot express: pairs of calls and
-results, empty content, cache marks, thinking that is bound to its prefix. It does not check types, sizes in bytes, or what
-a body costs.
+Checks bodies in the form of Anthropic's Messages API for mistakes that its published types cannot express: pairs of calls and
+results, empty content, cache marks, thinking bound to its prefix. Types, sizes in bytes and cost are not checked.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.content import is_text
 from turnscope.session.model import BUCKETS, JSON, Bucket, Session
 
-MESSAGES = 100_000  # Messages API, limit of one request
-BREAKPOINTS = 4  # prompt caching, explicit marks of one request
+MESSAGES = 100_000  # messages; limit of one request of the Messages API
+BREAKPOINTS = 4  # explicit cache marks of one request
 TTLS = ("5m", "1h")
 ROLES = ("user", "assistant", "system")
-DROP = {"prefix_mismatch_behavior": "drop_block"}  # thinking.block_binding: the provider leaves such blocks out itself
+DROP = {"prefix_mismatch_behavior": "drop_block"}  # thinking.block_binding: the provider itself drops such blocks
 _THINKING = ("thinking", "redacted_thinking")
 
 
 class Problem(NamedTuple):
-    """Something that would be rejected. `path` leads from the body to it, as the provider's own messages write it."""
+    """A mistake that would be rejected. `path` leads from the body to it, written as in the provider's own messages."""
 
     path: str
     what: str
@@ -40,19 +39,21 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CheckedMessages:
-    """The first messages of a body, without a mistake and a cache mark, and the calls of tools in them."""
+    """The first messages of a body, which have no mistake and no cache mark, and the tool calls in them."""
 
     messages: Sequence[Any]
     calls: Calls
 
 
 def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = (), prices: Prices = PRICES) -> tuple[Problem, ...]:
-    """Everything in `body` that the provider of `model` would reject, in the order of the body.
+    """Return everything in a body that the provider of a model would reject, in the order of the body.
 
-    `prices` knows the model under whatever name a log or a cloud gives it.
-
-    `stale`: numbers of the thinking blocks (counted through the body, from 0) whose prefix is not the one they were made with;
-    see `stale_thinking`.
+    Args:
+        body: The request body.
+        model: The model, under any name that a log or a cloud uses.
+        stale: Numbers of the thinking blocks (counted through the body, from 0) that follow another prefix than their own; see
+            `find_stale_thinking`.
+        prices: Facts of models.
     """
     return _lint_messages(body, model, stale, prices, 0, Calls())
 
@@ -60,9 +61,17 @@ def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = (), pric
 def lint_continued(
     body: Mapping[str, JSON], model: str, prices: Prices, before: CheckedMessages | None
 ) -> tuple[tuple[Problem, ...], CheckedMessages | None]:
-    """The same for a body that begins with the messages of another one, the very same objects; these are not read again.
+    """Return the problems of a body that begins with checked messages (the same objects), and what to skip next.
 
-    Gives what the next one needs not read; None where this one is wrong, or holds cache marks in its messages.
+    Args:
+        body: The request body.
+        model: The model.
+        prices: Facts of models.
+        before: The messages that were checked before; None = none.
+
+    Returns:
+        The problems, and the messages that the next check can skip: None where this body has problems, or cache marks in its
+        messages.
     """
     messages = _as_list(body.get("messages"))
     known = before is not None and len(before.messages) < len(messages) and all(map(is_, before.messages, messages))
@@ -79,7 +88,7 @@ def lint_continued(
 def _lint_messages(
     body: Mapping[str, JSON], model: str, stale: Collection[int], prices: Prices, start: int, calls: Calls
 ) -> tuple[Problem, ...]:
-    """`start`: the number of the first message that was not read before; `calls`: those of the messages before it."""
+    """`start`: number of the first new message; `calls`: the tool calls before it."""
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return (Problem("messages", "at least one message is required"),)
@@ -96,36 +105,50 @@ def _lint_messages(
 
 
 def check_head(body: Mapping[str, JSON], model: str, prices: Prices = PRICES, start: int = 0) -> Iterator[Problem]:
-    """What is wrong with the settings of a body, its tools and system prompt, and its cache marks; see `lint`.
+    """Yield what is wrong with a body's settings, tools, system prompt and cache marks; see `lint`.
 
-    `start`: the number of the first message whose cache marks are read.
+    Args:
+        body: The request body.
+        model: The model.
+        prices: Facts of models.
+        start: Number of the first message whose cache marks are read.
     """
     yield from _check_settings(body, model, prices)
     yield from _check_cache_marks(body, start)
 
 
 def check_ends(messages: Iterable[Any], last: Any, many: int, model: str, prices: Prices = PRICES) -> Iterator[Problem]:
-    """What is wrong with how `many` messages a body has, with the first of them and with the `last`; see `lint`."""
+    """Yield what is wrong with the number of messages, with the first message and with the last; see `lint`.
+
+    Args:
+        messages: The messages.
+        last: The last of them.
+        many: How many there are.
+        model: The model.
+        prices: Facts of models.
+    """
     if many > MESSAGES:
         yield Problem("messages", f"{many:,} messages are more than {MESSAGES:,}")
     first = next((message for message in messages if _get_role(message) != "system"), None)
     summed = any(
         block.get("type") == "compaction" for block in list_blocks(first)[:1]
-    )  # the server's own summary may stand first
+    )  # the server's own summary may come first
     if _get_role(first) == "assistant" and not summed:
         yield Problem("messages.0", "the first message must be a user's")
     path = f"messages.{many - 1}"
-    paused = any(block.get("type") == "compaction" for block in list_blocks(last)[-1:])  # it goes on from its summary
+    paused = any(block.get("type") == "compaction" for block in list_blocks(last)[-1:])  # it continues from its summary
     if _get_role(last) == "assistant" and not paused and not takes_prefill(model, prices):
-        yield Problem(path, f"{model} does not go on from an answer: the last message must be a user's")
+        yield Problem(path, f"{model} does not continue an answer: the last message must be a user's")
     if _get_role(last) == "assistant" and isinstance(last["content"], str) and not _is_trimmed(last["content"]):
         yield Problem(path, "the last answer must not end with white space")
 
 
 def check_message(message: Any, stale: Collection[int] = ()) -> Iterator[tuple[str, str]]:
-    """What is wrong with a message by itself: the rest of the path behind its number, and what; see `lint`.
+    """Yield what is wrong with a message by itself: the rest of the path behind its number, and the mistake; see `lint`.
 
-    `stale`: the numbers of its thinking blocks, from 0, that stand behind another prefix than their own.
+    Args:
+        message: The message.
+        stale: Numbers of its thinking blocks, from 0, that follow another prefix than their own.
     """
     if _get_role(message) not in ROLES:
         yield "", f"there is no role {_get_role(message)!r}"
@@ -138,7 +161,7 @@ def check_message(message: Any, stale: Collection[int] = ()) -> Iterator[tuple[s
 
 
 def has_cache_mark(message: Any) -> bool:
-    """Whether a message holds a cache mark."""
+    """Return whether a message has a cache mark."""
     return any(
         "cache_control" in block or any(map(_has_mark, _as_list(block.get("content")))) for block in list_blocks(message)
     )
@@ -149,9 +172,13 @@ def _has_mark(part: Any) -> bool:
 
 
 def find_stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, ...]:
-    """Numbers of the thinking blocks in the last plan's request that stand behind an edit made after they were said.
+    """Return the numbers of the thinking blocks in the last plan's request that follow an edit made after they were written.
 
-    `plans`: all plans up to the request, in order. For `lint`. What was left out already, and is decided again, is no edit.
+    For `lint`. A block that was dropped before and is dropped again is no edit.
+
+    Args:
+        plans: All plans up to the request, in order.
+        session: The session.
     """
 
     def changed(birth: int, at: int) -> bool:
@@ -176,7 +203,7 @@ def find_stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, .
 
 
 def _find_last(rising: Sequence[int], value: int) -> int:
-    """Number of the last of `rising` that is <= `value`; -1 where none is."""
+    """Number of the last of `rising` that is <= `value`; -1 = none."""
     return bisect_right(rising, value) - 1
 
 
@@ -194,7 +221,7 @@ def _check_settings(body: Mapping[str, JSON], model: str, prices: Prices) -> Ite
     elif forced and thinking.get("type") in ("enabled", "adaptive"):
         yield Problem("tool_choice", "a forced tool and thinking exclude each other")
     if thinking.get("type") in ("enabled", "disabled") and binds:
-        yield Problem("thinking", f"{model} takes no thinking of type {thinking['type']!r}: it thinks by itself")
+        yield Problem("thinking", f"{model} accepts no thinking of type {thinking['type']!r}: it decides itself when to think")
     names: set[str] = set()
     for i, tool in enumerate(_as_list(body.get("tools"))):
         name = tool.get("name") if isinstance(tool, MAPPING) else None
@@ -218,7 +245,7 @@ def _is_trimmed(text: str) -> bool:
 
 
 def _check_content(message: Any) -> Iterator[tuple[str, str]]:
-    """Empty content, as a gateway measured against the API in 2026: an answer may be empty, a user's message may not."""
+    """Empty content, as measured against the API in 2026: an answer may be empty, a user's message may not."""
     content = message.get("content") if isinstance(message, MAPPING) else None
     if not isinstance(content, (str, list)):
         yield "", "content must be a string or a list of blocks"
@@ -244,11 +271,11 @@ def _check_content(message: Any) -> Iterator[tuple[str, str]]:
 
 def _check_thinking(block: Mapping[str, Any], path: str, message: Mapping[str, Any], stale: bool) -> Iterator[tuple[str, str]]:
     if message.get("role") != "assistant":
-        yield path, "thinking stands in answers alone"
+        yield path, "thinking is only allowed in an answer"
     if block.get("type") == "thinking" and not block.get("signature"):
         yield path, "thinking without a signature cannot be sent back"
     if stale:
-        yield path, "the messages before this thinking were edited; this model accepts it behind its own prefix alone"
+        yield path, "the messages before this thinking were edited; this model accepts it only after its own prefix"
 
 
 def _check_cache_marks(body: Mapping[str, JSON], start: int) -> Iterator[Problem]:
@@ -263,14 +290,14 @@ def _check_cache_marks(body: Mapping[str, JSON], start: int) -> Iterator[Problem
         elif ttl not in TTLS:
             yield Problem(path, f"a cache cannot live for {ttl!r}; known: {', '.join(TTLS)}")
         elif ttl == "1h" and short:
-            yield Problem(path, f"a cache of one hour must not stand behind one of five minutes ({short})")
+            yield Problem(path, f"a cache of one hour must not follow one of five minutes ({short})")
         if kind in _THINKING:
             yield Problem(path, "thinking cannot carry a cache breakpoint")
         short = short or (path if ttl == "5m" and path else "")
 
 
 def _find_cache_marks(body: Mapping[str, JSON], start: int = 0) -> Iterator[tuple[str, Any, str]]:
-    """Every cache mark in the order in which a provider reads: tools, system, messages; then the one of the body."""
+    """Every cache mark in the order in which a provider reads: tools, system, messages; then the mark of the body."""
     rows: list[tuple[str, Any]] = [(f"tools.{i}", tool) for i, tool in enumerate(_as_list(body.get("tools")))]
     rows += [(f"system.{i}", block) for i, block in enumerate(_as_list(body.get("system")))]
     for i, message in enumerate(_as_list(body.get("messages"))[start:], start):

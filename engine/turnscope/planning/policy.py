@@ -1,6 +1,6 @@
-"""Policies as data: an ordered list of rules with their parameters, read from TOML and written to it.
+"""Policies as data: an ordered list of rules with their parameters, read from TOML and written to TOML.
 
-Holds discovery, loading and writing. Applying a policy is `assemble`'s business.
+Holds discovery, loading and writing. `assemble` applies a policy.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,21 +29,21 @@ from turnscope.planning.rule_registry import find_rule
 
 HERE = SHIPPED
 GUARANTEES = {"fits", "paired", "prefix"}
-WISHES = "follow_wishes"  # the rule that makes what a person wished by hand (`envelope.wishes`)
-# what mends a request: each rule sees what those before it changed
+WISHES = "follow_wishes"  # the rule that follows a person's wishes (`envelope.wishes`)
+# rules that repair a request; each sees the changes of those before it
 REPAIRS = ("drop_blank_texts", "repair", "begin_with_question", "end_with_question", "strip_stale_thinking")
-OURS = "ours"  # how the fidelity of a policy of our own begins
-PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that mend pairs themselves
-CHECKS = ("refuse_when_over", "warn_at")  # rules that change nothing of a request
-OLD_NAMES = {"staged": "chainreview-staged"}  # names that links and chats of earlier versions hold
+OURS = "ours"  # the fidelity of our own policies begins so
+PAIRING = {"repair", "hide_oldest_pairs", "prune_by_pressure", "match_results_to_calls"}  # rules that repair pairs themselves
+CHECKS = ("refuse_when_over", "warn_at")  # rules that change nothing
+OLD_NAMES = {"staged": "chainreview-staged"}  # names in links and chats of earlier versions
 TEXTS = ("title", "doc", "source", "fidelity", "version", "counter", "when", "build_cost", "saving", "loss", "tools")
-XML = "send_tools_as_xml"  # the rule that a policy has whose `tools` are "xml"
-KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "models", "rules")  # of a policy's file
+XML = "send_tools_as_xml"  # the rule of a policy with `tools = "xml"`
+KEYS = ("name", *TEXTS, "per_message", "guarantees", "budget", "constants", "models", "rules")  # keys of a policy's file
 T = TypeVar("T")
 
 
 class _File(msgspec.Struct):
-    """What else stands in a policy's file, by type. `name` is written for chats alone: a file's own name counts."""
+    """The other keys of a policy's file, by type. `name` is written for chats only: otherwise the file's name counts."""
 
     per_message: int = PER_MESSAGE
     guarantees: tuple[str, ...] = ()
@@ -75,30 +76,28 @@ class Policy:
     source: str
     fidelity: str
     version: str = ""
-    counter: str = ""  # what its decisions count with, one of `counting.tokens.COUNTERS`; "" = the session's own
-    per_message: int = PER_MESSAGE  # tokens that frame a message under `counter`
+    counter: str = ""  # counter of its decisions, one of `counting.tokens.COUNTERS`; "" = the session's
+    per_message: int = PER_MESSAGE  # tokens that `counter` adds per message
     guarantees: tuple[str, ...] = ()  # of: fits, paired, prefix
     budget: BudgetParams = field(default_factory=BudgetParams)
     rules: tuple[Step, ...] = ()
-    constants: Mapping[str, str] = field(default_factory=dict)  # what else the original fixes, and where it was read
-    # for whoever chooses one; where a publication is named in brackets it says so, else it is our own judgement
+    constants: Mapping[str, str] = field(default_factory=dict)  # further constants of the original, and where they were read
+    # for people who choose a policy; a publication is named in brackets, everything else is our judgement
     when: str = ""  # when to use it
     build_cost: str = ""  # what it costs to build and to run
-    saving: str = ""  # published saving of tokens, with its source; "" where none is published
-    loss: str = ""  # what is lost of the conversation
-    # by a pattern of models' names: what differs for them in the budget and, by rule, in parameters; the first that fits holds
+    saving: str = ""  # published saving of tokens with its source; "" = none is published
+    loss: str = ""  # what the conversation loses
+    # by a pattern of model names: their values for the budget and, by rule, for parameters; the first match applies
     models: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     tools: str = ""  # how calls and results are sent: "" = as blocks, "xml" = as text
     package: str = field(default="", compare=False)  # what brings it; "" = Turnscope itself, or the user
 
     @property
     def caution(self) -> str:
-        """What somebody should know who sends a chat under it; "" where there is nothing."""
+        """What a person who chats under the policy should know; "" = nothing."""
         if "fits" in self.guarantees:
             return ""
-        return (
-            "It does not promise that every request fits. One that does not is not sent, and another policy has to take over."
-        )
+        return "It does not guarantee that every request fits. A request that does not is not sent; then choose another policy."
 
     def to_toml(self) -> str:
         """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
@@ -110,14 +109,14 @@ class Policy:
         )
         held |= {"rules": [{"rule": part.rule.name, **_convert_to_table(part.params)} for part in self.rules]}
         text = tomli_w.dumps(held, multiline_strings=True)
-        # readers of TOML turn the CRLF of a text written on several lines into LF
+        # TOML readers change CRLF to LF in a text on several lines
         return text if tomllib.loads(text) == held else tomli_w.dumps(held)
 
     def __repr__(self) -> str:
         return f"<Policy {self.name!r}: {', '.join(part.rule.name for part in self.rules) or 'no rule, everything is kept'}>"
 
     def _repr_html_(self) -> str:
-        """What it is and where it comes from, and its rules with their parameters."""
+        """What it is, where it comes from, and its rules with their parameters."""
         rows = ((part.rule.name, part.rule.doc, _format_params(part.params)) for part in self.rules)
         parts = [notebook.render_line(self.doc), notebook.render_table(("rule", "what it does", "parameters"), rows)]
         note = " · ".join(text for text in (self.name, self.source, self.version, self.fidelity) if text)
@@ -125,27 +124,51 @@ class Policy:
 
 
 def list_policies(folder: Path = HERE) -> tuple[str, ...]:
-    """Names of the policies in a folder."""
+    """Return the names of the policies in a folder."""
+    return _list_shipped() if folder == HERE else _list_files(folder)
+
+
+@cache
+def _list_shipped() -> tuple[str, ...]:
+    """The package's own policies: they do not change while it runs."""
+    return _list_files(HERE)
+
+
+def _list_files(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
 def resolve_name(name: str) -> str:
-    """What a policy of ours is called now."""
+    """Return the current name of a shipped policy that was renamed."""
     return OLD_NAMES.get(name, name)
 
 
 def load(name: str, folder: Path = HERE) -> Policy:
-    """The policy of that name, or of what took its name's place. PolicyError where it does not exist or is malformed.
+    """Return a policy by its name, or by a former name.
 
-    `folder`: the shipped ones, which includes those of packages; or the user's own.
+    Args:
+        name: The name.
+        folder: The folder with its TOML file.
+
+    Raises:
+        PolicyError: It does not exist, or its file is malformed.
     """
     name = resolve_name(name) if folder == HERE else name
     if name in list_policies(folder):
-        return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
+        return _load_shipped(name) if folder == HERE else _load_file(name, folder)
     packaged = find_packaged_policies() if folder == HERE else {}
     if name in packaged:
         return load_packaged(name)
     raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join((*list_policies(folder), *packaged))}.")
+
+
+@cache
+def _load_shipped(name: str) -> Policy:
+    return _load_file(name, HERE)
+
+
+def _load_file(name: str, folder: Path) -> Policy:
+    return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def load_packaged(name: str) -> Policy:
@@ -160,25 +183,30 @@ def load_packaged(name: str) -> Policy:
 
 
 def set_pairs(policy: Policy, pairs: int | None) -> Policy:
-    """The policy keeping `pairs` pairs wherever it keeps the last ones; None leaves it as it is."""
+    """Return the policy with another number of pairs, if it has the rule `keep_last_pairs`.
+
+    Args:
+        policy: The policy.
+        pairs: How many pairs to keep; None = no change.
+    """
     if pairs is None or not any(s.rule.name == "keep_last_pairs" and s.params.pairs >= 0 for s in policy.rules):
         return policy
-    given = {"keep_last_pairs": {"pairs": pairs}, "condense": {"keep_turns": pairs + 1}}  # a summary of all but these
+    given = {"keep_last_pairs": {"pairs": pairs}, "condense": {"keep_turns": pairs + 1}}  # the summary covers all others
     steps = [replace(s, params=replace(s.params, **given.get(s.rule.name, {}))) for s in policy.rules]
     return replace(policy, rules=tuple(steps))
 
 
 def add_wishes_rule(policy: Policy) -> Policy:
-    """The policy with wishes followed before anything else."""
-    if policy.rules and policy.rules[0].rule.name in (WISHES, "follow_the_record"):  # the record holds what was wished
+    """Return the policy with the rule that follows a person's wishes in front."""
+    if policy.rules and policy.rules[0].rule.name in (WISHES, "follow_the_record"):  # the record contains the wishes
         return policy
     return replace(policy, rules=(Step(find_rule(WISHES), NoParams()), *policy.rules))
 
 
 def add_repairs(policy: Policy) -> Policy:
-    """The policy with what mends a request that a provider would reject at its end, which it gets once.
+    """Return the policy with the rules that repair what a provider would reject, unless it has them.
 
-    Mending stands behind all that cuts, but before what only looks at the outcome. The record is what it is.
+    Repairs come after all rules that cut, and before rules that only check the outcome. The record gets none.
     """
     names = [part.rule.name for part in policy.rules]
     if REPAIRS[-1] in names or "follow_the_record" in names:
@@ -195,31 +223,39 @@ def add_repairs(policy: Policy) -> Policy:
 
 
 def make_sendable(policy: Policy) -> Policy:
-    """The policy as a chat sends under it: wishes first, and mended.
+    """Return the policy as a chat uses it: wishes first, repairs at the end.
 
-    Where a chat goes is not known for good, so thinking behind an edit is sent to no model.
+    The model of a chat may change, so thinking behind an edit is sent to no model.
     """
     steps = add_repairs(add_wishes_rule(policy)).rules
     return replace(policy, rules=tuple(Step(s.rule, s.rule.params()) if s.rule.name == REPAIRS[-1] else s for s in steps))
 
 
 def keep_wishes_only(policy: Policy) -> Policy:
-    """A policy of the same budget that follows wishes and does nothing else."""
+    """Return a policy with the same budget that follows wishes and does nothing else."""
     return replace(policy, rules=(Step(find_rule(WISHES), NoParams()),))
 
 
 def parse(name: str, text: str) -> Policy:
-    """Read a policy from TOML text. PolicyError with the place of the mistake."""
+    """Return the policy in a TOML text.
+
+    Args:
+        name: The policy's name.
+        text: The TOML text.
+
+    Raises:
+        PolicyError: The text is malformed; the error names the place.
+    """
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise PolicyError(f"policy {name!r} is not valid TOML: {error}", hint="Mend the file at the line named.") from error
+        raise PolicyError(f"policy {name!r} is not valid TOML: {error}", hint="Correct the file at the line named.") from error
     if unknown := sorted(set(data) - set(KEYS)):
         raise PolicyError(f"policy {name!r} has an unknown key {unknown[0]!r}", hint=f"Known: {', '.join(KEYS)}.")
     try:
         file = msgspec.convert(data, _File)
     except msgspec.ValidationError as error:
-        raise PolicyError(f"policy {name!r}: {error}", hint="Give a value of the kind that the key has.") from error
+        raise PolicyError(f"policy {name!r}: {error}", hint="Use a value of the expected type.") from error
     if wrong := sorted(set(file.guarantees) - GUARANTEES):
         raise PolicyError(
             f"policy {name!r} declares an unknown guarantee {wrong[0]!r}", hint=f"Known: {', '.join(sorted(GUARANTEES))}."
@@ -247,7 +283,12 @@ def parse(name: str, text: str) -> Policy:
 
 
 def apply_model_table(policy: Policy, *names: str) -> tuple[Policy, str]:
-    """The policy as it is for a model that goes by `names`, and the pattern of the table that holds for it; "" = none does."""
+    """Return the policy for a model, and the pattern of the table that applies to it ("" = none).
+
+    Args:
+        policy: The policy.
+        names: Names of the model.
+    """
     fits = (pattern for pattern in policy.models if any(fnmatchcase(name, pattern) for name in names if name))
     pattern = next(fits, "")
     if not pattern:
@@ -261,7 +302,7 @@ def apply_model_table(policy: Policy, *names: str) -> tuple[Policy, str]:
 
 
 def _override_params(name: str, params: T, table: Mapping[str, Any]) -> T:
-    """Parameters with those of a model's table over them."""
+    """Parameters with those of a model's table in place of their own."""
     if not table:
         return params
     given = _convert_params(f"{name} in a table of models", type(params), table)
@@ -269,7 +310,7 @@ def _override_params(name: str, params: T, table: Mapping[str, Any]) -> T:
 
 
 def _check_tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Sequence[Step]) -> None:
-    """PolicyError where a model's table names what the policy has not."""
+    """Raise PolicyError where a model's table names what the policy does not have."""
     known: dict[str, Any] = {"budget": BudgetParams} | {part.rule.name: part.rule.params for part in steps}
     for pattern, table in models.items():
         whose = f"[models.{json.dumps(pattern)}] of policy {name!r}"
@@ -287,7 +328,7 @@ def _parse_step(row: Mapping[str, Any]) -> Step:
 
 
 def _convert_params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
-    """Parameters as the frozen dataclass that a rule declares. PolicyError names an unknown or ill-typed one."""
+    """Parameters as the frozen dataclass of the rule. PolicyError names an unknown or ill-typed one."""
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     known = ", ".join(names) or "none"
     if unknown := sorted(set(given) - set(names)):
@@ -305,6 +346,6 @@ def _format_params(params: Any) -> str:
 
 
 def _convert_to_table(params: Any) -> dict[str, Any]:
-    """Parameters as TOML has them, which knows lists alone, and no null."""
+    """Parameters as TOML has them: lists only, and no null."""
     held = {f.name: getattr(params, f.name) for f in fields(params)}
     return {name: [*value] if isinstance(value, tuple) else value for name, value in held.items() if value is not None}

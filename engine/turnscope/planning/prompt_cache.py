@@ -1,10 +1,11 @@
-"""What a provider's prompt cache would hold for the requests of a trace: a walk over them in the order in which they were sent.
+"""A simulation of a provider's prompt cache over the requests of a trace, in the order in which they were sent.
 
-Rules are the provider's (`pricing.caches`), times are those of the log, positions are in provider order. What is recorded of
-cache reads is not looked at, so that a replay is treated like what was really sent, and the record can be held against it; only
-for how long a session bought its entries, and that it bought none at all, is taken from the record. Assumed: breakpoints stand
-behind the system prompt and behind the last two messages; who uses a prefix keeps all of its own prefixes alive; nothing is
-evicted early; a summary is made outside of the conversation's cache. Holds no prices.
+Rules come from the provider (`pricing.caches`), times from the log; positions are in provider order. Recorded cache reads are
+not used, so that a replay is treated like the record, and the record can check it. Only the lifetime of entries that a session
+bought, and that it bought none, come from the record.
+
+Assumptions: breakpoints are behind the system prompt and behind the last two messages; using a prefix keeps all of its prefixes
+alive; nothing is evicted early; a summary is made outside the conversation's cache. No prices here.
 """
 
 from __future__ import annotations
@@ -25,16 +26,22 @@ from turnscope.pricing.caches import CacheRules, find_rules
 from turnscope.pricing.prices import ModelFacts
 from turnscope.session.model import Bucket, Request, Session
 
-MINUTES = 300.0  # seconds; no provider's entry lives shorter
+MINUTES = 300.0  # seconds; the shortest lifetime of any provider
 _END = attrgetter("end")
-STATIC = -1  # end of an entry that holds system prompt and tools alone
+STATIC = -1  # end of an entry with system prompt and tools only
 
 
 class CacheUse(NamedTuple):
-    """What the cache did for one request, in provider tokens: read, written to it, and neither; they sum to the prompt.
+    """What the cache did for one request, in the provider's tokens. `read`, `written` and `plain` (neither) sum to the prompt.
 
-    `held`: what it held of the request before, still alive; `stands`: how much of that is in this one too, wherever. `hour`:
-    what was written is kept for an hour. `sent`: False for a request that its policy refuses.
+    Attributes:
+        read: Tokens served from the cache.
+        written: Tokens written to it.
+        plain: Tokens neither read nor written.
+        held: Tokens of the previous request that were still cached.
+        still_sent: Part of `held` that is also in this request, at any place.
+        hour: Written entries live for an hour.
+        sent: False for a request that its policy refuses.
     """
 
     read: int = 0
@@ -52,12 +59,12 @@ class CacheUse(NamedTuple):
 
     @property
     def missed(self) -> int:
-        """Tokens that the cache held, that are sent again, and that it does not serve since something before them changed."""
+        """Tokens that are cached and sent again, but not served because something before them changed."""
         return max(0, self.still_sent - self.read)
 
 
 class _Entry(NamedTuple):
-    """A prefix that the cache holds: up to block `end` (or `STATIC`), of `tokens`, for `lives` seconds after its last use."""
+    """A cached prefix: up to block `end` (or `STATIC`), of `tokens`, for `lives` seconds after its last use."""
 
     end: int
     tokens: int
@@ -66,7 +73,7 @@ class _Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _CachedPrompt:
-    """What one model's cache holds of a conversation: prefixes of its last prompt, short ones first, all last used `used`."""
+    """What one model's cache holds of a conversation: prefixes of its last prompt, short ones first, last used at `used`."""
 
     plan: Plan
     size: int
@@ -74,7 +81,7 @@ class _CachedPrompt:
     entries: list[_Entry] = field(default_factory=list)
 
     def find_alive(self, now: float | None) -> list[_Entry]:
-        """What the cache still holds at a time; all of it where the log has no times."""
+        """What is still cached at a time; everything where the log has no times."""
         if now is None or self.used is None:
             return self.entries
         idle = now - self.used
@@ -82,12 +89,17 @@ class _CachedPrompt:
 
 
 def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None) -> tuple[CacheUse, ...]:
-    """What the cache does for every request of a trace, in order. `sizes`: `trace.tokens` of each, where they are at hand."""
+    """Return what the cache does for every request of a trace, in order.
+
+    Args:
+        trace: The trace.
+        sizes: The provider's tokens of each request, if known already.
+    """
     session, lines, found = trace.session, dict[str, _CachedPrompt](), list[CacheUse]()
     facts: dict[str, tuple[ModelFacts, CacheRules]] = {}
     off = is_uncached(session)
     for n, (plan, life) in enumerate(zip(trace.plans, _iter_lifetimes(session), strict=False)):
-        size = trace.tokens(n) if sizes is None else sizes[n]
+        size = trace.count_tokens(n) if sizes is None else sizes[n]
         if plan.model not in facts:
             model = trace.prices.find_facts(plan.model)
             facts[plan.model] = model, find_rules(model)
@@ -99,20 +111,20 @@ def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None) -> t
             found.append(CacheUse(plain=size))
             continue
         line, lives = lines.get(plan.model), rules.lives.get(life, next(iter(rules.lives.values())))
-        step = _CacheStep(trace, plan, trace.fit(n), size, rules, rules.find_shortest_prefix(model), lives)
+        step = _CacheStep(trace, plan, trace.get_terms(n), size, rules, rules.find_shortest_prefix(model), lives)
         kept, lines[plan.model] = step.use_breakpoints(line) if rules.how == "marked" else step.use_prefix(line)
         found.append(kept._replace(hour=rules.how == "marked" and lives > MINUTES))
     return tuple(found)
 
 
 def is_uncached(session: Session) -> bool:
-    """Whether the requests of a session asked for no caching: several are recorded, and none has read or written any."""
+    """Return whether a session requested no caching: several requests have usage, and none read or wrote the cache."""
     billed = [request.usage for request in session.requests if request.usage and request.usage.prompt_tokens]
     return len(billed) > 1 and not any(u.cache_read_input_tokens or u.cache_creation_input_tokens for u in billed)
 
 
 def _iter_lifetimes(session: Session) -> Iterator[str]:
-    """The name of the life that each request buys, as the record shows: that of the last entry that was written."""
+    """The lifetime that each request buys, as in the record: that of the last entry written."""
     first = next((r for r in session.requests if r.usage and r.usage.cache_creation_input_tokens), None)
     life = _get_lifetime(first) if first else ""
     for request in session.requests:
@@ -127,7 +139,7 @@ def _get_lifetime(request: Request) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _CacheStep:
-    """One request meeting what the cache holds."""
+    """One request and what is cached before it."""
 
     trace: Trace
     plan: Plan
@@ -138,7 +150,7 @@ class _CacheStep:
     lives: float
 
     def use_breakpoints(self, line: _CachedPrompt | None) -> tuple[CacheUse, _CachedPrompt]:
-        """Breakpoints behind the system prompt and the last two messages: an entry is found from one of them or not at all."""
+        """Breakpoints behind the system prompt and the last two messages: an entry is found from one of them, or not at all."""
         now, then = _get_times(self.plan.request)
         held = line.find_alive(now) if line else []
         if self.size < self.shortest:
@@ -147,7 +159,7 @@ class _CacheStep:
         left = held[: bisect_right(held, at, key=_END)]
         marks = self._find_breakpoints()
         while left and left[-1].end != STATIC and not self._is_found(left[-1].end, marks):
-            del left[1 if left[0].end == STATIC else 0 :]  # those before it lie further away
+            del left[1 if left[0].end == STATIC else 0 :]  # entries before it are further away
         read = min(left[-1].tokens, self.size) if left else 0
         for end in (STATIC, *marks):
             place = bisect_left(left, end, key=_END)
@@ -159,7 +171,7 @@ class _CacheStep:
         return kept, _CachedPrompt(self.plan, self.size, then, left)
 
     def use_prefix(self, line: _CachedPrompt | None) -> tuple[CacheUse, _CachedPrompt]:
-        """The longest common beginning, in steps: every prefix of the last prompt is held."""
+        """The longest common prefix, in steps: every prefix of the last prompt is cached."""
         now, then = _get_times(self.plan.request)
         most = line.size if line and line.find_alive(now) else 0
         common = min(self._find_common(line)[1], most, self.size)
@@ -170,7 +182,7 @@ class _CacheStep:
         return kept, _CachedPrompt(self.plan, self.size, then, entries)
 
     def _count_repeated(self, line: _CachedPrompt | None) -> int:
-        """Tokens of the last prompt that are in this one too: all but what came since, and what stands for something."""
+        """Tokens of the last prompt that are also in this one: everything except new blocks and replacements."""
         if line is None:
             return 0
         put = sum(sum(p.counts) for d in self.plan.decisions if d.splice for p in d.splice.new if p.body and p.by == d.seq)
@@ -179,7 +191,7 @@ class _CacheStep:
         )
 
     def _find_common(self, line: _CachedPrompt | None) -> tuple[int, int]:
-        """Up to which block the last prompt and this one are alike (`STATIC` - 1: none), and its tokens up to there."""
+        """Up to which block the last prompt and this one agree (`STATIC` - 1 = none), and its tokens up to there."""
         if line is None:
             return STATIC - 1, 0
         was, now = line.plan.seen, self.plan.seen
@@ -201,7 +213,7 @@ class _CacheStep:
         return (at + 1, stop) if 0 < at + 1 < stop else (stop,)
 
     def _is_found(self, end: int, marks: Sequence[int]) -> bool:
-        """Whether an entry lies within the blocks that are searched before one of the breakpoints."""
+        """Whether an entry is within the blocks that are searched before one of the breakpoints."""
         return any(end <= mark and is_within_lookback(self.plan.seen, end, mark, self.rules.lookback) for mark in marks)
 
     def _count_from(self, envelope: Envelope, at: int) -> int:
@@ -212,14 +224,24 @@ class _CacheStep:
 
 
 def _get_times(request: Request) -> tuple[float | None, float | None]:
-    """When a request met the cache, and when it used it last: of the recorded reads, all within 300 s of the answer before were
-    served. Of several attempts the last one counts, which the log does not time but for its answer."""
+    """When a request met the cache, and when it last used it.
+
+    Measured: all recorded reads within 300 s of the previous answer were served. Of several attempts the last one counts; the
+    log times only its answer.
+    """
     used = request.answered_at or request.sent_at
     return (used if request.attempts > 1 else request.sent_at), used
 
 
 def is_within_lookback(envelope: Envelope, start: int, stop: int, most: int) -> bool:
-    """Whether an envelope carries at most `most` blocks between two addresses."""
+    """Return whether an envelope has at most `most` blocks between two addresses.
+
+    Args:
+        envelope: The envelope.
+        start: The first address.
+        stop: The address behind.
+        most: The most blocks.
+    """
     if stop - start <= most:
         return True
     left = most
@@ -237,7 +259,13 @@ def is_within_lookback(envelope: Envelope, start: int, stop: int, most: int) -> 
 
 
 def count_tokens_from(envelope: Envelope, at: int, ledger: Ledger) -> int:
-    """Counted tokens of an envelope's messages from address `at` on."""
+    """Return the counted tokens of an envelope's messages from address `at` on.
+
+    Args:
+        envelope: The envelope.
+        at: The address.
+        ledger: Token counts of the session.
+    """
     tokens = 0
     for chunk in reversed(envelope.chunks):
         if chunk.stop <= at:

@@ -1,7 +1,7 @@
-"""What a provider leaves out of what it is sent, before the model sees it. Part of every plan, under every policy.
+"""What a provider removes from a request before the model sees it. Part of every plan, under every policy.
 
-Under the record it is what the responses tell; under a policy that asks the server for context edits, what it would do. Yields
-edits as rules do; they are applied to `Plan.seen` alone, so what is sent stays what it is.
+Under the record it is what responses report; under a policy that requests context edits, what the server would do. The
+functions yield edits as rules do. These apply to `Plan.seen` only; what is sent does not change.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from turnscope.ports.messages_api import edits as api
 from turnscope.session.index import find_at_or_before, group_runs
 from turnscope.session.model import JSON, Answer, AppliedEdit, Ask, Edit, Request, Session
 
-CONTEXT_MANAGEMENT = "context_management"  # key of a request's settings: what the server is asked to edit
-COMPACTION = "compaction"  # key of one that asks for a summary and nothing else
+CONTEXT_MANAGEMENT = "context_management"  # key of a request's settings: the context edits it requests
+COMPACTION = "compaction"  # key of a request that only asks for a summary
 
 
 def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
@@ -35,11 +35,11 @@ def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | 
     if carried and newest < carried.request.cut:
         return
     for span in ctx.index.find_conversation_spans(0, newest):
-        yield Edit("condense", "the server goes on from its own summary and ignores what stands before it", span)
+        yield Edit("condense", "the server continues from its own summary and ignores what precedes it", span)
 
 
 def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
-    """Claude models before Opus 4.5 drop the thinking of past turns from the prompt (`Prices.facts`), unless told otherwise."""
+    """Claude models before Opus 4.5 drop thinking of past turns (`Prices.find_facts`), unless the request says otherwise."""
     told = api.THINKING in api.get_edits(ctx.request.settings)
     if (
         told
@@ -51,19 +51,20 @@ def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None)
     start = (find_at_or_before(turns, carried.request.cut - 1) if carried else 0) or 0
     stop = find_at_or_before(turns, cut - 1) or 0
     old = thinking[bisect_left(thinking, start) : bisect_left(thinking, stop)]
-    for span in group_runs(at for at in old if seen.at(at).body is None):
-        yield Edit("strip", "the model's server drops thinking of past turns", span)
+    for span in group_runs(at for at in old if seen.find_piece(at).body is None):
+        yield Edit("strip", "the model's server drops the thinking of past turns", span)
 
 
 def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
-    """What the provider says that it did to a request that was really sent: its `applied_edits`, and a compaction block in the
-    answer. It tells counts alone; which blocks they are is inferred, and said so.
+    """What the provider reports about a request that was sent: its `applied_edits`, and a compaction block in the answer.
+
+    It reports counts only. Which blocks they are is inferred, and marked so.
     """
     asked = api.get_edits(ctx.request.settings)
     for made in ctx.request.applied:
         done = _find_applied(carried.request.applied, made.edit).cleared if carried else 0
         facts = {"inferred": True, "cleared": made.cleared, "cleared_input_tokens": made.tokens}
-        told = f"the provider says that it cleared {{}} ({made.tokens:,} tokens); which ones is inferred: the oldest"
+        told = f"the provider reports that it cleared {{}} ({made.tokens:,} tokens); which ones is inferred: the oldest"
         if made.edit == api.TOOL_USES:
             edit, uses = asked.get(api.TOOL_USES, {}), api.list_tool_uses(seen, ctx)
             start = uses[done] if done < len(uses) else ctx.request.cut
@@ -76,19 +77,19 @@ def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
             because = told.format(f"the thinking of {made.cleared:,} turns")
             yield from api.clear_thinking(seen, ctx, 0, api.find_cleared_end(seen, ctx, made.cleared), because, facts)
     if summary := _find_summary(ctx.session, ctx.request):
-        because = "the server summed up all that it had been sent, and answered from its summary"
+        because = "the server summarised the whole request and answered from its summary"
         yield from api.build_summary_edits(
             ctx, api.find_begin(seen, ctx), ctx.request.cut, summary, because, _count_pass_tokens(ctx.request)
         )
 
 
-GOES_ON = compaction_replaces_what_precedes.__name__  # each request from then on shows it again
-UNASKED = (provider_strips_old_thinking.__name__,)  # what a server does to every request, whoever asks
+GOES_ON = compaction_replaces_what_precedes.__name__  # every later request shows it again
+UNASKED = (provider_strips_old_thinking.__name__,)  # what a server does to every request
 
 
 @dataclass(slots=True)
 class Seen:
-    """What the model sees of a request, the provider's decisions that led there, and the states of the rules it follows."""
+    """What the model sees of a request, the provider's decisions, and the states of the rules that run on the server."""
 
     envelope: Envelope
     decisions: list[Decision] = field(default_factory=list)
@@ -96,7 +97,14 @@ class Seen:
     asks: list[tuple[Ask, Answer]] = field(default_factory=list)
 
     def follow(self, name: str, edits: Edits, ctx: Ctx, answers: Answers) -> Any:
-        """Apply what is yielded; gives what is returned."""
+        """Apply the edits that a generator yields; return its result.
+
+        Args:
+            name: Name of the decisions.
+            edits: The generator.
+            ctx: What the rule may read.
+            answers: Answers what it asks.
+        """
         given: Any = None
         try:
             while True:
@@ -124,11 +132,20 @@ def apply_provider_edits(
     *,
     recorded: bool,
 ) -> Seen:
-    """What the model sees of `after`. `parts`: the rules of the policy that the server follows; `recorded`: the request was
-    really sent, and its response says what was done. `previous`: the plan whose envelope grew and was changed by `decisions`
-    alone; None where there is none, or the model is another. Nothing is carried on from it where those changed something,
-    but for a server that is asked for edits, where they changed the end alone. What such a server remembers, it finds in the
-    conversation, and so remembers whatever is changed.
+    """Return what the model sees of `after`.
+
+    What an earlier request left out is carried over if nothing changed but new blocks. A server that edits on request is also
+    carried over if only the end changed; it remembers by reading the conversation.
+
+    Args:
+        previous: The plan whose envelope grew and was changed by `decisions` only; None where there is none, or the model
+            changed.
+        after: What is sent.
+        ctx: What the rule may read.
+        parts: Rules of the policy that run on the server.
+        answers: Answers what rules ask.
+        decisions: Decisions of this request.
+        recorded: The request was really sent, so its response says what was done.
     """
     known = [_find_state(ctx.previous, part) for part in parts]
     if previous and any(d.splice for d in decisions) and not (parts and _is_at_end(previous, decisions)):
@@ -153,7 +170,7 @@ def apply_provider_edits(
         for made in decisions:
             found.envelope = found.envelope.replace(made.edit, made.seq, ctx.ledger)[0]
         if any(d.splice for d in decisions) and found.envelope.tokens != after.tokens:
-            edit = Edit("keep", "what the server left out of the request before, it leaves out again")
+            edit = Edit("keep", "the server drops again what it dropped from the previous request")
             found.decisions.append(Decision(0, ctx.request.n, GOES_ON, edit, None, after.tokens, found.envelope.tokens))
     for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
         found.follow(rule.__name__, rule(found.envelope, ctx, carried), ctx, answers)
@@ -167,7 +184,7 @@ def apply_provider_edits(
 
 
 def _is_unaffected(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
-    """Whether none of the provider's own edits can concern a request that only grew: what most requests are."""
+    """Whether no provider edit can concern a request that only grew, as for most requests."""
     now, blocks = ctx.request, ctx.session.blocks
     if ctx.index.compactions or (recorded and now.applied):
         return False
@@ -177,15 +194,19 @@ def _is_unaffected(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
 
 
 def _is_at_end(previous: Plan, decisions: Sequence[Decision]) -> bool:
-    """Whether all that was decided changed blocks alone that came since the previous request was sent."""
+    """Whether all decisions changed only blocks that came after the previous request was sent."""
     cut = previous.request.cut
     return all(d.edit.span is not None and cut <= d.edit.span.start < d.edit.span.stop for d in decisions if d.splice)
 
 
 def request_context_edits(parts: Sequence[Step], request: Request) -> Request:
-    """The request as a policy sends it: with the context edits that its rules ask the server for, and with no other.
+    """Return the request as a policy sends it: with the context edits that its rules request, and no other.
 
-    Clearing of thinking stands first, as the API demands. What was done to the request that was recorded is not its business.
+    Clearing of thinking comes first, as the API demands. Edits applied to the recorded request are removed.
+
+    Args:
+        parts: The policy's rules.
+        request: The request.
     """
     made = (part.rule.sends(part.params, request.settings) for part in parts if part.rule.sends)
     edits = sorted((edit for edit in made if edit), key=lambda edit: edit["type"] != api.THINKING)
@@ -197,7 +218,7 @@ def request_context_edits(parts: Sequence[Step], request: Request) -> Request:
 
 
 def select_server_rules(rules: Sequence[Step]) -> tuple[Step, ...]:
-    """Those of a policy's rules that the server follows."""
+    """Return the rules of a policy that run on the server."""
     return tuple(part for part in rules if part.rule.sends)
 
 
@@ -207,7 +228,7 @@ def _find_state(previous: Plan | None, part: Step) -> StepState | None:
 
 
 def _covers_applied(before: Request, now: Request) -> bool:
-    """Whether the provider did at least to this request what it did to the one before."""
+    """Whether the provider did at least as much to this request as to the previous one."""
     return all(_find_applied(now.applied, made.edit).cleared >= made.cleared for made in before.applied)
 
 
@@ -216,13 +237,13 @@ def _find_applied(applied: Sequence[AppliedEdit], edit: str) -> AppliedEdit:
 
 
 def _find_summary(session: Session, request: Request) -> str:
-    """The newest summary in an answer that goes on from it; "" where there is none, or nothing else was said."""
+    """The newest summary in an answer that continues from it; "" where there is none, or the answer contains nothing else."""
     answer = session.blocks[request.cut : request.stop]
     last = next((n for n in reversed(range(len(answer))) if answer[n].kind == "compaction" and answer[n].text), -1)
     return answer[last].text if last >= 0 and request.stop_reason != "compaction" else ""
 
 
 def _count_pass_tokens(request: Request) -> dict[str, JSON]:
-    """What the passes that summed up were billed, in tokens: the largest prompt, and all that they wrote."""
+    """Billed tokens of the passes that compacted: the largest prompt, and all output."""
     made = [u for u in request.usage.iterations if u.kind == "compaction"] if request.usage else []
     return {"read": max(u.prompt_tokens for u in made), "written": sum(u.output_tokens for u in made)} if made else {}

@@ -1,9 +1,9 @@
-"""By whose rules a request is judged: of what `lint` finds, what the provider of its model is known to reject.
+"""Which mistakes in a request a model's provider is known to reject, of all that `lint` finds.
 
-`lint` speaks of Anthropic's Messages API. Of OpenAI and Google only what was reported with the API's own words is a mistake:
-each rule names a report. Who may speak first, white space, ids, thinking, one name for two tools of OpenAI's: no report was
-found, so none of it is one. Google refuses an answer with a call as first message (google-gemini/gemini-cli#11814), and does
-not refuse other answers there: `lint` does not tell them apart. Of other providers nothing is judged.
+`lint` checks against Anthropic's Messages API. For OpenAI and Google only mistakes count that were reported with the API's own
+words; each pattern names its report. No report was found for: who may speak first, white space, ids, thinking, one name for two
+tools at OpenAI. Google refuses an answer with a call as first message (google-gemini/gemini-cli#11814), but not other answers;
+`lint` does not tell these apart. Other providers are not judged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPENAI = (
 _GOOGLE = (
     r"the call \S+ has no result",  # "number of function response parts is equal" (google-gemini/gemini-cli#3814)
     r"no call before this result",  # "comes immediately after a function call turn" (langchain-ai/langchain#27799)
-    r"the result of \S+ does not stand right behind",  # a response behind another one (google-gemini/gemini-cli#26956)
+    r"the result of \S+ does not directly follow",  # a response behind another one (google-gemini/gemini-cli#26956)
     r"at least one message is required",  # "at least one contents field is required" (Calcium-Ion/new-api-horizon#24)
     r"a user's message must not be empty",  # "contents.parts must not be empty" (vercel/ai#3775, QuantumNous/new-api#1260)
     r"two tools are called",  # "Duplicate function declaration found" (googleapis/dotnet-genai#189)
@@ -35,12 +35,17 @@ _RULES = {"OpenAI": re.compile("|".join(_OPENAI)), "Google": re.compile("|".join
 
 
 def find_judge(model: str, prices: Prices) -> str:
-    """By whose rules the requests to a model are judged; "" where none are known."""
+    """Return the provider whose rules apply to a model; "" where no rules are known."""
     return _NAMES.get(prices.find_facts(model).provider, UNKNOWN)
 
 
 def select_refused(found: Sequence[Problem], rules: str) -> tuple[Problem, ...]:
-    """Of all that is found in a request, what is rejected by the `rules` of `judge`."""
+    """Return the problems that are rejected under the rules of a provider.
+
+    Args:
+        found: All problems of a request.
+        rules: The provider, as `find_judge` names it.
+    """
     if rules == "Anthropic":
         return tuple(found)
     known = _RULES.get(rules)

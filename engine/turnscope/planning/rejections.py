@@ -1,7 +1,7 @@
 """What the provider would reject of every request of a trace: one function, one value per request.
 
-It is what `lint.lint` finds in the body of each plan, read on what changed against the request before alone: messages that
-stand as they stood are neither made nor looked at again. Thinking that is bound to its prefix is left to `lint` itself.
+The result equals `lint.lint` on the body of each plan, but only what changed since the previous request is checked: unchanged
+messages are neither rendered nor checked again. Thinking that is bound to its prefix is left to `lint` itself.
 """
 
 from __future__ import annotations
@@ -27,11 +27,19 @@ Wrong = tuple[tuple[str, str], ...]  # the rest of a path behind the message's n
 
 
 class _Row(NamedTuple):
-    """One message as sent, the same wherever it stands. `start`: the address where it begins; `clean`: nothing of another
-    message stands there before it.
+    """One message as sent, wherever it is.
 
-    `tools`, `system`: what stands in its stretch and goes to the head of the body; `lead`: some of it before the message.
-    `calls`, `results`: the ids in it. `wrong`: by itself.
+    Attributes:
+        start: Address at which it begins.
+        clean: No part of another message comes before it at that address.
+        message: The message.
+        tools: Tools in its stretch, which go to the head of the body.
+        system: System prompt in its stretch, which goes to the head of the body.
+        lead: Some of them come before the message.
+        calls: Ids of calls in it.
+        results: Ids of results in it.
+        marked: It has a cache mark.
+        wrong: What is wrong with it by itself.
     """
 
     start: int
@@ -48,7 +56,7 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A message where it stands: of its row what the first of a request gives away, and what is wrong in its `pairs`."""
+    """A message at its place. `tools`, `system`: of its row, except what the head takes; `pairs`: problems of pairs."""
 
     row: _Row
     tools: tuple[JSON, ...]
@@ -59,7 +67,7 @@ class _Entry:
 
 
 class _Messages(NamedTuple):
-    """Messages, and the tools and system prompt among them; the first `front` of either stand before the first message."""
+    """Messages, and their tools and system prompt; the first `front` of either come before the first message."""
 
     rows: tuple[_Row, ...]
     tools: tuple[JSON, ...] = ()
@@ -69,8 +77,7 @@ class _Messages(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SharedChecks:
-    """What replays of one session share: messages by the stretches of blocks that stand in them as they are, and what is wrong
-    with the pairs of a run of them, which is held so that it can be told by identity."""
+    """What replays of one session share: rendered messages by their verbatim blocks, problems of pairs by run of messages."""
 
     made: dict[tuple[Span, ...], _Messages] = field(default_factory=dict)
     pairs: dict[tuple[bool, frozenset[str], tuple[int, ...]], tuple[list[_Row], tuple[Wrong, ...]]] = field(
@@ -80,7 +87,7 @@ class SharedChecks:
 
 @dataclass(slots=True)
 class RequestChecker:
-    """One conversation's last request, message by message, and what is wrong with it. For requests in their order."""
+    """The last request of one conversation, message by message, and its problems. Requests must come in their order."""
 
     session: Session
     shared: SharedChecks = field(default_factory=SharedChecks)
@@ -89,7 +96,7 @@ class RequestChecker:
     calls: dict[str, list[_Entry]] = field(default_factory=dict)
     results: dict[str, list[_Entry]] = field(default_factory=dict)
     wrong: dict[int, _Entry] = field(default_factory=dict)
-    front: tuple[int, tuple[JSON, ...], tuple[JSON, ...]] = (0, (), ())  # up to an address: what stands there of the head
+    front: tuple[int, tuple[JSON, ...], tuple[JSON, ...]] = (0, (), ())  # up to an address: its part of the head
     tools: tuple[JSON, ...] = ()
     system: tuple[JSON, ...] = ()
     marks: int = 0
@@ -97,7 +104,12 @@ class RequestChecker:
     _found: tuple[Problem, ...] = ()
 
     def check(self, plan: Plan, prices: Prices) -> tuple[Problem, ...]:
-        """What the provider would reject of the body that a plan is sent with, in the order of that body; see `lint.lint`."""
+        """Return what the provider would reject of the body of a plan, in the order of the body; see `lint.lint`.
+
+        Args:
+            plan: The plan.
+            prices: Facts of models.
+        """
         self._move(plan.after)
         if not self.entries:
             return (Problem("messages", "at least one message is required"),)
@@ -110,7 +122,7 @@ class RequestChecker:
         return self._found
 
     def _check_head(self, plan: Plan, prices: Prices) -> tuple[Problem, ...]:
-        """Of settings, tools, system prompt and cache marks: they rarely change, and few logs hold marks in messages."""
+        """Problems of settings, tools, system prompt and cache marks. They rarely change; few logs have marks in messages."""
         made_of = (plan.model, plan.budget.max_output, plan.request.settings, self.tools, self.system)
         known = self._head[0]
         same = known[:3] == made_of[:3] and all(map(is_, known[3:], made_of[3:]))
@@ -131,7 +143,7 @@ class RequestChecker:
         return place
 
     def _move(self, envelope: Envelope) -> None:
-        """Make the messages that an envelope changes anew, and look at them and at what their calls and results touch."""
+        """Render and check the messages that an envelope changes, and those whose calls and results they affect."""
         spans, self.envelope = find_alterations(self.envelope, envelope), envelope
         doubtful = [entry for span in reversed([*self._find_ranges(spans)]) for entry in self._replace(*span)]
         done: set[int] = set()
@@ -140,7 +152,7 @@ class RequestChecker:
                 done.update(self._check_run(self._find_place(entry)))
 
     def _find_ranges(self, spans: Iterable[Span]) -> Iterator[tuple[int, int, int]]:
-        """The entries that changed spans may have changed, as ranges that do not touch, each with where its changes begin."""
+        """Entries that changed spans may affect, as ranges that do not touch, each with the address of its first change."""
         held: tuple[int, int, int] | None = None
         for start, stop in spans:
             first = max(bisect_left(self.entries, start, key=_START) - 1, 0)
@@ -157,20 +169,20 @@ class RequestChecker:
             yield held
 
     def _find_clean(self, number: int) -> int:
-        """The first entry from there on that begins where nothing of another one stands."""
+        """The first entry from there on that begins at an address without a part of another message."""
         while number < len(self.entries) and not self.entries[number].row.clean:
             number += 1
         return min(number, len(self.entries))
 
     def _replace(self, first: int, stop: int, change: int) -> list[_Entry]:
-        """Make the entries `[first, stop)` anew, and more where they now join what follows; gives those to be looked at."""
+        """Render the entries `[first, stop)` again, and more where they join what follows; return the entries to check."""
         start = self.entries[first].row.start if first else self._find_begin(change)
         made = self._render_messages(start, stop)
         while stop < len(self.entries) and (not made.rows or _get_role(made.rows[-1]) == _get_role(self.entries[stop].row)):
             stop = self._find_clean(stop + 1)
             made = self._render_messages(start, stop)
         same = sum(1 for _ in takewhile(_is_same, zip(self.entries[first:stop], made.rows, strict=False))) if start else 0
-        first += same  # nothing but what follows them changed
+        first += same  # only what follows them changed
         old, new = self.entries[first:stop], [_Entry(row, row.tools, row.system, row.lead) for row in made.rows[same:]]
         self.entries[first:stop] = new
         fronts = not start and self._take_front(made, new)
@@ -194,13 +206,13 @@ class RequestChecker:
         return [*before, *new, *self.entries[first + len(new) :][:1], *touched]
 
     def _find_begin(self, change: int) -> int:
-        """An address at or before a change before which no message begins, and all that goes to the head is known."""
+        """An address at or before a change, before which no message begins and the head is known."""
         if not self.entries or change < self.front[0]:
             return 0
         return self.front[0] if self.entries[0].lead else min(change, self.entries[0].row.start)
 
     def _take_front(self, made: _Messages, new: list[_Entry]) -> bool:
-        """Take what stands before the first message of a whole rendering from the entry that has it."""
+        """Take what comes before the first message of a whole rendering from its entry."""
         if not new:
             self.front = (0, made.tools, made.system)
             return True
@@ -210,7 +222,7 @@ class RequestChecker:
         return True
 
     def _render_messages(self, start: int, stop: int) -> _Messages:
-        """The messages of the blocks `[start, …)` up to entry `stop`; what was made of the same blocks before is taken."""
+        """The messages of the blocks from `start` to entry `stop`; blocks rendered before are taken from the cache."""
         span = Span(start, self.entries[stop].row.start if stop < len(self.entries) else self.envelope.stop)
         stand: list[Span] = []
         for piece in self.envelope.iter_pieces_and_inserts(span):
@@ -224,7 +236,7 @@ class RequestChecker:
         return self.shared.made[key]
 
     def _check_run(self, place: int) -> Iterable[int]:
-        """Look at the calls of a run of answers and the results in the user's messages behind it; gives what was looked at."""
+        """Check the calls of a run of answers, and the results in the user's messages behind it; return what was checked."""
         entries, start, stop = self.entries, place, place + 1
         while start and not self._starts_run(start):
             start -= 1
@@ -240,7 +252,7 @@ class RequestChecker:
         return map(id, run)
 
     def _check_pairs(self, run: Sequence[_Entry], *, begins: bool) -> tuple[Wrong, ...]:
-        """What is wrong with the calls and results of each entry of a run. `begins`: the conversation begins with it."""
+        """Problems of calls and results of each entry of a run. `begins`: the conversation begins with it."""
         names = [name for entry in run for name in (*entry.row.calls, *entry.row.results)]
         if not names:
             return ((),) * len(run)
@@ -259,7 +271,7 @@ class RequestChecker:
         return self.shared.pairs[key][1]
 
     def _starts_run(self, number: int) -> bool:
-        """Whether an entry is the first answer behind a user's message: what was called before it waits no longer."""
+        """Whether an entry is the first answer behind a user's message, so that earlier calls no longer wait."""
         if _get_role(self.entries[number].row) != "assistant":
             return False
         before = (_get_role(self.entries[n].row) for n in range(number - 1, -1, -1))
@@ -267,16 +279,18 @@ class RequestChecker:
 
 
 def check_trace(trace: Trace, shared: SharedChecks | None = None) -> tuple[tuple[Problem, ...], ...]:
-    """For each request of a trace what the provider would reject of it; empty where nothing is.
+    """Return for each request of a trace what the provider would reject; () where nothing.
 
-    `shared`: what was read for other replays of the same session.
+    Args:
+        trace: The trace.
+        shared: Checks of other replays of the same session.
     """
     looking = RequestChecker(trace.session, shared or SharedChecks())
     return tuple(looking.check(plan, trace.prices) for plan in trace.plans)
 
 
 def _split_messages(made: Rendering) -> _Messages:
-    """Messages as they were made, each looked at by itself."""
+    """The messages of a rendering, each checked by itself."""
     rows: list[_Row] = []
     points = made.points
     for number, (message, point) in enumerate(zip(made.messages, points, strict=True)):
@@ -296,7 +310,7 @@ def _split_messages(made: Rendering) -> _Messages:
 
 
 def _is_same(pair: tuple[_Entry, _Row]) -> bool:
-    """Whether a message is what it was, where it was."""
+    """Whether a message is the same at the same place."""
     entry, row = pair
     return (entry.row.start, entry.row.clean, entry.lead, entry.row.message, entry.tools, entry.system) == (
         row.start, row.clean, row.lead, row.message, row.tools, row.system,

@@ -1,7 +1,7 @@
-"""Provider order: which block stands where in a request. One place for rendering and cost.
+"""Provider order: where each block is in a request. The one place for rendering and cost.
 
-Providers read tools, then the system prompt, then messages; in an envelope all three stand at the address where they took
-effect. Holds pure functions over an envelope or a plan; it knows no prices.
+Providers read tools, then the system prompt, then messages; in an envelope all three are at the address where they took effect.
+Pure functions of an envelope or a plan; no prices here.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from turnscope.envelope.pieces import Piece
 from turnscope.envelope.plan import Plan
 from turnscope.session.model import JSON, SHAPE, Bucket, Counts, Part, Session, Span
 
-MID_PROMPT = maxsize  # no place to go on from
+MID_PROMPT = maxsize  # not the start of a block
 _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 
 
 class Point(NamedTuple):
-    """Where a message begins in an envelope: the piece and its block (or `AMID` a stand-in), and how much stands before it."""
+    """Where a message begins in an envelope.
+
+    Its piece, its block (`MID_PROMPT` = inside a placeholder), and how many tools and system blocks come before it.
+    """
 
     piece: int
     block: int
@@ -38,7 +41,7 @@ _NOWHERE = Point(0, MID_PROMPT, 0, 0)
 class Rendering:
     """An envelope as tools, system prompt and messages, with the place where each message begins.
 
-    `shared`: so many of its messages, from the first on, are the very objects of the rendering that it was made from.
+    `shared`: how many of its first messages are the same objects as in the rendering it was made from.
     """
 
     session: Session
@@ -57,13 +60,13 @@ class _Message:
     ordinal: int = -1
     fence: bool = False
     extra: Mapping[str, JSON] = field(default_factory=dict)
-    bare: bool = False  # a message whose content is one string
+    bare: bool = False  # its content is one string
     point: Point = _NOWHERE
 
 
 @dataclass(slots=True)
 class _Output:
-    """What was read of an envelope so far."""
+    """What was rendered so far."""
 
     session: Session
     tools: list[JSON]
@@ -79,10 +82,13 @@ class _Output:
 def build_body(
     plan: Plan, session: Session, *, as_recorded: bool = False, rendering: Rendering | None = None
 ) -> dict[str, JSON]:
-    """The body that a plan is sent with: its model first, and no longer an answer than its budget has room for.
+    """Return the body that a plan is sent with: its model first. max_tokens is capped by the budget.
 
-    `shaped`: in the form in which the request was recorded, which fits what was recorded alone (see `render`).
-    `made_of`: the plan's envelope, where it is rendered already.
+    Args:
+        plan: The plan.
+        session: The session.
+        as_recorded: In the form in which the request was recorded, which fits only what was recorded (see `render`).
+        rendering: The plan's envelope, if it is rendered already.
     """
     settings = {key: value for key, value in plan.request.settings.items() if as_recorded or key != SHAPE}
     content = _build_body(rendering, settings) if rendering else render(plan.after, session, settings)
@@ -94,21 +100,28 @@ def build_body(
 
 
 def render(envelope: Envelope, session: Session, settings: Mapping[str, JSON] | None = None) -> dict[str, JSON]:
-    """The request body in the shape of Anthropic's Messages API.
+    """Return the request body in the form of Anthropic's Messages API.
 
-    `settings`: further keys of the body (model, max_tokens, ...). Its entry `SHAPE` restores what does not change the
-    content: `{"cache": [[path, value], ...], "bare": [place, ...], "lists": [place, ...], "extra": [[message, keys], ...],
-    "set": [[path, value], ...]}`. `path` leads from the body to a block (or value); `bare` names what is written as one string
-    and `lists` what is written as a list (a place is a message's number, or "system"); `extra` holds further keys of a message.
+    Args:
+        envelope: The envelope.
+        session: The session.
+        settings: Further keys of the body (model, max_tokens, ...). Its entry `SHAPE` restores the recorded form, which does
+            not change the content: `{"cache": [[path, value], ...], "bare": [place, ...], "lists": [place, ...], "extra":
+            [[message, keys], ...], "set": [[path, value], ...]}`. `path` leads from the body to a block or value. `bare` names
+            what is written as one string, `lists` what is written as a list (a place is a message's number, or "system").
+            `extra` has further keys of a message.
     """
     return _build_body(render_envelope(envelope, session), settings or {})
 
 
 def render_envelope(envelope: Envelope, session: Session, before: Rendering | None = None) -> Rendering:
-    """An envelope as tools, system prompt and messages.
+    """Return an envelope as tools, system prompt and messages.
 
-    `before`: a rendering of the same conversation, which may have grown since; its first messages are taken over as far as the
-    two envelopes agree.
+    Args:
+        envelope: The envelope.
+        session: The session.
+        before: A rendering of the same conversation, which may have grown since. Its first messages are reused as far as both
+            envelopes agree.
     """
     pieces = tuple(envelope.pieces)
     shared = _count_shared(before, pieces) if before and _continues(before.session, session) else 0
@@ -126,9 +139,14 @@ def render_envelope(envelope: Envelope, session: Session, before: Rendering | No
 
 
 def render_span(envelope: Envelope, session: Session, span: Span) -> Rendering:
-    """The part of an envelope's rendering that `span` gives: what it is in the whole, if a message begins at either end of it.
+    """Return the part of an envelope's rendering that `span` gives, if a message begins at either end of it.
 
-    A message that begins amid what stands at one address has its point there at `AMID`.
+    A message that begins inside a placeholder or behind an insert has its point at `MID_PROMPT`.
+
+    Args:
+        envelope: The envelope.
+        session: The session.
+        span: The span.
     """
     read, pieces, after_insert = _Output(session, [], []), tuple(envelope.iter_pieces_and_inserts(span)), False
     for i, piece in enumerate(pieces):
@@ -144,7 +162,7 @@ def render_span(envelope: Envelope, session: Session, span: Span) -> Rendering:
 
 
 def _render_piece(piece: Piece, number: int, span: Span, read: _Output) -> None:
-    """One piece of an envelope; where it stands verbatim, its blocks in `span`."""
+    """Render one piece; of a verbatim one only the blocks in `span`."""
     if piece.body is None:
         _render_verbatim(number, Span(max(piece.start, span.start), min(piece.stop, span.stop)), read)
     else:
@@ -153,18 +171,18 @@ def _render_piece(piece: Piece, number: int, span: Span, read: _Output) -> None:
 
 
 def _continues(before: Session, now: Session) -> bool:
-    """Whether one session begins with the other: blocks are appended, and never change."""
+    """Whether one session begins with the other: blocks are appended and never change."""
     many = len(before.blocks)
     return not many or (many <= len(now.blocks) and before.blocks[-1] is now.blocks[many - 1])
 
 
 def _count_shared(before: Rendering, pieces: tuple[Piece, ...]) -> int:
-    """How many messages of `before` stand as they are in other pieces too. The last that begins in both may go on otherwise."""
+    """How many messages of `before` are unchanged in other pieces. The last that begins in both may continue differently."""
     end, number = before.pieces[-1].stop if before.pieces else 0, 0
     for a, b in zip(before.pieces, pieces, strict=False):
         if a is not b and (a.start, a.stop, a.body) != (b.start, b.stop, b.body):
             break
-        if a.body is not None and a.stop == end:  # what follows it may now be known
+        if a.body is not None and a.stop == end:  # the message that it joins may have come since
             break
         number += 1
     block = 0
@@ -208,7 +226,7 @@ def _render_verbatim(number: int, span: Span, read: _Output) -> None:
 
 
 def _render_part(part: Part, piece: Piece, place: tuple[int, int], read: _Output) -> None:
-    """One part of a stand-in. `before` joins the message before it, `after` the message whose block follows the piece."""
+    """Render one part of a placeholder: `before` joins the previous message, `after` the message that follows the piece."""
     session, messages = read.session, read.messages
     raw = session.blocks[part.ref].raw if part.ref is not None else part.raw if part.raw is not None else part.text
     if part.place == "system":
@@ -281,7 +299,13 @@ def _put(holder: JSON, path: list[Any], value: JSON) -> JSON:
 
 
 def spread_over_buckets(envelope: Envelope, ledger: Ledger, tokens: float) -> Counts:
-    """How the first `tokens` tokens of the request (ledger units, provider order) are spread over the buckets."""
+    """Return how the first `tokens` tokens of a request are spread over the buckets.
+
+    Args:
+        envelope: The envelope.
+        ledger: Token counts of the session.
+        tokens: Tokens in the ledger's units, in provider order.
+    """
     counts = [0.0] * 5
     left = float(tokens)
     for bucket in (1, 0):  # tools, then system
@@ -306,7 +330,7 @@ def spread_over_buckets(envelope: Envelope, ledger: Ledger, tokens: float) -> Co
 
 
 def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> float:
-    """Add what of `piece` fits into `left` tokens to `counts`; gives what is left after it."""
+    """Add the part of `piece` that fits into `left` tokens to `counts`; return what is left."""
     _, _, messages, results, thinking = piece.counts
     size = messages + results + thinking
     if size <= left:
@@ -316,7 +340,7 @@ def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> flo
     else:
         start, stop, base = piece.start, piece.stop, _count_messages(ledger, piece.start)
         apart = ledger.total[start] - base
-        if apart == ledger.total[stop] - _count_messages(ledger, stop):  # neither system nor tools in it
+        if apart == ledger.total[stop] - _count_messages(ledger, stop):  # it contains neither system prompt nor tools
             whole = bisect_right(ledger.total, left + base + apart, start, stop) - 1
         else:
             whole = bisect_right(range(start, stop), left + base, key=lambda at: _count_messages(ledger, at)) + start - 1
@@ -331,5 +355,5 @@ def _take(piece: Piece, ledger: Ledger, left: float, counts: list[float]) -> flo
 
 
 def _count_messages(ledger: Ledger, at: int) -> int:
-    """Tokens of `blocks[:at]` that stand in messages."""
+    """Tokens of `blocks[:at]` that are in messages."""
     return ledger.total[at] - ledger.sums[0][at] - ledger.sums[1][at]

@@ -1,8 +1,8 @@
-"""What a rule that decides anew decides again: it stands as it was decided first, and only what is new is a decision.
+"""What a `fresh` rule decides again: it holds as first decided, and only what is new becomes a decision.
 
-A `fresh` rule runs on an envelope without its own edits, so what it yields is all that it wants. Here that is laid over what
-the request before was sent with. Where that takes more than adding to it (something does not last, edits meet, another rule
-changed something too), nothing is carried over, and all of it is decided again.
+A `fresh` rule runs on an envelope without its own edits, so it yields everything it wants. Here that is compared with what the
+previous request was sent with. Where more than additions are needed (an edit does not last, edits meet, another rule changed
+something too), nothing is carried over, and everything is decided again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from turnscope.session.model import Edit, Span
 
 
 def collect_fresh_edits(decisions: Sequence[Decision], fresh: Sequence[Decision]) -> FreshEdits | None:
-    """What the `fresh` of all decisions changed, in address order; None where that cannot be told apart from the others."""
+    """Return what the `fresh` decisions changed, in address order; None where they cannot be told apart from the others.
+
+    Args:
+        decisions: All decisions of the request.
+        fresh: Those of `fresh` rules.
+    """
     if not fresh:
         return ()
     ends = sorted(d.edit.span for d in decisions if d.splice and d.edit.span)
@@ -33,7 +38,12 @@ def collect_fresh_edits(decisions: Sequence[Decision], fresh: Sequence[Decision]
 
 
 def share_fresh_edits(was: FreshEdits, now: FreshEdits) -> FreshEdits:
-    """What is wanted `now`, held once with what was wanted before where it is the same."""
+    """Return `now`, with the objects of `was` for edits that are equal, so that memory is shared.
+
+    Args:
+        was: The edits of the previous request.
+        now: The edits of this request.
+    """
     held = {(one[0], one[2]): one for one in was}
     same = tuple(known if (known := held.get((one[0], one[2]))) == one else one for one in now)
     return was if same == was else same
@@ -42,9 +52,17 @@ def share_fresh_edits(was: FreshEdits, now: FreshEdits) -> FreshEdits:
 def continue_previous(
     previous: Plan, decisions: Sequence[Decision], now: FreshEdits, stop: int, ledger: Ledger
 ) -> tuple[Envelope, list[Decision], Envelope] | None:
-    """Begin, decisions and end of a request whose fresh rules want `now`, begun with what still stands of the one before.
+    """Return envelope before, decisions and envelope after of a request that starts from what the previous one was sent with.
 
-    None where something of the request before does not last, or not all that `decisions` change is in `now`.
+    Args:
+        previous: The plan of the previous request.
+        decisions: The decisions of this request.
+        now: All that fresh rules want.
+        stop: The request's cut.
+        ledger: Token counts of the session.
+
+    Returns:
+        None where an edit of the previous request does not last, or `decisions` changed more than `now`.
     """
     was = previous.fresh_edits
     if not was or len(now) < sum(d.splice is not None for d in decisions) or not _covers(was, now):
@@ -63,7 +81,7 @@ def continue_previous(
             number, tokens = first + len(made), envelope.tokens
             try:
                 envelope, splice = envelope.replace(part, number, ledger)
-            except RuleError:  # what stands there is not what the rule was shown
+            except RuleError:  # the rule saw something else there
                 return None
             if splice or not decision.splice:
                 made.append(Decision(number, decision.request, decision.rule, part, splice, tokens, envelope.tokens))
@@ -71,7 +89,7 @@ def continue_previous(
 
 
 def _covers(was: FreshEdits, now: FreshEdits) -> bool:
-    """Whether all that was done is done again, or gives way to something else in the same place."""
+    """Whether every earlier edit is made again, or replaced by another one in its place."""
     slots = {(span, slot) for span, _, slot in now}
     rest = [span for span, _, slot in was if (span, slot) not in slots]
     spans = [span for span, _, _ in now if span.start < span.stop]
@@ -79,7 +97,7 @@ def _covers(was: FreshEdits, now: FreshEdits) -> bool:
 
 
 def _keep_new(edit: Edit, dropped: Sequence[Span]) -> Iterator[Edit]:
-    """An edit; of one that leaves blocks out, what was not left out before."""
+    """An edit; of a drop only the part that was not dropped before."""
     if edit.body != () or edit.span is None or edit.span.start == edit.span.stop:
         yield edit
         return
@@ -88,7 +106,7 @@ def _keep_new(edit: Edit, dropped: Sequence[Span]) -> Iterator[Edit]:
 
 
 def _subtract(span: Span, spans: Sequence[Span]) -> Iterator[Span]:
-    """What is left of a span without others, which are in address order."""
+    """What remains of a span without others, which are in address order."""
     at = span.start
     for other in spans:
         if other.start < span.stop and at < other.stop:

@@ -1,6 +1,6 @@
-"""An optional extra: texts ordered by what they mean, with a small model of sentence-transformers that lies on this machine.
+"""Optional: order texts by meaning with a small model of sentence-transformers from this machine.
 
-Nothing is downloaded. Where the package or the model is absent, the answer says so, and the rule that asked goes on without it.
+Nothing is downloaded. Without the package or the model the answer is a failure, and the rule continues without it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ PACKAGE = "sentence_transformers"
 
 
 def rerank_texts(ask: Ask) -> Answer:
-    """How near each text is to a question, as items in the order of the texts, from -1 to 1; failed where nobody can say.
+    """Return how close each text is to a question, from -1 to 1, as items in the order of the texts.
 
-    `prompt` names the model, `content` is the question and the texts as a JSON list.
+    `ask.prompt` names the model; `ask.content` is the question and the texts as a JSON list.
     """
     try:
         question, *texts = msgspec.json.decode(ask.content, type=list[str])
     except msgspec.DecodeError:
-        return Answer(failed="no answer to this rank was recorded, and nobody is here to give one")
+        return Answer(failed="no answer to this rank was recorded, and it cannot be asked here")
     try:
         vectors = _load_model(ask.prompt).encode([question, *texts], normalize_embeddings=True, show_progress_bar=False)
     except ImportError:
@@ -36,5 +36,5 @@ def rerank_texts(ask: Ask) -> Answer:
 
 @cache
 def _load_model(name: str) -> Any:
-    """The model, from this machine alone."""
+    """The model, from this machine only."""
     return importlib.import_module(PACKAGE).SentenceTransformer(name, local_files_only=True)

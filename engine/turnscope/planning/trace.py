@@ -1,6 +1,6 @@
-"""A trace: all plans of a session under one policy.
+"""A trace: the plans of all requests of a session under one policy.
 
-Holds the value and its reading; `assemble` makes the plans.
+Holds the value and how it is read; `assemble` makes the plans.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ State = Literal["here", "replaced", "absent", "unseen", "later"]
 
 
 class Cursor(NamedTuple):
-    """A place in a trace: request number, and how many of its decisions have been applied."""
+    """A place in a trace: the number of a request, and how many of its decisions are applied."""
 
     request: int
     step: int
@@ -39,7 +39,7 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands at a cursor: the envelope there, and the decision that led to it (None before the first)."""
+    """The envelope at a cursor, and the decision that led to it (None before the first)."""
 
     cursor: Cursor
     plan: Plan
@@ -49,12 +49,17 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class BlockStatus:
-    """How a block stands in a request, and why.
+    """How a block appears in a request, and why.
 
-    `state`: here as it is; replaced by something else; absent; unseen: sent, but left out by the provider; later: said only
-    after the request was sent. `since`: the first of the requests up to this one in which it stands so without a break; of a
-    later block the first request that can carry it, -1 = none. `by`: who put it so ("" = nobody, it simply stands), and
-    `decision` how: the one in force now, which a rule that decides anew each time may have made long after `since`.
+    Attributes:
+        at: Address of the block.
+        request: Number of the request.
+        state: `here` = verbatim, `replaced`, `absent` = dropped, `unseen` = sent but removed by the provider, `later` = written
+            after the request.
+        since: The first request since when the state holds without a break. For a later block: the first request that can carry
+            it; -1 = none.
+        by: Who made it so; "" = nobody.
+        decision: The decision in force. A `fresh` rule may have made it long after `since`.
     """
 
     at: int
@@ -66,19 +71,20 @@ class BlockStatus:
 
     @property
     def because(self) -> str:
-        """The reason as the decision gives it; "" where nobody decided anything."""
+        """The reason of the decision; "" = nobody decided."""
         return self.decision.edit.because if self.decision else ""
 
     @property
     def sentence(self) -> str:
         """All of it in one sentence."""
         if self.state == "later":
-            then = f"; request {self.since} is the first that it can be part of" if self.since >= 0 else ""
-            return f"It was said after request {self.request} had been sent{then}."
+            then = f"; request {self.since} is the first that can contain it" if self.since >= 0 else ""
+            return f"It was written after request {self.request} was sent{then}."
         if self.by == "server":
-            return f"It was sent, but the model has not seen it since request {self.since}: {self.because or 'left out'}."
+            why = self.because or "the provider dropped it"
+            return f"It was sent, but the model has not seen it since request {self.since}: {why}."
         if self.decision is None:
-            return "It stands as it is; no decision has touched it."
+            return "It is sent verbatim; no decision changed it."
         made, again = self.decision, f", and so at each since {self.since}" if self.since < self.decision.request else ""
         return f"{made.action} by {made.rule} at request {made.request}{again}: {self.because}."
 
@@ -92,7 +98,7 @@ class Trace:
     (89191, 64708)
     >>> trace.plans[55].decisions[0]
     <Decision 0 at request 55: drop by keep_last_pairs, 89,191 -> 64,708 tokens: 'the last 5 of 6 earlier pairs are kept'>
-    >>> trace.why(2, 55).sentence
+    >>> trace.explain(2, 55).sentence
     'drop by keep_last_pairs at request 55: the last 5 of 6 earlier pairs are kept.'
     """
 
@@ -108,12 +114,15 @@ class Trace:
         peak = max((plan.after.tokens for plan in self.plans), default=0)
         return f"<Trace of {len(self.plans)} requests under {self.policy.name!r}: {cuts} changed, peak {peak:,} counted tokens>"
 
-    def fit(self, request: int) -> Terms:
-        """What turns counted tokens of a request, as it is sent here, into the provider's wherever they are shown.
+    def get_terms(self, request: int) -> Terms:
+        """Return what converts counted tokens of a request to the provider's tokens.
 
-        Under the record its parts sum to what was recorded. Any other policy has the stretch's own terms, without what the tool
-        cut or put back and the log does not hold. Planning knows earlier requests alone and has `Plan.calibration`. IndexError
-        where there is no such request.
+        Under the record its parts sum to what was recorded. Another policy has the terms of its stretch of requests, without
+        what the tool cut or re-injected and the log does not contain. Planning uses `Plan.calibration` instead, which knows
+        only earlier requests.
+
+        Raises:
+            IndexError: There is no such request.
         """
         fit = self._find_fit(request)
         if self.policy.name != AS_RECORDED:
@@ -121,18 +130,19 @@ class Trace:
         plan = self.plans[request]
         return fit.compute_terms(plan.seen.tokens, get_prompt_tokens(plan.request))
 
-    def tokens(self, request: int) -> int:
-        """Provider tokens of a request as it is sent here: the recorded number where the policy is the record and the log has
-        one, else the fit's estimate. The one number for every page; `fit(request).error` says what an estimate may be off by.
+    def count_tokens(self, request: int) -> int:
+        """Return the provider's tokens of a request as it is sent here: the recorded number, else an estimate.
+
+        All pages use this number. The error of an estimate is `fit(request).error`.
         """
-        return self.fit(request).predict(self.plans[request].seen.tokens)
+        return self.get_terms(request).predict(self.plans[request].seen.tokens)
 
     @property
     def uncut_tokens(self) -> int:
-        """Provider tokens of all requests, had everything been kept. For display."""
+        """The provider's tokens of all requests, had everything been kept. For display."""
         kept = ((n, plan, self.ledger.total[plan.request.cut]) for n, plan in enumerate(self.plans))
         return sum(
-            self.tokens(n) if plan.seen.tokens == size else self._find_fit(n).policy_terms.predict(size)
+            self.count_tokens(n) if plan.seen.tokens == size else self._find_fit(n).policy_terms.predict(size)
             for n, plan, size in kept
         )
 
@@ -141,7 +151,7 @@ class Trace:
 
     def _repr_html_(self) -> str:
         """What the policy did to the whole session, by rule."""
-        sizes = [self.tokens(n) for n in range(len(self.plans))]
+        sizes = [self.count_tokens(n) for n in range(len(self.plans))]
         sent, whole = sum(sizes), self.uncut_tokens
         top = max(self.plans, key=lambda plan: sizes[plan.request.n], default=None)
         over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
@@ -161,7 +171,7 @@ class Trace:
         return notebook.render_card(f"{self.policy.title or self.policy.name} · {name}", *parts, note=self.policy.name)
 
     def _sum_effects(self) -> dict[tuple[str, str], tuple[int, int, int]]:
-        """By rule and action: how often it changed something, first at which request, and counted tokens taken out."""
+        """By rule and action: how many changes, the first request, and counted tokens removed."""
         found: dict[tuple[str, str], tuple[int, int, int]] = {}
         for decision in (d for plan in self.plans for d in plan.decisions if d.splice):
             key = (decision.rule, decision.action)
@@ -170,7 +180,7 @@ class Trace:
         return found
 
     def get_frame(self, cursor: Cursor) -> Frame:
-        """What stands at a cursor. IndexError where the trace has no such place."""
+        """Return what is at a cursor. IndexError where the trace has no such place."""
         plan = self.plans[cursor.request]
         if not 0 <= cursor.step <= len(plan.decisions):
             raise IndexError(f"request {cursor.request} has {len(plan.decisions)} decisions, not {cursor.step}")
@@ -183,7 +193,12 @@ class Trace:
         return Frame(cursor, plan, _walk(plan.after, splices, Envelope.undo), decision)
 
     def move(self, cursor: Cursor, by: int) -> Cursor:
-        """The cursor `by` steps on (back where negative), through the requests; stops at either end of the trace."""
+        """Return the cursor `by` steps further (back where negative), across requests; it stops at either end of the trace.
+
+        Args:
+            cursor: The cursor.
+            by: Number of steps.
+        """
         request, step = cursor
         step += by
         while step < 0 and request > 0:
@@ -195,14 +210,22 @@ class Trace:
         return Cursor(request, max(0, min(step, len(self.plans[request].decisions))))
 
     def get_decision(self, number: int) -> Decision:
-        """A decision by its number in the trace. IndexError where there is none."""
+        """Return a decision by its number in the trace. IndexError where there is none."""
         place = bisect_right(self.plans, number, key=lambda plan: plan.first) - 1
         while place >= 0 and not self.plans[place].decisions:
             place -= 1
         return self.plans[place].decisions[number - self.plans[place].first]
 
-    def why(self, at: int, request: int) -> BlockStatus:
-        """Why block `at` is part of a request, or is not. IndexError where session or trace has no such place."""
+    def explain(self, at: int, request: int) -> BlockStatus:
+        """Return why a block is in a request, or is not.
+
+        Args:
+            at: Address of the block.
+            request: Number of the request.
+
+        Raises:
+            IndexError: The session has no such block, or the trace no such request.
+        """
         plan, entered = self.plans[request], self.find_first_request(self.session.blocks[at].at)
         state = _get_state(plan, at)
         if state == "later":
@@ -214,7 +237,7 @@ class Trace:
             since -= 1
         if state == "unseen":
             return BlockStatus(at, request, state, since, "server", self._find_server_decision(at, request))
-        by = plan.after.at(at).by
+        by = plan.after.find_piece(at).by
         return (
             BlockStatus(at, request, state, since, "policy", self.get_decision(by))
             if by >= 0
@@ -222,11 +245,11 @@ class Trace:
         )
 
     def find_first_request(self, at: int) -> int:
-        """The first request that block `at` can be part of; how many requests there are where none can."""
+        """Return the first request that block `at` can be part of; the number of requests where none can."""
         return bisect_right(self.plans, at, key=lambda plan: plan.request.cut)
 
     def iter_shown_spans(self, blocks: Iterable[int]) -> Iterator[tuple[Span, ...]]:
-        """For each block the spans of requests whose prompt showed it to the model as it is. Empty: none did."""
+        """Yield for each block the spans of requests whose prompt showed it to the model verbatim; () = none did."""
         plans, addresses = self.plans, np.fromiter(blocks, dtype=np.int64)
         entered = np.array([self.find_first_request(at) for at in addresses.tolist()], dtype=np.int64)
         since, found = np.full(len(addresses), -1), [list[Span]() for _ in addresses]
@@ -244,35 +267,35 @@ class Trace:
             yield (*spans, Span(start, len(plans))) if start >= 0 else tuple(spans)
 
     def _find_server_decision(self, at: int, request: int) -> Decision | None:
-        """The decision of the provider's by which the model does not see block `at`, which was sent."""
+        """The decision of the provider that removed block `at`, which was sent."""
         made = (decision for plan in reversed(self.plans[: request + 1]) for decision in plan.server)
         return next((d for d in made if d.edit.span and d.edit.span.start <= at < d.edit.span.stop), None)
 
     def find_offline_asks(self) -> tuple[Ask, ...]:
-        """Asks for summaries that no model answered, each once, in order."""
+        """Return asks for summaries that no model answered, each once, in order."""
         asks = [pair for plan in self.plans for pair in plan.asks]
         return tuple({ask.key: ask for ask, answer in asks if ask.kind == "summary" and _is_offline(answer)}.values())
 
     def fork(self, request: int) -> Session:
-        """The session up to and without request `request`, ready to be gone on from. IndexError where there is none."""
+        """Return the session up to, but without, a request, to be continued. IndexError where there is no such request."""
         return fork_session(self.session, request)
 
 
 def _get_state(plan: Plan, at: int) -> State:
     if at >= plan.request.cut:
         return "later"
-    body = plan.after.at(at).body
+    body = plan.after.find_piece(at).body
     if body is None:
-        return "here" if plan.seen.at(at).body is None else "unseen"
+        return "here" if plan.seen.find_piece(at).body is None else "unseen"
     return "replaced" if body else "absent"
 
 
 def _find_shown(plan: Plan, addresses: Ints) -> NDArray[np.bool_]:
-    """Which of these blocks, all of them before the prompt's end, the model was shown as they are."""
+    """Which of these blocks, all before the prompt's end, the model saw verbatim."""
     shown = np.ones(len(addresses), dtype=bool)
     for envelope in (plan.after,) if plan.seen is plan.after else (plan.after, plan.seen):
         if len(envelope) > len(addresses):
-            shown &= np.array([envelope.at(at).body is None for at in addresses.tolist()], dtype=bool)
+            shown &= np.array([envelope.find_piece(at).body is None for at in addresses.tolist()], dtype=bool)
         elif len(addresses):
             stops = np.array([piece.stop for piece in envelope.pieces])
             whole = np.array([piece.body is None for piece in envelope.pieces])
@@ -281,7 +304,7 @@ def _find_shown(plan: Plan, addresses: Ints) -> NDArray[np.bool_]:
 
 
 def _may_differ(one: Plan, two: Plan) -> bool:
-    """Whether a block of both may stand otherwise in the second: something was decided in either, or edits held no longer."""
+    """Whether a block of both may differ in the second: something was decided in either, or edits no longer hold."""
     decided = one.decisions or one.server or two.decisions or two.server
     lasts = one.fresh_edits is two.fresh_edits or one.fresh_edits == two.fresh_edits
     return (
@@ -294,7 +317,7 @@ def _may_differ(one: Plan, two: Plan) -> bool:
 
 
 def _server_differs(one: Plan, two: Plan) -> bool:
-    """Whether the provider did otherwise to the second of two recorded requests, which may be that it did nothing."""
+    """Whether the provider treated the second of two recorded requests differently."""
     return one.request.applied != two.request.applied
 
 
@@ -312,7 +335,15 @@ def _walk(envelope: Envelope, splices: Iterable[Splice | None], move: Callable[[
 def trace(
     session: Session, policy: Policy | str, ledger: Ledger, prices: Prices = PRICES, record: Trace | None = None
 ) -> Trace:
-    """Replay a session under a policy, given by value or by name. `record`: the session as it was sent, if that is at hand."""
+    """Replay a session under a policy.
+
+    Args:
+        session: The session.
+        policy: The policy, or its name.
+        ledger: Token counts for display.
+        prices: Facts of models.
+        record: The trace of the record, if known already.
+    """
     chosen = policies.load(policy) if isinstance(policy, str) else policy
     prices = prices.add_proofs(session)
     sent = record.plans if record else ()
@@ -322,10 +353,16 @@ def trace(
 
 
 def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
-    """What is hidden in the requests of a session, which carried `sizes` counted tokens, and their scale. The one fit shown."""
+    """Return what is hidden in the requests of a session, and their scale. All pages use this fit.
+
+    Args:
+        session: The session.
+        requests: Its requests.
+        sizes: Counted tokens of each request.
+    """
     held = {block.bucket for block in session.blocks if block.bucket in (Bucket.SYSTEM, Bucket.TOOLS)}
     compactions = {seen.request for seen in session.observed if seen.edit.action == "condense"}
-    billed = ((request, get_prompt_tokens(request)) for request in requests)  # a pass of its own had another prompt before
+    billed = ((request, get_prompt_tokens(request)) for request in requests)  # an earlier pass had another prompt
     recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
     models = [request.model for request in requests]
     begun = session.about.get(BEGINS_MID_CONVERSATION) is True
@@ -333,10 +370,10 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
 
 
 def get_prompt_tokens(request: Request) -> int:
-    """Recorded prompt tokens of a request; -1 where the log has none: zeros say that nothing was recorded."""
+    """Return the recorded prompt tokens of a request; -1 where the log has none. Zeros mean that nothing was recorded."""
     return request.usage.answered_prompt_tokens or -1 if request.usage else -1
 
 
 def build_own_ledger(session: Session, policy: Policy) -> Ledger | None:
-    """A session as the policy itself counts it; None where it names no counter."""
+    """Return the token counts by the policy's own counter; None where it names none."""
     return build_ledger(session, get_counter(policy.counter), per_message=policy.per_message) if policy.counter else None

@@ -156,7 +156,7 @@ def is_intact(envelope: Envelope, row: Row) -> bool:
     """Whether every block of a row stands as it was said: an earlier rule has put nothing in its place."""
     at = row.start
     while at < row.stop:
-        piece = envelope.at(at)
+        piece = envelope.find_piece(at)
         if piece.body is not None:
             return False
         at = piece.stop
@@ -166,7 +166,7 @@ def is_intact(envelope: Envelope, row: Row) -> bool:
 def iter_droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
     """What still stands in `[start, stop)` but for tool definitions, as spans that cut no stand-in in two."""
     if start < stop:
-        first, last = envelope.at(start), envelope.at(stop - 1)
+        first, last = envelope.find_piece(start), envelope.find_piece(stop - 1)
         start = first.stop if first.body and first.start < start else start
         stop = last.start if last.body and last.stop > stop else stop
     static = ctx.index.static
@@ -179,6 +179,6 @@ def iter_droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Itera
 
 def _keep_present(envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
     if start < stop:
-        piece = envelope.at(start)
+        piece = envelope.find_piece(start)
         if piece.body != () or piece.stop < stop:
             yield Span(start, stop)

@@ -32,7 +32,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     results = ctx.index.results
     there = count_before(results, ctx.request.cut)
-    size = ctx.calibration.predict(envelope.tokens) if ctx.own is ctx.ledger else ctx.size(envelope)
+    size = ctx.calibration.predict(envelope.tokens) if ctx.own is ctx.ledger else ctx.count_envelope(envelope)
     met = there > params.trigger_uses if params.trigger_uses else size > params.trigger
     done: int = ctx.state or 0  # what stands before was looked at when results were last cleared
     if not met:
@@ -70,7 +70,7 @@ def _iter_clearable(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> 
     tools = [addresses for name, addresses in _group_by_tool(ctx).items() if name not in params.exclude_tools]
     falling = (map(addresses.__getitem__, range(count_before(addresses, stop) - 1, -1, -1)) for addresses in tools)
     for at in merge(*falling, reverse=True):
-        piece = envelope.at(at)
+        piece = envelope.find_piece(at)
         if (piece.body and piece.body[0].text == params.placeholder) or (piece.body == () and piece.stop - piece.start > 1):
             return
         if find_replaceable(envelope, at):
@@ -87,7 +87,7 @@ def _group_by_tool(session: Session, index: Index) -> dict[str, list[int]]:
 
 
 def _count_tokens(envelope: Envelope, ctx: Ctx, at: int) -> int:
-    piece = envelope.at(at)
+    piece = envelope.find_piece(at)
     return sum(piece.counts) if piece.body else ctx.ledger.count_tokens(at, at + 1)
 
 

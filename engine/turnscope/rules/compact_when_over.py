@@ -51,7 +51,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if level <= params.share or len(starts) <= params.pin_first or starts[params.pin_first] >= ctx.request.cut:
         return last
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
-    facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
+    facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.count_envelope(envelope)}
     begin, old, fresh = find_leading_summary(envelope, ctx, params.pin_first)
     held = _explain_hold(last if old and old.slot == SLOT else None, ctx, params)
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
@@ -62,7 +62,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     stop = find_boundary(envelope, ctx, want, fresh, user, later=inside) or find_boundary(envelope, ctx, want, fresh, user)
     if held:
         yield Edit("keep", f"{because}, but {held}", facts={**facts, "suppressed": held})
-    elif stop is None or ctx.tokens(fresh, stop) <= params.cap:
+    elif stop is None or ctx.count_tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
     else:
         how = SummaryOptions(params.prompt, params.model, params.cap, params.shape, slot=SLOT, allow_larger=False)
@@ -77,7 +77,7 @@ def _explain_hold(last: Compaction | None, ctx: Ctx, params: Params) -> str:
     if not params.allow:
         return "compacting is not allowed"
     if last:
-        requests, tokens = ctx.request.n - last.request, ctx.tokens(last.cut, ctx.request.cut)
+        requests, tokens = ctx.request.n - last.request, ctx.count_tokens(last.cut, ctx.request.cut)
         if requests < params.min_requests:
             return f"only {requests:,} of {params.min_requests:,} requests have passed since the last compaction"
         if tokens < params.min_tokens:

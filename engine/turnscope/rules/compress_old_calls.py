@@ -36,7 +36,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if (
             not find_replaceable(envelope, at_call)
             or not find_replaceable(envelope, at)
-            or ctx.tokens(at, at + 1) <= params.above
+            or ctx.count_tokens(at, at + 1) <= params.above
         ):
             continue
         call, kept = ctx.session.blocks[at_call], params.calls == "kept"
@@ -45,7 +45,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         gain = sum(ctx.ledger.count_tokens(i, i + 1) for i in ((at,) if kept else (at_call, at))) - sum(
             ctx.ledger.count_placeholder((part,))
         )
-        stands = envelope.at(at).body
+        stands = envelope.find_piece(at).body
         if gain <= 0 or (kept and stands and stands[0].text != block.text):  # a notice of another rule says more
             continue
         what = "its result" if kept else "call and result"

@@ -62,7 +62,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     begin, old, fresh = find_leading_summary(envelope, ctx, params.pin_first)
     new = count_before(starts, cut) - count_before(starts, fresh)
-    tokens = ctx.size(envelope) - count_static_tokens(envelope, ctx) if params.above else 0
+    tokens = ctx.count_envelope(envelope) - count_static_tokens(envelope, ctx) if params.above else 0
     load = Load(level, tokens, new, _count_fitting_pairs(envelope, ctx, fresh) if params.min_pairs else 0)
     because = _explain(load, ctx, fresh, params)
     if not because:
@@ -70,7 +70,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts = {"fill": round(level, 4), "share": params.share, "standing": new, "limit": ctx.limit, "recursive": bool(old)}
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
     stop = find_boundary(envelope, ctx, _find_target(ctx, fresh, load, params), fresh, user) if new > 1 else None
-    if stop is None or ctx.tokens(fresh, stop) <= params.cap:
+    if stop is None or ctx.count_tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
         return
     how = SummaryOptions(
@@ -85,9 +85,9 @@ def _compute_level(envelope: Envelope, ctx: Ctx, params: Params) -> float:
     if params.of == "request":
         return compute_fill(envelope, ctx)
     asked = count_static_tokens(envelope, ctx) + (
-        ctx.tokens(find_newest_message(ctx), ctx.request.cut) if ctx.index.messages else 0
+        ctx.count_tokens(find_newest_message(ctx), ctx.request.cut) if ctx.index.messages else 0
     )
-    return (ctx.size(envelope) - asked) / max(1, ctx.limit - asked)  # facts are JSON, which has no infinity
+    return (ctx.count_envelope(envelope) - asked) / max(1, ctx.limit - asked)  # facts are JSON, which has no infinity
 
 
 def _count_fitting_pairs(envelope: Envelope, ctx: Ctx, fresh: int) -> int:

@@ -90,8 +90,8 @@ def _compute_saved_share(envelope: Envelope, ctx: Ctx) -> float:
 def _find_end(envelope: Envelope, ctx: Ctx, at: int) -> int:
     """Where the range that was cut behind address `at` ends; system and tool blocks inside it stay."""
     static = set(ctx.index.static)
-    while at < ctx.request.cut and (at in static or envelope.at(at).body == () or find_summary(envelope, at)):
-        at = at + 1 if at in static else envelope.at(at).stop
+    while at < ctx.request.cut and (at in static or envelope.find_piece(at).body == () or find_summary(envelope, at)):
+        at = at + 1 if at in static else envelope.find_piece(at).stop
     return at
 
 

@@ -29,7 +29,7 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     most = max(1, params.lines)
     for block in ctx.session.blocks[get_previous_cut(ctx) : ctx.request.cut]:
-        if block.role != "user" or envelope.at(block.at).body is not None:
+        if block.role != "user" or envelope.find_piece(block.at).body is not None:
             continue
         said, cut = (get_result_text(block) or "") if block.kind == "tool_result" else block.text, []
         for reading in find_file_reads(block, ctx.session):

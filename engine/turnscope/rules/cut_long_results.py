@@ -24,8 +24,8 @@ class Params:
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     results = ctx.index.results
     for at in results[count_before(results, get_previous_cut(ctx)) : count_before(results, ctx.request.cut)]:
-        block, tokens = ctx.session.blocks[at], ctx.tokens(at, at + 1)
-        if tokens <= params.max_tokens or block.name in params.exclude_tools or envelope.at(at).body is not None:
+        block, tokens = ctx.session.blocks[at], ctx.count_tokens(at, at + 1)
+        if tokens <= params.max_tokens or block.name in params.exclude_tools or envelope.find_piece(at).body is not None:
             continue
         text = get_result_text(block)
         if text is None:

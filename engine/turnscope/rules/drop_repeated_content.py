@@ -41,8 +41,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             or (at < get_previous_cut(ctx) and block.kind == "tool_result")
         ):
             continue
-        tokens = ctx.tokens(at, at + 1)
-        if tokens < params.min_tokens or envelope.at(at).body is not None or envelope.at(held).body is not None:
+        tokens = ctx.count_tokens(at, at + 1)
+        if tokens < params.min_tokens or envelope.find_piece(at).body is not None or envelope.find_piece(held).body is not None:
             continue
         text = params.notice.replace("{where}", _describe_place(blocks[held]))
         part = build_result(block, text) if block.kind == "tool_result" else Part(block.role, "text", text)

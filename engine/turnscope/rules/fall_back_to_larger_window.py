@@ -17,7 +17,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    size = ctx.size(envelope)
+    size = ctx.count_envelope(envelope)
     if size <= ctx.limit:
         return
     because = f"the request needs {size:,} tokens, {max(0, ctx.limit):,} are left for it"

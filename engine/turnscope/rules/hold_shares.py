@@ -57,7 +57,7 @@ def _cut_insert(piece: Piece, most: int, params: Params) -> tuple[Part, ...]:
 def _iter_oldest(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> Iterator[int]:
     """Blocks of a bucket that stand verbatim before the newest message, oldest first. Only results and thinking can go."""
     found = {Bucket.TOOL_RESULTS: ctx.index.results, Bucket.THINKING: ctx.index.thinking}.get(bucket, ())
-    return (at for at in found[: bisect_left(found, find_newest_message(ctx))] if envelope.at(at).body is None)
+    return (at for at in found[: bisect_left(found, find_newest_message(ctx))] if envelope.find_piece(at).body is None)
 
 
 RULE = Rule("hold_shares", "Hold every slot and bucket to its share of the budget.", edits, Params)

@@ -65,7 +65,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         insert = find_insert(envelope, at, slot)
         there = (insert.body or ()) if insert else ()
         room = min(
-            ctx.limit - ctx.size(envelope) + sum(ctx.own.count_placeholder(there)), ctx.budget.slots.get(slot, ctx.budget.limit)
+            ctx.limit - ctx.count_envelope(envelope) + sum(ctx.own.count_placeholder(there)),
+            ctx.budget.slots.get(slot, ctx.budget.limit),
         )
         while (body := _build_body(chosen, params)) and sum(
             ctx.own.count_placeholder(body)
@@ -83,7 +84,7 @@ def _is_same_turn(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
     """Whether the previous request was of the same turn and budget, and all fits: then what it chose still stands."""
     last = ctx.previous
     same = last is not None and last.budget == ctx.budget and find_at_or_before(ctx.index.turns, last.request.cut - 1) == turn
-    return same and ctx.size(envelope) <= ctx.limit
+    return same and ctx.count_envelope(envelope) <= ctx.limit
 
 
 def _build_body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:

@@ -53,7 +53,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts = {"pairs": pairs, "wanted": params.pairs, "there": current, "limit": ctx.limit}
     for span in find_droppable(ctx, envelope, first, start):
         envelope = yield Edit("drop", because, span, facts=facts)
-    if params.reduce and (size := ctx.size(envelope)) > ctx.limit:
+    if params.reduce and (size := ctx.count_envelope(envelope)) > ctx.limit:
         yield Edit(
             "refuse" if params.refuse else "warn",
             f"even with {pairs} earlier pairs the request has {size:,} tokens, the limit is {ctx.limit:,}",

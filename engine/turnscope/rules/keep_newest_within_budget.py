@@ -33,7 +33,7 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     limit = int(ctx.limit * params.share)
-    size = ctx.size(envelope)
+    size = ctx.count_envelope(envelope)
     if size <= limit or not count_before(ctx.index.messages, ctx.request.cut):
         return
     first = ctx.index.messages[0]
@@ -50,7 +50,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts = {"tokens": size, "limit": limit, "kept": kept, "pinned": pinned > first}
     for span in find_droppable(ctx, envelope, pinned, start):
         envelope = yield Edit("drop", because, span, facts=facts)
-    if (left := ctx.size(envelope)) > limit:
+    if (left := ctx.count_envelope(envelope)) > limit:
         yield Edit(
             "refuse" if params.refuse else "warn",
             f"what must stay has {left:,} tokens, the limit is {limit:,}",

@@ -29,7 +29,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    limit, size = int(ctx.limit * params.share), ctx.size(envelope)
+    limit, size = int(ctx.limit * params.share), ctx.count_envelope(envelope)
     turn = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
     if size <= limit or turn is None:
         return

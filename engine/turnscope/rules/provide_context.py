@@ -47,7 +47,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return was
     now = InsertState(turn if params.place == "question" else ctx.index.messages[0], turn)
     same = was == now and ctx.previous is not None and ctx.previous.budget == ctx.budget
-    if same and ctx.size(envelope) <= ctx.limit:
+    if same and ctx.count_envelope(envelope) <= ctx.limit:
         return was
     if was and was.at != now.at and was.at < envelope.stop:
         for slot in (SLOTS[kind] for kind in kinds):
@@ -68,7 +68,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         there = (insert.body or ()) if insert else ()
         share = int(ctx.budget.slots.get(slot, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
         room = min(
-            ctx.limit - ctx.size(envelope) + sum(ctx.own.count_placeholder(there)), share
+            ctx.limit - ctx.count_envelope(envelope) + sum(ctx.own.count_placeholder(there)), share
         )  # an insert shrinks before anything else
         text, many = fit_items(texts, params.form, room, lambda said: ctx.own.count_parts((part(said),)))
         body = (part(text),) if text else ()

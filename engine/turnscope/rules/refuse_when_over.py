@@ -30,7 +30,7 @@ class BilledTotals(Struct, frozen=True, gc=False):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    size = ctx.size(envelope) - _count_summed(ctx)
+    size = ctx.count_envelope(envelope) - _count_summed(ctx)
     limit = int(ctx.limit * params.share) if ctx.limit > 0 else ctx.limit
     if size <= limit:
         return ctx.state
@@ -69,7 +69,7 @@ def _count_summed(ctx: Ctx) -> int:
     before = ctx.previous
     if before is None or not any(known.rule == COMPACT and known.state for known in before.states):
         return 0
-    return max(0, ctx.size(before.after) - ctx.size(before.seen))
+    return max(0, ctx.count_envelope(before.after) - ctx.count_envelope(before.seen))
 
 
 def _sum_billed(ctx: Ctx) -> BilledTotals:

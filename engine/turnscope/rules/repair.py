@@ -80,7 +80,7 @@ def _is_whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
     blocks, pair = ctx.session.blocks, ctx.session.blocks[at].pair
     if not 0 <= pair < ctx.request.cut or blocks[pair].pair != at or abs(blocks[at].message - blocks[pair].message) != 1:
         return False
-    piece = envelope.at(at)
+    piece = envelope.find_piece(at)
     if piece.start <= pair < piece.stop and get_visible(piece) in (None, ()):
         return True
     last = ctx.session.messages[blocks[min(at, pair)].message].stop - 1
@@ -92,7 +92,7 @@ def _undo_repairs(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[in
     session = ctx.session
     behind = {at for call in calls for at in range(call + 1, session.messages[session.blocks[call].message].stop)}
     for at in sorted(theirs | behind):
-        piece = envelope.at(at)
+        piece = envelope.find_piece(at)
         said = piece.body[0].text if piece.body and piece.stop - piece.start == 1 else ""
         if at in behind and said == params.notice and piece.body:
             rest = piece.body[1:]
@@ -117,7 +117,7 @@ def _rename_calls(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> RepairStep
     calls = [(at, "id", names[at]) for at in select_within(ctx.index.calls, spans) if at in names] if names else []
     pairs = [(at, ctx.session.blocks[at].pair) for at in select_within(ctx.index.results, spans)] if names else []
     for at, key, name in (*calls, *((at, "tool_use_id", names[call]) for at, call in pairs if call in names)):
-        piece = envelope.at(at)
+        piece = envelope.find_piece(at)
         parts = piece.body if piece.body is not None else (Part(ctx.session.blocks[at].role, ctx.session.blocks[at].kind),)
         raw = as_mapping(parts[0].raw) or as_mapping(ctx.session.blocks[at].raw) if parts else {}
         if parts and not _is_text(parts[0]) and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):

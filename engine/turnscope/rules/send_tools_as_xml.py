@@ -23,7 +23,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     changed = () if ctx.earlier_decisions is None else (d.edit.span for d in ctx.earlier_decisions if d.splice and d.edit.span)
     for span in [Span(done if ctx.earlier_decisions is not None else 0, cut), *(s for s in changed if s.start < done)]:
         for at in _find_tools(ctx, span):
-            piece = envelope.at(at)
+            piece = envelope.find_piece(at)
             if piece.body is None or (piece.start == at and any(part.kind in KINDS for part in piece.body)):
                 where = Span(at, at + 1) if piece.body is None else Span(piece.start, piece.stop)
                 body = tuple(

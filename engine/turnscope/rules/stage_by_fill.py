@@ -46,7 +46,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield from _condense_older(envelope, ctx, params, begin, since)
     level = compute_fill(envelope, ctx)
     if level >= params.warn_at:
-        offer = get_summary(envelope.at(begin))
+        offer = get_summary(envelope.find_piece(begin))
         facts = {"fill": round(level, 4), "limit": ctx.limit, "new_session_starts_with": offer}
         what = "a new session could start with the summary" if offer else "a new session would have room"
         yield Edit(
@@ -65,11 +65,11 @@ def _leave_out(envelope: Envelope, ctx: Ctx, params: Params, since: int) -> Gene
     because = f"the request fills {level:.0%} of the budget, {params.truncate_at:.0%} is the mark"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "messages": last - first}
     for span in ctx.index.find_conversation_spans(since, stop or since):
-        piece = envelope.at(span.start)
+        piece = envelope.find_piece(span.start)
         if piece.body != () or piece.stop < span.stop:
             gone = count_before(starts, span.stop) - count_before(starts, span.start)
             why = f"{because}: of {last - first:,} messages the oldest {gone:,} are left out"
-            envelope = yield Edit("drop", why, span, (), facts={**facts, "dropped": gone, "tokens": ctx.tokens(*span)})
+            envelope = yield Edit("drop", why, span, (), facts={**facts, "dropped": gone, "tokens": ctx.count_tokens(*span)})
     return envelope
 
 
@@ -80,7 +80,7 @@ def _condense_older(envelope: Envelope, ctx: Ctx, params: Params, begin: int, si
     facts = {"fill": round(level, 4), "limit": ctx.limit, "keep_turns": params.keep_turns}
     want = max(find_turn_start(ctx, params.keep_turns), find_next_present(envelope, ctx, since))
     stop = find_boundary(envelope, ctx, want, since, later=False) if want > since else None
-    if stop is None or ctx.tokens(since, stop) <= params.cap:
+    if stop is None or ctx.count_tokens(since, stop) <= params.cap:
         kept = f"the newest {params.keep_turns} turns are all that could be condensed"
         return (yield Edit("keep", f"{because}, but {kept}", facts=facts))  # type: ignore[no-any-return]
     how = SummaryOptions(params.prompt, params.model, params.cap, include_dropped=True, allow_larger=False)

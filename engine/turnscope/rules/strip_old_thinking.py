@@ -24,7 +24,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     thinking = ctx.index.thinking
     stop = _count_old(thinking, ctx.index.turns, ctx.request.cut, params.keep)
     start = _count_old(thinking, ctx.index.turns, get_previous_cut(ctx), params.keep)
-    standing = [at for at in thinking[start:stop] if envelope.at(at).body is None]
+    standing = [at for at in thinking[start:stop] if envelope.find_piece(at).body is None]
     if not standing:
         return
     tokens = sum(ctx.ledger.count_tokens(at, at + 1) for at in standing)

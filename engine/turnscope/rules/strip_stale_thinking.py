@@ -29,7 +29,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     was = ctx.previous.after if ctx.previous else Envelope()
     moved = ctx.previous is not None and ctx.previous.model != ctx.request.model
     for at in _find_unsigned(ctx):
-        if at < ctx.request.cut and envelope.at(at).body is None:
+        if at < ctx.request.cut and envelope.find_piece(at).body is None:
             envelope = yield Edit("strip", "thinking without a signature cannot be sent back", Span(at, at + 1))
     if params.bound and not binds_thinking(ctx.request.model, ctx.prices):
         return
@@ -59,7 +59,7 @@ def _find_thinking(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[S
     if newest is None or newest < start:
         return
     there = (at for at in find_signed_thinking(ctx) if start <= at < ctx.request.cut)
-    yield from ((span, ()) for span in group_runs(at for at in there if envelope.at(at).body is None))
+    yield from ((span, ()) for span in group_runs(at for at in there if envelope.find_piece(at).body is None))
 
 
 def _is_thinking(part: Part) -> bool:

@@ -15,11 +15,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         after = _skip_static(ctx, place, last)
         for role in ("tools", "system"):
             if any(_is_of_role(ctx, at, role) for at in static[place:after]):
-                older = [at for at in _find_older(ctx, role, place) if envelope.at(at).body is None]
+                older = [at for at in _find_older(ctx, role, place) if envelope.find_piece(at).body is None]
                 if older:
                     what = "set of tools" if role == "tools" else "system prompt"
                     span = Span(older[0], older[-1] + 1)
-                    facts = {"replaced_by": static[place], "blocks": len(older), "tokens": ctx.tokens(*span)}
+                    facts = {"replaced_by": static[place], "blocks": len(older), "tokens": ctx.count_tokens(*span)}
                     envelope = yield Edit("drop", f"a newer {what} took effect at block {static[place]:,}", span, facts=facts)
         place = after
 

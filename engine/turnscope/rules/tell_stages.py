@@ -30,8 +30,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             slots[piece.slot] = slots.get(piece.slot, 0) + sum(ctx.own.count_placeholder(piece.body))
     named = (stage.partition("=") for stage in params.stages)
     stages = [(name, sum(slots.get(slot, 0) for slot in of.split())) for name, _, of in named]
-    results = sum(ctx.counts(chunk)[RESULTS] for chunk in envelope.chunks)
-    rest = ctx.size(envelope) - results - sum(tokens for _, tokens in stages)
+    results = sum(ctx.count_chunk(chunk)[RESULTS] for chunk in envelope.chunks)
+    rest = ctx.count_envelope(envelope) - results - sum(tokens for _, tokens in stages)
     now = (*stages, ("tool results", results), ("messages", rest))
     for number, (stage, tokens) in enumerate(now if now != ctx.state else (), 1):
         facts = {"stage": stage, "number": number, "tokens": tokens}

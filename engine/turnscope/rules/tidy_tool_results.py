@@ -32,10 +32,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     outputs = _read_outputs(ctx)
     for at in new:
         block, (tidy, named, held) = ctx.session.blocks[at], outputs.get(at, (False, "", -1))
-        if not named or block.name in params.exclude_tools or envelope.at(at).body is not None:
+        if not named or block.name in params.exclude_tools or envelope.find_piece(at).body is not None:
             continue
         text = get_result_text(block) or ""
-        if held >= 0 and (there := envelope.at(held).body) != () and (there is None or there[0].kind == "tool_result"):
+        if held >= 0 and (there := envelope.find_piece(held).body) != () and (there is None or there[0].kind == "tool_result"):
             said = f"[Same output as {named}, {_describe_place(ctx.session.blocks[held])}.]"
             what, facts = "clear", {"address": named, "first": held}
             because = f"{block.name or 'a tool'} returned what it had returned before: the same text has the address {named}"
@@ -54,9 +54,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     for at in results[first:last] if params.above > 0 else ():
         block, (_, named, _) = ctx.session.blocks[at], outputs.get(at, (False, "", -1))
         piece = find_replaceable(envelope, at)
-        if not named or piece is None or block.name in params.exclude_tools or ctx.tokens(at, at + 1) <= params.above:
+        if not named or piece is None or block.name in params.exclude_tools or ctx.count_tokens(at, at + 1) <= params.above:
             continue
-        tokens = sum(ctx.own.count_placeholder(piece.body)) if piece.body else ctx.tokens(at, at + 1)
+        tokens = sum(ctx.own.count_placeholder(piece.body)) if piece.body else ctx.count_tokens(at, at + 1)
         text = piece.body[0].text if piece.body else tidy_output(get_result_text(block) or "")
         what = f"[Output {named} of {block.name or 'a tool'}: {tokens:,} tokens, {text.count(chr(10)) + 1:,} lines. It says:]"
         part = build_result(block, "\n".join((what, *find_telling_lines(text, params.findings))))

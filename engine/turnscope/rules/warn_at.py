@@ -16,7 +16,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    size, room = ctx.size(envelope), ctx.budget.limit
+    size, room = ctx.count_envelope(envelope), ctx.budget.limit
     scale = ctx.calibration.scale if ctx.own is ctx.ledger else 1.0
     level = 1 - (ctx.limit - size) * scale / room if room > 0 else 1.0
     if level >= params.share:

@@ -76,7 +76,7 @@ class ChatWriter:
             with self._begin_append() as db:
                 self._delete_pending(db, request.n)
                 more = {
-                    "estimate": encode_value(Usage(plan.projected)),
+                    "estimate": encode_value(Usage(plan.expected_tokens)),
                     "owner": pending_requests.identify_process(),
                     "draft": "[]",
                 }

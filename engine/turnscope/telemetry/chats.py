@@ -57,7 +57,7 @@ class TracingSink:
             plan,
             ended.status,
             tuple(DecisionRecord(by, one, expected(one.before), expected(one.after)) for by, one in iter_decisions(plan)),
-            plan.projected,
+            plan.expected_tokens,
             {str(bucket): expected(tokens) for bucket, tokens in plan.seen.buckets.items()},
             usd=ended.usd,
             attempts=ended.attempts,

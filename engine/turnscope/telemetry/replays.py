@@ -31,7 +31,7 @@ def iter_spans(trace: Trace, *, content: bool = False) -> Iterator[ReadableSpan]
 def _build_record(trace: Trace, n: int, first: int, content: bool) -> RequestRecord:
     plan, session = trace.plans[n], trace.session
     request, recorded = plan.request, trace.policy.name == AS_RECORDED
-    expected = trace.fit(n).predict
+    expected = trace.get_terms(n).predict
     facts = trace.prices.find_facts(plan.model)
     cost = trace.prices.compute_cost(request.usage, plan.model, request.sent_at) if recorded and request.usage else None
     return RequestRecord(
@@ -42,7 +42,7 @@ def _build_record(trace: Trace, n: int, first: int, content: bool) -> RequestRec
         plan,
         "complete" if recorded else "replayed",
         tuple(DecisionRecord(by, one, *decision_log.count_tokens(trace, one)) for by, one in decision_log.iter_decisions(plan)),
-        trace.tokens(n),
+        trace.count_tokens(n),
         {str(bucket): expected(tokens) for bucket, tokens in plan.seen.buckets.items()},
         usd=cost.total if cost else None,
         attempts=request.attempts,

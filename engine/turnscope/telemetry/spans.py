@@ -215,8 +215,10 @@ def _get_times(request: Request) -> tuple[int, int]:
 
 def _build_context(told: RequestRecord, what: str, number: int) -> SpanContext:
     name = f"{told.session}\0{told.policy if told.status == 'replayed' else ''}\0{told.request.turn}"
-    trace, span = (blake2b(key.encode("utf-8", "replace"), digest_size=size).digest() for key, size in
-                   ((name, 16), (f"{name}\0{what}\0{number}", 8)))  # fmt: skip
+    trace, span = (
+        blake2b(key.encode("utf-8", "replace"), digest_size=size).digest()
+        for key, size in ((name, 16), (f"{name}\0{what}\0{number}", 8))
+    )
     return SpanContext(int.from_bytes(trace, "big"), int.from_bytes(span, "big"), False, TraceFlags(TraceFlags.SAMPLED))
 
 

@@ -1,1 +1,1 @@
-"""Layered context: the conversations of a session, each in three forms, and the texts that layers are made of."""
+"""Conversation layers: headers, summaries, references and retrieval of earlier conversations in a session."""

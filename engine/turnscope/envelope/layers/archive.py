@@ -1,6 +1,6 @@
-"""Layer 5: what was asked for of the archive, and what of it is given. Every odd request gets an answer, none is an error.
+"""Layer 5: what the model asks of the archive, and what it is granted. An odd request gets an answer, never an error.
 
-The model asks with the tool `retrieve_conversations`; here its calls are read. Texts are made in `trio`.
+The model asks with the tool `retrieve_conversations`; its calls are read here. Texts are made in `forms`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,23 @@ from turnscope.session.index import count_before
 TOOL = "retrieve_conversations"
 FORMS = ("header", "summary", "full", "mixed")
 PRIORITIES = ("recent", "relevant", "specific")
-MIXED = ("full", "summary", "summary")  # forms of the first ids of a mixed request; of all others the header
-MOST = 100  # ids of one call that are read
+MIXED = ("full", "summary", "summary")  # forms of the first ids of a mixed request; all others get the header
+MOST = 100  # ids of one call; further ids are ignored
 
 Form = Literal["header", "summary", "full"]
 GrantStatus = Literal["given", "superseded", "unknown", "stands in full", "over the quota", "malformed"]
 
 
 class Grant(Struct, frozen=True):
-    """What becomes of one id of a request. `number`: the conversation, -1 = none; `now`: its id, where the one asked is old."""
+    """The answer for one id of a call.
+
+    Attributes:
+        id: The id as requested.
+        status: What becomes of it.
+        number: The conversation; -1 = none.
+        form: The form in which it is granted.
+        current_id: The conversation's id now, if the requested one is superseded.
+    """
 
     id: str
     status: GrantStatus
@@ -39,16 +47,21 @@ class Grant(Struct, frozen=True):
     def sentence(self) -> str:
         """The answer in words, for the model and the decision log."""
         if self.status == "given":
-            return f"{self.id}: its {self.form} is put into the next request"
+            return f"{self.id}: its {self.form} is added to the next request"
         if self.status == "superseded":
-            return f"{self.id}: superseded by {self.current_id}, whose {self.form} is put into the next request"
-        why = {"unknown": "there is no such conversation", "stands in full": "it stands in full already"}
-        why |= {"over the quota": "over the quota, ask again in the next turn", "malformed": "no id of a conversation"}
+            return f"{self.id}: superseded by {self.current_id}, whose {self.form} is added to the next request"
+        why = {"unknown": "there is no such conversation", "stands in full": "it is in the request in full"}
+        why |= {"over the quota": "over the quota; ask again in the next turn", "malformed": "not an id of a conversation"}
         return f"{self.id}: {why[self.status]}"
 
 
 def find_calls(ctx: Ctx, start: int) -> Sequence[int]:
-    """The calls of the tool from address `start` on that the request knows."""
+    """Return the calls of the tool from address `start` on that belong to the request.
+
+    Args:
+        ctx: What the rule may read.
+        start: Address from which to look.
+    """
     known = get_memo(ctx)
     if "retrievals" not in known:
         known["retrievals"] = tuple(at for at in ctx.index.calls if ctx.session.blocks[at].name == TOOL)
@@ -57,7 +70,15 @@ def find_calls(ctx: Ctx, start: int) -> Sequence[int]:
 
 
 def grant_ids(envelope: Envelope, ctx: Ctx, split: Split, request: Any, quota: int) -> Iterator[Grant]:
-    """What becomes of each id of a request, in the order of its priority; at most `quota` are given."""
+    """Yield a grant for each id of a call, in the order of its priority.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+        request: The input of the call.
+        quota: The most ids that are given.
+    """
     request = request if isinstance(request, Mapping) else {}
     ids = request.get("ids", request.get("conversation_ids"))
     rows = ids if isinstance(ids, list) else [ids]
@@ -85,7 +106,7 @@ def grant_ids(envelope: Envelope, ctx: Ctx, split: Split, request: Any, quota: i
 
 
 def _sort_ids(ctx: Ctx, split: Split, ids: list[str], priority: Any) -> list[str]:
-    """As asked (specific), the newest first (recent), or those first that share most with the prompt (relevant)."""
+    """Ids in the requested order (specific), newest first (recent), or those most related to the prompt first (relevant)."""
     if priority == "recent":
         return sorted(ids, key=lambda text: -parse_id(ctx, split, text)[0])
     if priority == "relevant":
@@ -95,6 +116,13 @@ def _sort_ids(ctx: Ctx, split: Split, ids: list[str], priority: Any) -> list[str
 
 
 def predict_requests(ctx: Ctx, split: Split, most: int, learned: Sequence[str] = ()) -> tuple[int, ...]:
-    """The conversations that may be asked for next: those that share most with the prompt, and with what was `learned`."""
+    """Return the conversations that the model may ask for next: those most related to the prompt and to what was learned.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+        most: The most conversations.
+        learned: What earlier sessions looked up again, as items `times name`.
+    """
     older = (number for number, _ in rank_related(ctx, split, parse_learned(learned)) if number < find_current(ctx, split))
     return tuple(number for number, _ in zip(older, range(most), strict=False))

@@ -1,4 +1,4 @@
-"""Keeping a text within its cap: by sentences first, then by key points, at last by words. Pure; counts are handed in."""
+"""Shorten texts to a token cap: by sentences first, then by key points, at last by words. Pure; the caller counts tokens."""
 
 from __future__ import annotations
 
@@ -8,24 +8,30 @@ Count = Callable[[Sequence[str]], list[int]]
 """Tokens of each of some texts."""
 
 Point = tuple[str, str, tuple[str, ...]]
-"""What a key point is called, what joins its sentences, and these, the most telling first."""
+"""A key point: its name, the text between its sentences, and its sentences, the most important first."""
 
 
 def fit_points(head: str, points: Sequence[Point], cap: int, count: Count) -> str:
-    """A head and its points, a line each, in at most `cap` tokens.
+    """Return a head and its points, one line each, in at most `cap` tokens.
 
-    What is too much goes sentence by sentence from the last point that has several, then point by point from the last.
+    Sentences are dropped first, from the last point that has several; then whole points, from the last.
+
+    Args:
+        head: The first line.
+        points: The key points, the most important first.
+        cap: The most tokens.
+        count: Counts the tokens of texts.
     """
-    kept = [[*said] for _, _, said in points]
-    costs = count([head, *(text for said in kept for text in said), *(f"\n{label}: " for label, _, _ in points)])
+    kept = [[*sentences] for _, _, sentences in points]
+    costs = count([head, *(text for sentences in kept for text in sentences), *(f"\n{label}: " for label, _, _ in points)])
     rest = iter(costs[1:])
-    sizes = [[next(rest) + 1 for _ in said] for said in kept]
+    sizes = [[next(rest) + 1 for _ in sentences] for sentences in kept]
     labels = [next(rest) + 1 for _ in points]
     total = costs[0] + sum(label + sum(size) for label, size in zip(labels, sizes, strict=True) if size)
     while total > cap and (gone := _choose_point(kept)) >= 0:
         kept[gone].pop()
         total -= sizes[gone].pop() + (0 if kept[gone] else labels[gone])
-    while count([text := _format_points(head, points, kept)])[0] > cap:  # a text can cost more than its parts
+    while count([text := _format_points(head, points, kept)])[0] > cap:  # a text can have more tokens than its parts
         if (gone := _choose_point(kept)) < 0:
             return cut_text(head, cap, count)
         kept[gone].pop()
@@ -33,7 +39,13 @@ def fit_points(head: str, points: Sequence[Point], cap: int, count: Count) -> st
 
 
 def cut_text(text: str, cap: int, count: Count) -> str:
-    """The first words of a text that have at most `cap` tokens; "" where not one does."""
+    """Return the first words of a text that have at most `cap` tokens; "" where the first word has more.
+
+    Args:
+        text: The text.
+        cap: The most tokens.
+        count: Counts the tokens of texts.
+    """
     if cap <= 0 or not text:
         return ""
     if count([text])[0] <= cap:
@@ -47,12 +59,14 @@ def cut_text(text: str, cap: int, count: Count) -> str:
 
 
 def _choose_point(kept: Sequence[list[str]]) -> int:
-    """The point that gives up a sentence next: the last with several, else the last with one; -1 = none has any."""
-    many = [n for n, said in enumerate(kept) if len(said) > 1]
-    some = [n for n, said in enumerate(kept) if said]
+    """The point that loses its last sentence next: the last with several, else the last with one; -1 = none has any."""
+    many = [n for n, sentences in enumerate(kept) if len(sentences) > 1]
+    some = [n for n, sentences in enumerate(kept) if sentences]
     return (many or some or [-1])[-1]
 
 
 def _format_points(head: str, points: Sequence[Point], kept: Sequence[Sequence[str]]) -> str:
-    lines = (f"{label}: {between.join(said)}" for (label, between, _), said in zip(points, kept, strict=True) if said)
+    lines = (
+        f"{label}: {between.join(sentences)}" for (label, between, _), sentences in zip(points, kept, strict=True) if sentences
+    )
     return "\n".join(filter(None, (head, *lines)))

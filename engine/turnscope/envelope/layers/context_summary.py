@@ -1,6 +1,6 @@
-"""Layer 0: where the whole conversation stands, as one short text that is written anew whenever a conversation begins.
+"""Layer 0: one short text on the state of the whole conversation, rewritten whenever a conversation begins.
 
-Put together from what is told of the first conversation and the newest ones, and from what the model reported of itself.
+Built from the metadata of the first and the newest conversations, and from what the model reported.
 """
 
 from __future__ import annotations
@@ -17,13 +17,19 @@ from turnscope.envelope.rule import Ctx
 from turnscope.session.index import count_before
 from turnscope.session.model import JSON
 
-REPORT = "report_housekeeping"  # the tool by which a model tells what it made of a turn
-NEWEST = 8  # conversations that the story tells besides the first
+REPORT = "report_housekeeping"  # the tool with which a model reports on a turn
+NEWEST = 8  # conversations in the summary, besides the first
 FIELDS = ("context_summary", "understood_intent", "key_decisions", "code_changes")
 
 
 def build_context(ctx: Ctx, split: Split, cap: int) -> str:
-    """The context summary for the conversation under way: at most `cap` tokens, the objective first."""
+    """Return the context summary for the current conversation, the objective first.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+        cap: The most tokens.
+    """
     number = find_current(ctx, split)
     newest = range(number - 1, max(-1, number - 1 - NEWEST), -1)
     known = [get_metadata(ctx, split, n) for n in newest]
@@ -37,22 +43,24 @@ def _collect_points(ctx: Ctx, split: Split, known: list[Metadata], newest: range
     turn = count_before(ctx.index.turns, ctx.request.cut) - 1
     asked = [*split_sentences(read_prompt(ctx, ctx.index.turns[turn]))] if turn >= 0 else []
     yield "objective", " ", (*report.get("understood_intent", ())[:1], *(one[:240] for one in asked[:2]))
-    lines = (_format_line(format_id(ctx, split, n), told) for n, told in zip((0, *newest), (first, *known), strict=True))
+    lines = (
+        _format_line(format_id(ctx, split, n), metadata) for n, metadata in zip((0, *newest), (first, *known), strict=True)
+    )
     yield "story, the newest first", " ", (*report.get("context_summary", ())[:4], *dict.fromkeys(lines))
     yield "state", " ", (f"{last.outcome}: {last.line}",) if last.line else ()
-    achieved = chain(report.get("key_decisions", ()), *(told.decided[:2] for told in known))
+    achieved = chain(report.get("key_decisions", ()), *(metadata.decided[:2] for metadata in known))
     yield "achieved", " ", tuple(dict.fromkeys(achieved))[:6]
     yield "next", " ", last.open[:2]
-    changed = chain(report.get("code_changes", ()), *(told.changed for told in known))
+    changed = chain(report.get("code_changes", ()), *(metadata.changed for metadata in known))
     yield "changed", ", ", tuple(dict.fromkeys(changed))[:6]
-    named = [told.names for told in known[:3]]
+    named = [metadata.names for metadata in known[:3]]
     yield "files", ", ", tuple(dict.fromkeys(chain(*(one.files for one in named))))[:6]
     yield "functions", ", ", tuple(dict.fromkeys(chain(*(one.functions for one in named))))[:6]
     yield "concepts", ", ", tuple(dict.fromkeys(chain(*(one.concepts[:4] for one in named))))[:6]
 
 
-def _format_line(name: str, told: Metadata) -> str:
-    return f"{name} {' '.join(told.topic)} ({MARKS[told.outcome]})."
+def _format_line(name: str, metadata: Metadata) -> str:
+    return f"{name} {' '.join(metadata.topic)} ({MARKS[metadata.outcome]})."
 
 
 def _format_time(ctx: Ctx) -> str:
@@ -62,7 +70,7 @@ def _format_time(ctx: Ctx) -> str:
 
 
 def read_report(ctx: Ctx) -> Mapping[str, tuple[str, ...]]:
-    """What the model last reported before this request, by field, as sentences; nothing where it never did."""
+    """Return what the model last reported before this request, as sentences by field; {} where it reported nothing."""
     calls = get_memo(ctx).get("reports")
     if calls is None:
         calls = get_memo(ctx)["reports"] = tuple(at for at in ctx.index.calls if ctx.session.blocks[at].name == REPORT)

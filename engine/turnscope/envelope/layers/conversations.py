@@ -1,7 +1,7 @@
-"""The conversations inside a session: where each begins, how it is named, and which of them stand in an envelope.
+"""The conversations inside a session: where each begins, its id, and which of them are in an envelope.
 
-A conversation is a stretch of the session that ends where the next begins, by default a turn. Borders depend on what stands
-before them alone, so they stay when the session grows. Pure readings; no texts are made here.
+A conversation is a stretch of the session that ends where the next begins; by default it is a turn. A border depends only on
+what comes before it, so borders stay when the session grows. Pure functions; no texts are made here.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from turnscope.envelope.wishes import find_wishes
 from turnscope.session.index import Index, count_before, find_at_or_before
 from turnscope.session.model import Session, Span
 
-NEAR = 1  # words that a prompt shares with a topic that goes on
+NEAR = 1  # words that a prompt must share with the topic to continue it
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """How a session is split into conversations: the same in every rule of a policy, whose numbers they share."""
+    """How a session is split into conversations. All rules of a policy that share ids must use the same values."""
 
     split: Annotated[Literal["turn", "idle gap", "topic"], "where a conversation begins: the same in every layer"] = "turn"
     gap: Annotated[int, "idle gap: minutes of silence after which a conversation begins"] = 30
@@ -34,12 +34,17 @@ class Split:
 
 @memoize
 def get_memo(_session: Session, _index: Index) -> dict[Any, Any]:
-    """What was made of a session, by what it was made for."""
+    """Return the cache of a session: values by what they were computed for."""
     return {}
 
 
 def find_borders(ctx: Ctx, split: Split) -> tuple[int, ...]:
-    """Addresses at which the conversations of the whole session begin. A rule uses those before its request's cut alone."""
+    """Return the addresses at which conversations begin, of the whole session. A rule uses only those before its cut.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split.
+    """
     known = get_memo(ctx)
     key = ("borders", split.split, split.gap, split.part_over, id(ctx.own))
     if key not in known:
@@ -50,18 +55,35 @@ def find_borders(ctx: Ctx, split: Split) -> tuple[int, ...]:
 
 
 def find_current(ctx: Ctx, split: Split) -> int:
-    """The number of the conversation under way, from 0; -1 before the first. So many conversations are over."""
+    """Return the number of the current conversation, from 0; -1 before the first. So many conversations are completed.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split.
+    """
     return count_before(find_borders(ctx, split), ctx.request.cut) - 1
 
 
 def get_span(ctx: Ctx, split: Split, number: int) -> Span:
-    """The blocks of a conversation, of the one under way as far as the request has them."""
+    """Return the blocks of a conversation; the current one ends at the request's cut.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split.
+        number: Number of the conversation, from 0.
+    """
     starts = find_borders(ctx, split)
     return Span(starts[number], min(ctx.request.cut, starts[number + 1]) if number + 1 < len(starts) else ctx.request.cut)
 
 
 def find_first_full(envelope: Envelope, ctx: Ctx, split: Split) -> int:
-    """The first of the conversations that stand without a gap up to the one under way, by number."""
+    """Return the first conversation from which all conversations up to the current one are in the request in full.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        split: How the session is split.
+    """
     number = find_current(ctx, split)
     while number > 0 and _is_present(envelope, ctx, get_span(ctx, split, number - 1)):
         number -= 1
@@ -69,12 +91,24 @@ def find_first_full(envelope: Envelope, ctx: Ctx, split: Split) -> int:
 
 
 def format_id(ctx: Ctx, split: Split, number: int) -> str:
-    """The id of a conversation, from `c1`. On a branch, one that is not shared with what was left is a second version of it."""
+    """Return the id of a conversation, from `c1`. On a branch, a conversation that differs from the original has the id `c1.2`.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split.
+        number: Number of the conversation, from 0.
+    """
     return f"c{number + 1}.2" if _is_second_version(ctx, split, number) else f"c{number + 1}"
 
 
 def parse_id(ctx: Ctx, split: Split, name: str) -> tuple[int, str]:
-    """The number of the conversation that an id names, and its id now, another one where an edit superseded it. -1 = none."""
+    """Return the number of the conversation with an id (-1 = none) and its id now, which differs where an edit superseded it.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split.
+        name: The id.
+    """
     head, _, version = name.strip().lower().partition(".")
     digits = head.removeprefix("c")
     if not (digits.isascii() and digits.isdigit() and version in ("", "1", "2")) or not 1 <= len(digits) <= 9:
@@ -86,7 +120,7 @@ def parse_id(ctx: Ctx, split: Split, name: str) -> tuple[int, str]:
 
 
 def find_current_prompt(ctx: Ctx) -> Span:
-    """The prompt that is being answered: it stands, whatever of its answers is left out."""
+    """Return the span of the prompt that is being answered. It always stays."""
     at = find_at_or_before(ctx.index.turns, ctx.request.cut - 1)
     if at is None:
         return Span(0, 0)
@@ -95,7 +129,12 @@ def find_current_prompt(ctx: Ctx) -> Span:
 
 
 def exclude_prompt(ctx: Ctx, span: Span) -> Iterator[Span]:
-    """A span without the prompt that is being answered, which stands whatever leaves."""
+    """Yield a span without the prompt that is being answered.
+
+    Args:
+        ctx: What the rule may read.
+        span: The span.
+    """
     pin = find_current_prompt(ctx)
     parts = (Span(span.start, min(span.stop, pin.start)), Span(max(span.start, pin.stop), span.stop)) if pin.stop else (span,)
     yield from (part for part in parts if part.start < part.stop)
@@ -108,9 +147,9 @@ def _is_second_version(ctx: Ctx, split: Split, number: int) -> bool:
 
 
 def _is_present(envelope: Envelope, ctx: Ctx, span: Span) -> bool:
-    """Whether anything of a conversation stands besides system blocks and the prompt that is being answered."""
+    """Whether anything of a conversation is sent, other than system blocks and the prompt that is being answered."""
     for part in (talk for one in exclude_prompt(ctx, span) for talk in ctx.index.find_conversation_spans(*one)):
-        piece = envelope.at(part.start)
+        piece = envelope.find_piece(part.start)
         if piece.body != () or piece.stop < part.stop:
             return True
     return False
@@ -138,7 +177,7 @@ def _find_idle_gaps(ctx: Ctx, turns: tuple[int, ...], seconds: int) -> Iterator[
 
 
 def _find_topic_changes(ctx: Ctx, turns: tuple[int, ...]) -> Iterator[int]:
-    """Where a prompt shares no word with those of the conversation so far. A prompt without any words goes on."""
+    """Prompts that share no word with the conversation so far. A prompt without any words continues it."""
     about: set[str] = set()
     for number, at in enumerate(turns):
         words = {*find_content_words(read_prompt(ctx, at))}
@@ -149,7 +188,12 @@ def _find_topic_changes(ctx: Ctx, turns: tuple[int, ...]) -> Iterator[int]:
 
 
 def find_manual_drops(ctx: Ctx, span: Span) -> tuple[Span, ...]:
-    """What of a span a person left out by hand: no layer tells of it, and nothing puts it back."""
+    """Return the parts of a span that a person dropped by hand: no layer mentions them, and nothing restores them.
+
+    Args:
+        ctx: What the rule may read.
+        span: The span.
+    """
     found: list[Span] = []
     recorded = ctx.session.recorded.wishes
     for edit in (edit for n in sorted(recorded) if n <= ctx.request.n for edit in find_wishes(ctx.session, n)):
@@ -161,12 +205,17 @@ def find_manual_drops(ctx: Ctx, span: Span) -> tuple[Span, ...]:
 
 
 def has_wishes(ctx: Ctx) -> bool:
-    """Whether a person wished something for this very request: what was told before may have to be told otherwise."""
+    """Return whether a person wished something for this very request, so that texts made before may have to change."""
     return ctx.request.n in ctx.session.recorded.wishes
 
 
 def read_prompt(ctx: Ctx, at: int) -> str:
-    """What the message at address `at` says, if a person says it."""
+    """Return the text of the message at address `at` if it is a user's, without what was dropped by hand; else "".
+
+    Args:
+        ctx: What the rule may read.
+        at: Start of the message.
+    """
     message = ctx.session.messages[ctx.session.blocks[at].message]
     if message.role != "user":
         return ""
@@ -176,7 +225,7 @@ def read_prompt(ctx: Ctx, at: int) -> str:
 
 
 def _split_long_turns(ctx: Ctx, turns: tuple[int, ...], most: int) -> Iterator[int]:
-    """The borders, and further ones before answers wherever so many tokens stand behind the last."""
+    """The borders, and further ones before answers wherever a conversation has more than `most` tokens."""
     messages, total = ctx.index.messages, ctx.own.total
     session = ctx.session
     for number, begin in enumerate(turns):

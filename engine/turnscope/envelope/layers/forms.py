@@ -1,6 +1,6 @@
-"""The three forms of a conversation as they are sent: its header (one line), its summary, its full text, each within its cap.
+"""The three forms of a conversation: header (one line), summary, and full text, each within its cap.
 
-Counted in the units of the policy. Made once per session and cap; the blocks of a full text are the session's own.
+Counted in the policy's own units. Made once per session and cap. A full text is the session's own blocks.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from turnscope.envelope.rule import Ctx
 from turnscope.session.model import Part
 
 MARKS = {"completed": "done", "ongoing": "open", "error": "error"}
-WORDS = 3  # of a topic, before anything else of a header has its turn
+WORDS = 3  # words of the topic that come before the other fields
 
 
 class Header(Struct, frozen=True):
-    """A conversation as one line of a table. `timestamp`: when it began, seconds since the epoch, UTC; None = not told."""
+    """A conversation as one line of a table. `timestamp`: when it began, in seconds since the epoch (UTC); None = unknown."""
 
     id: str
     timestamp: float | None
@@ -34,13 +34,19 @@ class Header(Struct, frozen=True):
 
 
 def make_counter(ctx: Ctx) -> Count:
-    """How the policy counts texts."""
+    """Return the function with which the policy counts texts."""
     return lambda texts: ctx.own.count_each_part([Part(text=text) for text in texts])
 
 
 def get_metadata(ctx: Ctx, split: Split, number: int) -> Metadata:
-    """What is told of a conversation that is over."""
-    known, key = get_memo(ctx), _make_key("told", ctx, split, number)
+    """Return the metadata of a completed conversation.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+        number: Number of the conversation, from 0.
+    """
+    known, key = get_memo(ctx), _make_key("metadata", ctx, split, number)
     if key not in known:
         span = get_span(ctx, split, number)
         parts = subtract_spans(span, find_manual_drops(ctx, span))
@@ -56,15 +62,28 @@ def _make_key(what: str, ctx: Ctx, split: Split, number: int) -> tuple[object, .
 
 
 def build_header(ctx: Ctx, split: Split, number: int) -> Header:
-    """The header of a conversation that is over, all fields whole."""
+    """Return the header of a completed conversation with all its fields.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+        number: Number of the conversation, from 0.
+    """
     known, span = get_metadata(ctx, split, number), get_span(ctx, split, number)
-    said = ctx.session.messages[ctx.session.blocks[span.start].message].sent_at
+    began = ctx.session.messages[ctx.session.blocks[span.start].message].sent_at
     name, topic = format_id(ctx, split, number), " ".join(known.topic)
-    return Header(name, said, topic, known.names.entities[:6], known.outcome, ctx.tokens(*span), known.line)
+    return Header(name, began, topic, known.names.entities[:6], known.outcome, ctx.count_tokens(*span), known.line)
 
 
 def build_header_line(ctx: Ctx, split: Split, number: int, cap: int) -> str:
-    """A header as one line of at most `cap` tokens: id and outcome first, then topic, entities, size, time, summary."""
+    """Return a header as one line: id and outcome first, then topic, names, size, time and result.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+        number: Number of the conversation, from 0.
+        cap: The most tokens.
+    """
     known = get_memo(ctx)
     key = (*_make_key("header", ctx, split, number), cap)
     if key not in known:
@@ -74,7 +93,7 @@ def build_header_line(ctx: Ctx, split: Split, number: int, cap: int) -> str:
 
 
 def _format_header(head: Header, cap: int, count: Count) -> str:
-    words = [word.rstrip("/").rpartition("/")[2] for word in head.topic.split()]  # a path's folders would take all the room
+    words = [word.rstrip("/").rpartition("/")[2] for word in head.topic.split()]  # the folders of a path would use up the cap
     first = cut_text(" ".join((head.id, MARKS[head.outcome], *words[:WORDS])), cap, count)
     names = dict.fromkeys(name.rpartition("/")[2] for name in head.entities)
     fields = [*words[WORDS:], *(name for name in names if name not in words), format_tokens(head.tokens)]
@@ -90,7 +109,14 @@ def _format_header(head: Header, cap: int, count: Count) -> str:
 
 
 def build_summary(ctx: Ctx, split: Split, number: int, cap: int) -> str:
-    """The summary of a conversation that is over, of at most `cap` tokens."""
+    """Return the summary of a completed conversation.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+        number: Number of the conversation, from 0.
+        cap: The most tokens.
+    """
     known = get_memo(ctx)
     key = (*_make_key("summary", ctx, split, number), cap)
     if key not in known:
@@ -98,19 +124,21 @@ def build_summary(ctx: Ctx, split: Split, number: int, cap: int) -> str:
         first = ", ".join(
             (head.id, MARKS[head.outcome], *([format_time(head.timestamp)] if head.timestamp is not None else []))
         )
-        said = [*list_key_points(get_metadata(ctx, split, number))]
-        known[key] = fit_points(f"[{first}, full text of {format_tokens(head.tokens)} by its id]", said, cap, make_counter(ctx))
+        key_points = [*list_key_points(get_metadata(ctx, split, number))]
+        known[key] = fit_points(
+            f"[{first}, full text of {format_tokens(head.tokens)} by its id]", key_points, cap, make_counter(ctx)
+        )
     text: str = known[key]
     return text
 
 
 def list_completed(ctx: Ctx, split: Split) -> range:
-    """The numbers of the conversations that are over."""
+    """Return the numbers of the completed conversations."""
     return range(max(0, find_current(ctx, split)))
 
 
 def format_time(at: float | None) -> str:
-    """A time in few characters, UTC."""
+    """Return a time as `MM-DD HH:MM` (UTC); "" for None."""
     try:
         return datetime.fromtimestamp(at, UTC).strftime("%m-%d %H:%M") if at is not None else ""
     except (ValueError, OverflowError, OSError):
@@ -118,5 +146,5 @@ def format_time(at: float | None) -> str:
 
 
 def format_tokens(tokens: int) -> str:
-    """A number of tokens in few characters."""
+    """Return a number of tokens in few characters."""
     return f"{tokens / 1000:.1f}k" if tokens >= 1000 else str(tokens)

@@ -1,4 +1,4 @@
-"""Which conversations name what: from an entity to those that speak of it, and from a text to those that share most with it."""
+"""Which conversations mention what: from a name to conversations, and from a prompt to the most related conversations."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from turnscope.session.index import count_before
 from turnscope.session.model import Ask
 
 LEARNED = Ask("rank", "learned:retrieved", "", "what this project's sessions look up again")
-NAMES = 20  # of those names that count
-FAR = 32  # conversations that are looked up for one word, the newest
-ENTITY, CONCEPT = 3, 1  # what it is worth that two share one
+NAMES = 20  # learned names that count
+FAR = 32  # conversations per name, the newest
+ENTITY, CONCEPT = 3, 1  # score of a shared entity, and of a shared concept
 
 
 def parse_learned(items: Sequence[str]) -> dict[str, int]:
-    """What was learned, of the items `times name` of an answer."""
+    """Return how often each name was looked up again, from items `times name` of an answer."""
     rows = (item.partition(" ") for item in items)
     return {name: int(times) for times, _, name in rows if times.isdecimal() and name}
 
 
 def find_prompt_names(ctx: Ctx, split: Split) -> TextNames:
-    """What the prompts of the conversation under way name."""
+    """Return the names in the newest prompt of the current conversation.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+    """
     known, start = get_memo(ctx), get_span(ctx, split, find_current(ctx, split)).start
     turn = count_before(ctx.index.turns, ctx.request.cut) - 1
     at = max(start, ctx.index.turns[turn]) if turn >= 0 else start
@@ -36,7 +41,12 @@ def find_prompt_names(ctx: Ctx, split: Split) -> TextNames:
 
 
 def index_mentions(ctx: Ctx, split: Split) -> Mapping[str, list[int]]:
-    """By entity and word: the numbers of the conversations that name it, rising; maybe of some that are not over yet."""
+    """Return the conversations that mention a name, by name, in order. Current ones may be among them.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+    """
     known, key = get_memo(ctx), ("mentions", split.split, split.gap, split.part_over, id(ctx.own))
     index, done = known.setdefault(key, ({}, [0]))
     while done[0] < find_current(ctx, split):
@@ -49,16 +59,25 @@ def index_mentions(ctx: Ctx, split: Split) -> Mapping[str, list[int]]:
 
 
 def find_mentions(ctx: Ctx, split: Split, word: str) -> list[int]:
-    """The conversations that are over and name an entity, rising; of many the newest."""
+    """Return the completed conversations that mention a name, in order; of many the newest.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+        word: The name.
+    """
     numbers = index_mentions(ctx, split).get(word, [])
     stop = count_before(numbers, find_current(ctx, split))
     return numbers[max(0, stop - FAR) : stop]
 
 
 def rank_related(ctx: Ctx, split: Split, learned: Mapping[str, int] = MappingProxyType({})) -> Iterator[tuple[int, int]]:
-    """Conversations that share something with the prompt, and how much: most first, of equals the newest.
+    """Yield related conversations and their scores: the highest score first, of equal ones the newest.
 
-    `learned`: names that earlier sessions looked up again, and how often; they count as if the prompt shared a word or more.
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+        learned: Names that earlier sessions looked up again, and how often. They count as if the prompt contained them.
     """
     wanted, score = find_prompt_names(ctx, split), dict[int, int]()
     worth = {name: min(times, ENTITY) for name, times in [*learned.items()][:NAMES]}

@@ -1,6 +1,6 @@
-"""What is told of a conversation beside its full text: topic, entities, outcome, key points. Made by reading, asking nobody.
+"""Metadata of a conversation: topic, names, outcome and key points. Extracted by patterns; no model is asked.
 
-A function of the conversation's blocks alone, kept by their content: the same blocks give the same words in every session.
+A function of the conversation's blocks only, cached by their content: the same blocks give the same metadata in every session.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from turnscope.envelope.layers.words import TextNames, clip_text, find_names, fi
 from turnscope.session.content import extract_text
 from turnscope.session.model import Block
 
-REMEMBERED = 8_192  # conversations whose reading is kept
-LONG = 240  # characters of one sentence that are told
+REMEMBERED = 8_192  # conversations whose metadata is cached
+LONG = 240  # characters of one sentence
 RESULT = 2_000  # characters of a failed result that are read
 _CHANGES = re.compile(r"edit|write|replace|patch|create|insert|diff|update", re.IGNORECASE)
 _DECIDES = re.compile(
@@ -35,23 +35,37 @@ Outcome = Literal["completed", "ongoing", "error"]
 
 
 class Metadata(Struct, frozen=True):
-    """A conversation in few words. Lists hold the most telling first."""
+    """A conversation in few words. Each list has the most important item first.
+
+    Attributes:
+        topic: Words of the topic.
+        names: Files, functions, errors and other names.
+        outcome: completed, ongoing or error.
+        line: One sentence on the result.
+        asked: What the user asked.
+        noted: Sentences with names, numbers or ids.
+        decided: Decisions.
+        changed: Tool and file of each change.
+        solved: `problem -> solution`.
+        said: Further sentences.
+        open: Open questions.
+    """
 
     topic: tuple[str, ...] = ()
     names: TextNames = TextNames()
     outcome: Outcome = "completed"
-    line: str = ""  # one sentence of what came out
+    line: str = ""  # one sentence
     asked: tuple[str, ...] = ()
     noted: tuple[str, ...] = ()  # sentences with names, numbers, ids
     decided: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    solved: tuple[str, ...] = ()  # problem -> solution
+    solved: tuple[str, ...] = ()  # `problem -> solution`
     said: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
 
 
 def read_metadata(blocks: Sequence[Block]) -> Metadata:
-    """What is told of these blocks, which are whole: nothing of them is still to come."""
+    """Return the metadata of these blocks. They are complete: the conversation has no later blocks."""
     key = blake2b("".join(f"{block.role[0]}{block.digest}" for block in blocks).encode(), digest_size=16).digest()
     found = _MEMO.get(key)
     if found is None:
@@ -98,7 +112,7 @@ def _get_input(call: Block) -> Mapping[str, object]:
 
 
 def _find_failures(blocks: Sequence[Block]) -> tuple[list[str], bool]:
-    """The telling line of each failed result, and whether the last result of all failed."""
+    """The most important line of each failed result, and whether the last result failed."""
     found, broken = list[str](), False
     for block in blocks:
         raw = block.raw if block.kind == "tool_result" else None
@@ -123,7 +137,7 @@ def _shorten(text: str) -> str:
 
 
 def list_key_points(known: Metadata) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """The key points of a summary, what must stay longest first."""
+    """Yield the key points of a summary, those that must stay longest first."""
     yield "asked", " ", known.asked[:2]
     yield "decided", " ", known.decided
     yield "noted", " ", tuple(one for one in known.noted if one not in known.asked[:2])

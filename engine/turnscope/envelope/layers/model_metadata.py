@@ -1,6 +1,6 @@
-"""What a model wrote of a conversation that is over: asked after its last answer, read where headers and summaries are made.
+"""Metadata of a completed conversation, written by a model. It is asked after the last answer of the conversation.
 
-Nobody is asked while a request is planned. What names, files and outcome are is read off the conversation itself.
+No model is asked while a request is planned. Names, files and outcome are always extracted from the conversation itself.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ PROMPT = (
     "for what else matters. Keep names, numbers and paths as they are written."
 )
 FIELDS = ("decided", "noted", "changed", "solved", "open", "said")
-READ = 4_000  # characters of one block that are read
+READ = 4_000  # characters of one block; a longer text is cut for the model
 CAP = 300  # tokens of an answer
 LINES = 24
 
 
 def build_metadata_ask(blocks: Sequence[Block]) -> Ask | None:
-    """What a model is asked of a conversation; None where it says nothing."""
+    """Return the question about a conversation; None where it has no text."""
     lines = (f"{block.role}: {block.text[:READ]}" for block in blocks if block.kind != "thinking" and block.text.strip())
     content = "\n".join(lines)
     key = blake2b(f"{PROMPT}\0{content}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -34,7 +34,13 @@ def build_metadata_ask(blocks: Sequence[Block]) -> Ask | None:
 
 
 def apply_model_answer(session: Session, blocks: Sequence[Block], known: Metadata) -> Metadata:
-    """What is told of a conversation, in the words of the model where it was asked and answered; else what is `known`."""
+    """Return the metadata with the model's words, if it was asked and answered; else `known`.
+
+    Args:
+        session: The session.
+        blocks: Blocks of the conversation.
+        known: Metadata extracted by patterns.
+    """
     answers = session.recorded.answers
     ask = build_metadata_ask(blocks) if any(key.startswith("conversation:") for key in answers) else None
     answer = answers.get(ask.key) if ask else None
@@ -47,6 +53,6 @@ def apply_model_answer(session: Session, blocks: Sequence[Block], known: Metadat
         name, text = (name, text.strip()) if name in ("header", *FIELDS) else ("said", line.strip(" -*"))
         if text:
             found.setdefault(name, []).append(text[:240])
-    said = {field: tuple(found[field]) for field in FIELDS if field in found}
+    fields = {field: tuple(found[field]) for field in FIELDS if field in found}
     line = found.get("header", [known.line])[0]
-    return structs.replace(known, line=line, **said) if said or "header" in found else known
+    return structs.replace(known, line=line, **fields) if fields or "header" in found else known

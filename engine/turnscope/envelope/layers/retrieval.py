@@ -1,4 +1,4 @@
-"""What was retrieved, as it stands: which conversations in which form, what there is room for, the edits that put it there."""
+"""Retrieved conversations: which are in the request and in which form, what fits, and the edits that insert them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,29 @@ SMALLER = {"full": "summary", "summary": "header", "header": ""}
 
 @dataclass(frozen=True, slots=True)
 class RetrievalLimits(Split):
-    """How much is retrieved, and how large its forms may be."""
+    """How many conversations may be retrieved, and how large their forms may be."""
 
-    quota: Annotated[int, "conversations that may be retrieved while one conversation goes on"] = 5
-    learn: Annotated[bool, "what earlier sessions of the project looked up again orders what is made ready"] = True
-    prefetch: Annotated[int, "conversations made ready because they share most with the prompt (0 = none)"] = 3
-    cache: Annotated[int, "conversations that stay ready, the last asked for first"] = 20
+    quota: Annotated[int, "conversations that may be retrieved during one conversation"] = 5
+    learn: Annotated[bool, "prefer to make ready what earlier sessions of the project looked up again"] = True
+    prefetch: Annotated[int, "conversations made ready because they are most related to the prompt (0 = none)"] = 3
+    cache: Annotated[int, "conversations that stay ready, the last requested first"] = 20
     header_cap: Annotated[int, "tokens of a retrieved header"] = 24
     summary_cap: Annotated[int, "tokens of a retrieved summary"] = 120
 
 
 class RetrievalState(Struct, frozen=True, gc=False):
-    """What stands at `at` of the archive, by number and form; calls before `seen` are answered; what is ready, and how often
-    what was asked for was among it."""
+    """What is retrieved.
+
+    Attributes:
+        at: Address of the insert.
+        seen: Calls before this address are answered.
+        shown: Number and form of each retrieved conversation.
+        used: How much of the quota is used.
+        ready: Conversations made ready, the most recent first.
+        hits: How many requested conversations were ready.
+        misses: How many were not.
+        learned: What earlier sessions looked up again, as known when this session began.
+    """
 
     at: int
     seen: int
@@ -51,15 +61,25 @@ class RetrievalState(Struct, frozen=True, gc=False):
     ready: tuple[int, ...] = ()
     hits: int = 0
     misses: int = 0
-    learned: tuple[str, ...] = ()  # what earlier sessions looked up again, as it was told when this one began
+    learned: tuple[str, ...] = ()  # items `times name`
 
 
 def answer_calls(
     envelope: Envelope, ctx: Ctx, forms: RetrievalLimits, was: RetrievalState | None, learned: Sequence[str] = ()
 ) -> tuple[RetrievalState, list[tuple[int, list[Grant]]]]:
-    """The state with every new call answered, and the calls with what becomes of each of their ids.
+    """Answer all new calls of the tool.
 
-    Where a conversation began since, nothing of the archive stands any more, and what may be asked for next is made ready.
+    When a conversation begins, everything retrieved is removed, and conversations that may be asked for next are made ready.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        forms: Limits of retrieval.
+        was: The state before; None = the first time.
+        learned: What earlier sessions looked up again.
+
+    Returns:
+        The new state, and each call with its grants.
     """
     at, found = find_current_start(ctx, forms), list[tuple[int, list[Grant]]]()
     now = was or RetrievalState(-1, at, learned=(*learned,))
@@ -75,7 +95,7 @@ def answer_calls(
 
 
 def _record_grants(now: RetrievalState, found: Sequence[Grant], cache: int) -> RetrievalState:
-    """The state after a request: each conversation once, in the form last asked for."""
+    """The state after a call: each conversation once, in the form requested last."""
     given = {grant.number: grant.form for grant in found if grant.status in ("given", "superseded")}
     hits = sum(number in now.ready for number in given)
     ready = tuple(dict.fromkeys((*given, *now.ready)))[: max(0, cache)]
@@ -87,16 +107,23 @@ def _record_grants(now: RetrievalState, found: Sequence[Grant], cache: int) -> R
 def fit_forms(
     envelope: Envelope, ctx: Ctx, forms: RetrievalLimits, was: RetrievalState | None, now: RetrievalState
 ) -> tuple[tuple[int, str], ...]:
-    """The forms for which there is room: from the last on, full becomes summary, then header, before one is left out.
+    """Return the forms that fit. From the last on, full becomes summary, then header, then nothing.
 
-    For headers, what nobody asked for makes room: the inserts of other layers.
+    Headers may also use the room of other layers' inserts.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        forms: Limits of retrieval.
+        was: The state before.
+        now: The state with all grants.
     """
     insert = find_insert(envelope, was.at, RETRIEVED) if was and 0 <= was.at < envelope.stop else None
     held = sum(ctx.own.count_placeholder(insert.body)) if insert else 0
     held += sum(
         count_present_tokens(envelope, ctx, get_span(ctx, forms, n)) for n, form in (was.shown if was else ()) if form == "full"
     )
-    room = ctx.limit - ctx.size(envelope) + held
+    room = ctx.limit - ctx.count_envelope(envelope) + held
     more = count_shrinkable_tokens(envelope, ctx, forms) - (sum(ctx.own.count_placeholder(insert.body)) if insert else 0)
     shown = dict(now.shown)
     while shown and sum(_count_form(ctx, forms, n, form) for n, form in shown.items()) > room:
@@ -114,22 +141,31 @@ def fit_forms(
 def build_edits(
     envelope: Envelope, ctx: Ctx, forms: RetrievalLimits, was: Mapping[int, str], now: Mapping[int, str], at: int
 ) -> Iterator[Edit]:
-    """The edits from what stood to what stands now: full texts are the blocks themselves, put back; others are an insert."""
+    """Yield the edits between the forms before and now. A full text restores the blocks; other forms are inserted.
+
+    Args:
+        envelope: The request as it stands.
+        ctx: What the rule may read.
+        forms: Limits of retrieval.
+        was: Forms before, by conversation.
+        now: Forms now, by conversation.
+        at: Address of the insert.
+    """
     full = {number for number, form in now.items() if form == "full"}
     facts: dict[str, Any] = {"shown": [[format_id(ctx, forms, number), form] for number, form in now.items()]}
     for number in [number for number, form in was.items() if form == "full" and number not in full]:
-        left = "there is no room for it in full any more" if number in now else "the conversation that asked for it is over"
+        left = "it no longer fits in full" if number in now else "the conversation that requested it is completed"
         for span in find_present(envelope, ctx, get_span(ctx, forms, number)):
             yield Edit("drop", f"{format_id(ctx, forms, number)}: {left}", span, facts=facts)
     for number in full:
         if was.get(number) != "full":
-            because = f"{format_id(ctx, forms, number)} was asked for in full: its blocks stand again"
+            because = f"{format_id(ctx, forms, number)} was requested in full: its blocks are restored"
             yield from (
                 Edit("retrieve", because, span, None, restore=True, slot=RETRIEVED, facts=facts)
                 for span in _find_absent(envelope, ctx, forms, number)
             )
     texts = tuple(_render_form(ctx, forms, number, form) for number, form in now.items() if form != "full")
-    because = f"of the retrieved conversations {len(texts)} stand as header or summary"
+    because = f"{len(texts)} retrieved conversations are inserted as header or summary"
     yield from put_texts(envelope, at, RETRIEVED, texts, because, facts)
 
 
@@ -141,7 +177,7 @@ def _render_form(ctx: Ctx, forms: RetrievalLimits, number: int, form: str) -> st
 
 def _count_form(ctx: Ctx, forms: RetrievalLimits, number: int, form: str) -> int:
     return (
-        ctx.tokens(*get_span(ctx, forms, number))
+        ctx.count_tokens(*get_span(ctx, forms, number))
         if form == "full"
         else make_counter(ctx)([_render_form(ctx, forms, number, form)])[0]
     )
@@ -151,4 +187,4 @@ def _find_absent(envelope: Envelope, ctx: Ctx, forms: RetrievalLimits, number: i
     whole = get_span(ctx, forms, number)
     parts = (part for one in exclude_prompt(ctx, whole) for part in subtract_spans(one, find_manual_drops(ctx, whole)))
     spans = (span for part in parts for span in ctx.index.find_conversation_spans(*part))
-    yield from (span for span in spans if envelope.at(span.start).body == ())
+    yield from (span for span in spans if envelope.find_piece(span.start).body == ())

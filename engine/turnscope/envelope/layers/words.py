@@ -1,4 +1,4 @@
-"""What a text is about: files, functions, errors, the words that carry it, its sentences. Pure functions of a text."""
+"""What a text is about: files, functions, errors, content words, sentences. Pure functions of a text."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-READ = 6_000  # characters of one text that are looked at: its beginning and its end
+READ = 6_000  # characters of one text that are read: half from its beginning, half from its end
 _FILE = re.compile(
     r"(?<![\w/.@-])(?:[\w.@-]*/)*[\w-][\w.-]*\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|hpp|html|ini|ipynb|java|js|json|jsonl|jsx|kt|lock|"
     r"md|php|proto|py|rb|rs|scss|sh|sql|svg|swift|toml|ts|tsx|txt|xml|ya?ml)\b"
 )
 _FUNCTION = re.compile(r"\b([A-Za-z_]\w{2,60})\(|`([A-Za-z_][\w.]{2,60})`")
 _ERROR = re.compile(r"\b[A-Z]\w{0,60}(?:Error|Exception)\b|\berror\[?[A-Z]+\d+|\bE\d{3,5}\b")
-_SIGN = re.compile(r"\b(?=[\w-]*\d)[A-Za-z][\w]*-?[\w-]*\w\b|\b[A-Z][A-Z\d_]{2,}\b")  # names with digits, and in capitals
+_SIGN = re.compile(r"\b(?=[\w-]*\d)[A-Za-z][\w]*-?[\w-]*\w\b|\b[A-Z][A-Z\d_]{2,}\b")  # names with digits, and names in capitals
 _WORD = re.compile(r"[^\W\d_][\w'-]{2,}")
 _END = re.compile(r"(?<=[.!?])\s+|\n+|(?<=[。!?])")
 _NOT_CALLS = frozenset("for if in not and the with while return print len str int range list dict set def class".split())
@@ -29,7 +29,7 @@ _EMPTY = frozenset(
 
 
 class TextNames(Struct, frozen=True, gc=False):
-    """What a text names, each once, in the order of its first mention."""
+    """What a text names, each name once, in the order of its first mention."""
 
     files: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
@@ -39,18 +39,18 @@ class TextNames(Struct, frozen=True, gc=False):
 
     @property
     def entities(self) -> tuple[str, ...]:
-        """All that can be looked up again, the surest first."""
+        """All names that can be looked up again, the most reliable first."""
         return tuple(dict.fromkeys((*self.files, *self.signs, *self.errors, *self.functions)))
 
 
 def clip_text(text: str, most: int = READ) -> str:
-    """The beginning and the end of a text."""
+    """Return the beginning and the end of a text, `most` characters in all."""
     return text if len(text) <= most else f"{text[: most // 2]}\n{text[-most // 2 :]}"
 
 
 @lru_cache(maxsize=4_096)
 def find_names(text: str) -> TextNames:
-    """What a text names; of a long one its beginning and end are read."""
+    """Return the names in a text. Only the beginning and the end of a long text are read."""
     text = clip_text(text)
     calls = (a or b for a, b in _FUNCTION.findall(text))
     files = _FILE.findall(text)
@@ -60,13 +60,13 @@ def find_names(text: str) -> TextNames:
 
 
 def find_content_words(text: str, most: int = 40) -> tuple[str, ...]:
-    """The first words of a text that carry meaning, in small letters."""
+    """Return the first `most` words of a text that carry meaning, in lower case."""
     found = dict.fromkeys(word.lower() for word in _WORD.findall(clip_text(text)))
     return tuple(word for word in found if word not in _EMPTY)[:most]
 
 
 def find_topic(text: str, most: int = 6) -> tuple[str, ...]:
-    """The words that say what a text is about, as they stand in its first telling sentence: names first where it has any."""
+    """Return the words that say what a text is about, from its first sentence with content words."""
     first = next((one for one in split_sentences(text) if find_content_words(one)), "")
     words = [*re.findall(r"[\w./@'-]*\w", first)]
     telling = [word for word in dict.fromkeys(words) if word.lower() not in _EMPTY and (len(word) > 2 or word[0].isdigit())]
@@ -74,7 +74,7 @@ def find_topic(text: str, most: int = 6) -> tuple[str, ...]:
 
 
 def split_sentences(text: str) -> Iterator[str]:
-    """The sentences of a text, in order, without blank ones; a line ends a sentence."""
+    """Yield the sentences of a text in order, without blank ones. A line ends a sentence."""
     for found in _END.split(text):
         if line := " ".join(found.split()).lstrip("#>*-• ").rstrip():
             yield line

@@ -93,11 +93,11 @@ def yield_edits(envelope: Envelope, history: History, message: int, content: str
         bodies = dict.fromkeys(_group_runs(addresses), ())
         bodies[next(iter(bodies))] = build_inserted(history, message, items)
     for span, body in bodies.items():
-        piece = envelope.at(span.start)
+        piece = envelope.find_piece(span.start)
         if piece.body and Span(piece.start, piece.stop) != span:
             whole = Span(piece.start, piece.stop)
             envelope = yield Edit("restore", f"message {message} is put together anew", whole, restore=True)
-            piece = envelope.at(span.start)
+            piece = envelope.find_piece(span.start)
         if piece.body != body:
             action, because = _explain(message, body)
             envelope = yield Edit(action, because, span, body, restore=body is None)

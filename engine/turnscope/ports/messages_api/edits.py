@@ -26,7 +26,9 @@ CLEARED = "[cleared to save context]"  # ours: the server's own words are in no 
 def find_begin(seen: Envelope, ctx: Ctx) -> int:
     """The first block that the server reads: the newest compaction block that is sent, 0 where there is none."""
     compactions = ctx.index.compactions
-    sent = (at for at in reversed(compactions[: count_before(compactions, ctx.request.cut)]) if seen.at(at).body is None)
+    sent = (
+        at for at in reversed(compactions[: count_before(compactions, ctx.request.cut)]) if seen.find_piece(at).body is None
+    )
     return next(sent, 0)
 
 
@@ -45,7 +47,7 @@ def iter_clearable(seen: Envelope, ctx: Ctx, start: int, stop: int, spared: Iter
     """Results in `[start, stop)` that stand, and are of no tool that is spared; oldest first."""
     names, results = set(spared), ctx.index.results
     for at in results[count_before(results, max(start, find_begin(seen, ctx))) : count_before(results, stop)]:
-        if ctx.session.blocks[at].name not in names and find_replaceable(seen, at) and seen.at(at).body is None:
+        if ctx.session.blocks[at].name not in names and find_replaceable(seen, at) and seen.find_piece(at).body is None:
             yield at
 
 
@@ -77,7 +79,7 @@ def clear_thinking(seen: Envelope, ctx: Ctx, start: int, stop: int, because: str
     read = thinking[
         count_before(thinking, max(start, find_begin(seen, ctx))) : count_before(thinking, min(stop, ctx.request.cut))
     ]
-    for span in group_runs(at for at in read if seen.at(at).body is None):
+    for span in group_runs(at for at in read if seen.find_piece(at).body is None):
         yield Edit("strip", because, span, facts=facts)
 
 

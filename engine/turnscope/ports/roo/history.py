@@ -72,7 +72,7 @@ class Size(NamedTuple):
 def find_own_summary(envelope: Envelope, ctx: Ctx) -> Piece | None:
     """The summary with which this very request begins, where one of its own decisions put it there."""
     start = ctx.index.messages[0] if ctx.index.messages else envelope.stop
-    piece = envelope.at(start) if start < envelope.stop else None
+    piece = envelope.find_piece(start) if start < envelope.stop else None
     began = ctx.previous.first + len(ctx.previous.decisions) if ctx.previous else 0
     return piece if piece and piece.body and piece.by >= began and piece.body[0].kind == "summary" else None
 
@@ -111,14 +111,14 @@ def measure_size(ctx: Ctx, newest: Summary | None, factor: float, counted: bool)
 def count_message(ctx: Ctx, start: int, factor: float) -> int:
     """Tokens of the message that begins at `start`: the counter's times `factor`, rounded up."""
     stop = min(ctx.session.messages[ctx.session.blocks[start].message].stop, ctx.request.cut)
-    return math.ceil(ctx.tokens(start, stop) * factor)
+    return math.ceil(ctx.count_tokens(start, stop) * factor)
 
 
 def count_static_tokens(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> int:
     """Tokens of the system prompt or of the tools that stand in an envelope, as counted."""
     there = ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
-    blocks = (ctx.session.blocks[at] for at in there if envelope.at(at).body is None)
-    return sum(ctx.tokens(block.at, block.at + 1) for block in blocks if block.bucket == bucket)
+    blocks = (ctx.session.blocks[at] for at in there if envelope.find_piece(at).body is None)
+    return sum(ctx.count_tokens(block.at, block.at + 1) for block in blocks if block.bucket == bucket)
 
 
 def build_entry(ctx: Ctx, start: int) -> Entry:

@@ -40,7 +40,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     seen = _get_results(ctx) if params.tools == port.TOOLS else _find_results(ctx.session, ctx.index, params.tools)
     there = count_before(seen.at, ctx.request.cut)
     first = count_before(seen.at, done)
-    while first < there and envelope.at(seen.at[first]).body is not None:  # a summary stands for it, or it was cleared
+    while first < there and envelope.find_piece(seen.at[first]).body is not None:  # a summary stands for it, or it was cleared
         first += 1
     held = seen.sums[there] - seen.sums[first]
     done = seen.at[first - 1] + 1 if first else done

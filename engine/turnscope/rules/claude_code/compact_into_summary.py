@@ -55,7 +55,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return ctx.request.n
     none = (ctx.request.cut, None, ctx.request.cut)
     begin, _, fresh = find_leading_summary(envelope, ctx) if count_before(ctx.index.messages, ctx.request.cut) else none
-    if fresh >= ctx.request.cut or (not seen and ctx.tokens(fresh, ctx.request.cut) <= params.cap):
+    if fresh >= ctx.request.cut or (not seen and ctx.count_tokens(fresh, ctx.request.cut) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return last
     how = SummaryOptions("hand-over", cap=params.cap)
@@ -73,18 +73,18 @@ def _follow_log(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, becau
     """The log's own summary, for what the log says it stands for; what the tool preserved stays."""
     found = [*recorded_compactions.iter_compacted_spans(ctx, seen)]
     if any(_is_inside(envelope, at) for span in found for at in span):  # of what stands as one, nothing can be preserved
-        found = [*ctx.index.find_conversation_spans(envelope.at(found[0].start).start, found[-1].stop)]
+        found = [*ctx.index.find_conversation_spans(envelope.find_piece(found[0].start).start, found[-1].stop)]
     messages = sum(count_before(ctx.index.messages, b) - count_before(ctx.index.messages, a) for a, b in found)
     body = (Part("user", "summary", text),)
     for number, span in enumerate(found):
-        why = f"{because}: the summary in the log now stands for {messages:,} messages"
+        why = f"{because}: the summary in the log now replaces {messages:,} messages"
         envelope = yield Edit("condense", why, span, () if number else body, facts={**facts, "messages": messages})
     return envelope
 
 
 def _is_inside(envelope: Envelope, at: int) -> bool:
     """Whether a stand-in holds blocks on both sides of an address."""
-    return at < envelope.stop and bool((piece := envelope.at(at)).body) and piece.start < at
+    return at < envelope.stop and bool((piece := envelope.find_piece(at)).body) and piece.start < at
 
 
 def _count_request(ctx: Ctx, last: int, stop: int) -> int:

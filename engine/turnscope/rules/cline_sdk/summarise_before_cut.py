@@ -56,7 +56,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     place = bisect_left(sizes.begins, at + 1) - 1
     at = sizes.begins[place] if place >= 0 else 0
     facts = {"tokens": total, "trigger": trigger, "preserve": most}
-    if at <= first or ctx.tokens(starts[first], starts[at]) <= params.cap:
+    if at <= first or ctx.count_tokens(starts[first], starts[at]) <= params.cap:
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return
     how = SummaryOptions("summarise", cap=params.cap)

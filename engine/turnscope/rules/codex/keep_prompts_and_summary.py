@@ -68,7 +68,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"the tool did so here, at {used:,} tokens" if params.trigger == "observed" else f"{used:,} tokens of {mark:,}"
     start = state.first if state else ctx.index.messages[0] if count_before(ctx.index.messages, cut) else cut
     since = max(start, state.at if state else 0)
-    if stop <= start or (not seen and ctx.tokens(since, stop) <= max(params.cap, mark // LEAST)):
+    if stop <= start or (not seen and ctx.count_tokens(since, stop) <= max(params.cap, mark // LEAST)):
         yield Edit("keep", f"{because}, but too little came since to be summed up", facts=facts)
         return state
     stays = _select_prompts(envelope, read, Span(start, stop), params)
@@ -138,7 +138,7 @@ def _drop_between(
 
 def _count_prompt(envelope: Envelope, read: _Read, span: Span) -> int:
     """Estimated tokens of a prompt as it stands; 0 where it does not."""
-    piece = envelope.at(span.start)
+    piece = envelope.find_piece(span.start)
     if piece.body and (piece.start, piece.stop) == span:
         return sum(port.estimate_tokens(len(part.text.encode("utf-8", "surrogatepass"))) for part in piece.body)
     stands = all(piece.body is None for piece in envelope.iter_pieces(span))

@@ -27,7 +27,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     talk = get_chat(ctx, TOOL)
     for one in talk.chat_messages[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
         blocks = ctx.session.blocks[one.start : one.stop]
-        if envelope.at(one.start).body is not None:
+        if envelope.find_piece(one.start).body is not None:
             continue
         if is_empty(one.message):
             yield Edit("drop", "an empty message is not sent", Span(one.start, one.stop))

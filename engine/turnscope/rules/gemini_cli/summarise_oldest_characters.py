@@ -54,7 +54,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"the previous prompt had {prompt:,} tokens, the mark is {ctx.budget.limit:,}"
     facts = {"prompt": prompt, "mark": ctx.budget.limit, "messages": index, "of": there - first}
     stop = starts[first + index] if first + index < there else ctx.request.cut
-    if index and ctx.tokens(begin, stop) > params.cap:
+    if index and ctx.count_tokens(begin, stop) > params.cap:
         how = SummaryOptions("summarise", cap=params.cap, shape="pair")
         envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
     else:

@@ -51,7 +51,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     at, text = recorded_compactions.find_recorded_summary(ctx, seen)
     stop = at if at >= 0 else starts[there - 1] if _is_prompt(ctx, starts[there - 1]) else ctx.request.cut
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit}
-    if fresh >= stop or (not seen and ctx.tokens(fresh, stop) <= params.cap):
+    if fresh >= stop or (not seen and ctx.count_tokens(fresh, stop) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return last
     answer = Answer(text, source="recorded")

@@ -41,7 +41,7 @@ class Progress(Struct, frozen=True):
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Refuses where it stays too much."""
-    total, passes, done = ctx.size(envelope), 0, ctx.state or Progress()
+    total, passes, done = ctx.count_envelope(envelope), 0, ctx.state or Progress()
     facts: dict[str, Any] = {"tokens": total, "threshold": ctx.limit, "strategy": params.strategy}
     because = f"{total:,} tokens are above the threshold of {ctx.limit:,}"
     size = total
@@ -58,9 +58,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             done = Progress(stop)
         else:
             begin = _find_said(ctx)
-            if ctx.tokens(*begin) > params.cap:
+            if ctx.count_tokens(*begin) > params.cap:
                 envelope = yield from _summarise(envelope, ctx, begin, params, because, facts)
-        size = ctx.size(envelope)
+        size = ctx.count_envelope(envelope)
         if size >= before:
             break
     if size > ctx.limit and passes:
@@ -113,13 +113,13 @@ def _clear_old(
     thinking, results, blocks = ctx.index.thinking, ctx.index.results, ctx.session.blocks
     thoughts = max(done.thoughts, count_before(thinking, _find_newest_answers(ctx, params.keep_thinking)))
     for at in thinking[done.thoughts : thoughts]:
-        if envelope.at(at).body is None:
+        if envelope.find_piece(at).body is None:
             found.append(("strip", Span(at, at + 1), ()))
     left = range(done.results, count_before(results, ctx.request.cut))
     named = [n for n in left if blocks[results[n]].name not in (SEARCH, *params.exclude_tools)]
     older = named[: max(0, len(named) - params.keep_uses)]
     for at in (results[n] for n in older):
-        if envelope.at(at).body is None and find_replaceable(envelope, at):
+        if envelope.find_piece(at).body is None and find_replaceable(envelope, at):
             found.append(("clear", Span(at, at + 1), (build_result(blocks[at], REMOVED),)))
     return found, Progress(done.first, thoughts, older[-1] + 1 if older else done.results)
 

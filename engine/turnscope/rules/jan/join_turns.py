@@ -71,7 +71,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     begin = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
     for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
         held = talk.units[start : min(stop, there)]
-        held = [unit for unit in held if envelope.at(unit.start).body is None]
+        held = [unit for unit in held if envelope.find_piece(unit.start).body is None]
         if not held:
             continue
         key, whole = (start, min(stop, there), params.vision), len(held) == min(stop, there) - start

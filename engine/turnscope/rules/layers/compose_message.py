@@ -34,10 +34,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Split) -> Edits:
     system, said = count_static_tokens(envelope, ctx), _describe_input(ctx, params)
     inserts = {slot: _count_insert(envelope, ctx, find_front(ctx), slot) for slot in (CONTEXT, HEADERS)}
     inserts |= {slot: _count_insert(envelope, ctx, at, slot) for slot in SHRINKABLE}
-    asked = count_present_tokens(envelope, ctx, get_span(ctx, params, find_current(ctx, params))) + ctx.tokens(
+    asked = count_present_tokens(envelope, ctx, get_span(ctx, params, find_current(ctx, params))) + ctx.count_tokens(
         *find_current_prompt(ctx)
     )
-    whole = ctx.size(envelope)
+    whole = ctx.count_envelope(envelope)
     layers = {slot: tokens for slot, tokens in inserts.items() if tokens}
     context = max(0, whole - system - asked)
     kinds = ", ".join(f"{kind} {tokens:,}" for kind, tokens in _count_by_kind(ctx).items())
@@ -68,7 +68,7 @@ def _count_by_kind(ctx: Ctx) -> dict[str, int]:
             text = "" if block.bucket is Bucket.TOOLS else block.text
             signs = (("environment", _ENVIRONMENT), ("guardrails", _GUARDRAILS))
             kind = "tools" if not text else next((name for name, sign in signs if sign.search(text)), "other")
-            found[kind] = found.get(kind, 0) + ctx.tokens(block.at, block.at + 1)
+            found[kind] = found.get(kind, 0) + ctx.count_tokens(block.at, block.at + 1)
         known[key] = found
     kinds: dict[str, int] = known[key]
     return kinds

@@ -41,14 +41,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not list_completed(ctx, params):
         return state
     was, at = state.at if state else None, find_current_start(ctx, params)
-    if was == at and (ctx.size(envelope) <= ctx.limit or not find_insert(envelope, at, REFERENCES)):
+    if was == at and (ctx.count_envelope(envelope) <= ctx.limit or not find_insert(envelope, at, REFERENCES)):
         return state
     learned = state.learned if state else (yield LEARNED).items if params.learn else ()
     for edit in remove_outdated_insert(envelope, was, at, REFERENCES):
         envelope = yield edit
     rows = _find_rows(ctx, params, find_first_full(envelope, ctx, params), parse_learned(learned)) if was != at else []
     text = fit_points(HEAD, [(name, " ", ids) for name, ids in rows], params.cap, make_counter(ctx)) if rows else ""
-    if "\n" not in text or make_counter(ctx)([text])[0] > ctx.limit - ctx.size(envelope):
+    if "\n" not in text or make_counter(ctx)([text])[0] > ctx.limit - ctx.count_envelope(envelope):
         text = ""
     because = f"{len(rows)} names in the prompt were spoken of before" if text else "there is no room for references"
     facts = {"names": len(rows), "cap": params.cap}

@@ -37,14 +37,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     at = find_current_start(ctx, params)
     stop = find_first_full(envelope, ctx, params)
     first = max(0, stop - max(0, params.count))
-    size = ctx.size(envelope)
+    size = ctx.count_envelope(envelope)
     if was and (was.at, was.stop) == (at, stop) and size <= ctx.limit and not has_wishes(ctx):
         return was
     for edit in remove_outdated_insert(envelope, was.at if was else None, at, SUMMARIES):
         envelope = yield edit
     texts = [build_summary(ctx, params, n, params.summary_cap) for n in range(first, stop)]
     wanted = len(texts)
-    room = ctx.limit - ctx.size(envelope)
+    room = ctx.limit - ctx.count_envelope(envelope)
     standing = find_insert(envelope, at, SUMMARIES)
     room += sum(ctx.own.count_placeholder(standing.body)) if standing else 0
     sizes = make_counter(ctx)(texts)

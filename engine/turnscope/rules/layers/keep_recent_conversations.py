@@ -22,7 +22,7 @@ class Params(Split):
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     here, was = find_current(ctx, params), ctx.state or 0
     wanted = max(was, here - max(0, params.keep))
-    size = ctx.size(envelope)
+    size = ctx.count_envelope(envelope)
     if here <= 0 or (wanted == was and size <= ctx.limit):
         return ctx.state
     begin, first = find_front(ctx), wanted

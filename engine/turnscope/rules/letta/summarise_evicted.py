@@ -53,7 +53,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     place = _find_cut(ctx, params, first, there, get_summary(old) if old else "") if "all" not in params.mode else None
     stop = ctx.request.cut if place is None else starts[place]
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit, "messages": there - first}
-    if stop <= fresh or (not seen and ctx.tokens(fresh, stop) <= params.cap):
+    if stop <= fresh or (not seen and ctx.count_tokens(fresh, stop) <= params.cap):
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return last
     model = ctx.request.model if params.mode.startswith("self") else ""

@@ -203,7 +203,7 @@ def _join_neighbours(wishes: Iterable[tuple[Span, Placeholder]]) -> list[tuple[S
 def _iter_pieces(envelope: Envelope, span: Span) -> Iterator[Piece]:
     at = span.start
     while at < span.stop:
-        piece = envelope.at(at)
+        piece = envelope.find_piece(at)
         yield piece
         at = piece.stop
 

@@ -33,7 +33,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     blocks = [ctx.session.blocks[at] for at in ctx.index.static[: bisect_left(ctx.index.static, end)]]
     front = [b for b in blocks if b.role == "system" and not ctx.session.messages[b.message].fence]
     held = (found.units[n] for n in found.systems[: bisect_left(found.systems, bisect_left(found.starts, ctx.request.cut))])
-    stored = next((unit for unit in held if envelope.at(unit.start).body != ()), None)
+    stored = next((unit for unit in held if envelope.find_piece(unit.start).body != ()), None)
     more = {slot: fill_variables(text, variables) for slot, text in _build_texts(ctx, params)}
     if stored:
         text = "\n\n".join((str(stored.message["content"]), *(b.text for b in front if b.text.strip())))

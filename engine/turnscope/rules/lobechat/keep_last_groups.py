@@ -47,7 +47,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         because = f"the {count:,} newest messages and groups are sent, with what belongs to them"
         facts = {"kept": count, "of": there, "tokens shown by the app": found.sums[there]}  # all messages, sent or not
         for one, slot in _find_dropped(envelope, ctx, found, kept, first):
-            if slot or envelope.at(one.start).body != () or envelope.at(one.start).stop < one.stop:
+            if slot or envelope.find_piece(one.start).body != () or envelope.find_piece(one.start).stop < one.stop:
                 envelope = yield Edit("drop", because, one, slot=slot, facts=facts)
         return
 
@@ -58,7 +58,7 @@ def _iter_newest(envelope: Envelope, found: Topic, there: int) -> Iterator[_Grou
     number, stop = find_stretch(found, there - 1), there
     while number >= 0:
         begin = found.cuts[number]
-        standing = [n for n in range(begin, stop) if envelope.at(found.starts[n]).body != ()]
+        standing = [n for n in range(begin, stop) if envelope.find_piece(found.starts[n]).body != ()]
         rows: list[tuple[float, _Group]] = []
         for group in find_groups([found.units[n].message for n in standing]):
             numbers = frozenset(standing[n] for n in group)

@@ -84,7 +84,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if params.summarise and on:
         state = yield from _make_summary(ctx, params, state)
     first = find_window(there, on, params.count + EXTRA)
-    facts = {"kept": there - first, "of": there, "tokens shown by the app": ctx.tokens(0, ctx.request.cut)}  # sent or not
+    facts = {"kept": there - first, "of": there, "tokens shown by the app": ctx.count_tokens(0, ctx.request.cut)}  # sent or not
     kept, because = there - first, f"the {there - first:,} newest of {there:,} messages are sent"
     if first:
         stop = talk.starts[first] if kept else ctx.request.cut
@@ -93,7 +93,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         systems = _find_systems(ctx)
         for number in systems[: bisect_left(systems, first)]:
             one = talk.chat_messages[number]
-            if envelope.at(one.start).body != ():
+            if envelope.find_piece(one.start).body != ():
                 envelope = yield Edit("drop", because, Span(one.start, one.stop), facts=facts)
     yield from _order_results(ctx, first, there)
     text = state.summary if state else _get_stored_summary(ctx)

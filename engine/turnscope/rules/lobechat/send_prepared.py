@@ -52,7 +52,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     odd = known[shape][bisect_left(known[shape], begin) : bisect_left(known[shape], last)]
     for number in sorted({*odd, begin, last}) if first < there else ():
         numbers = [n for n in _get_numbers(found, number, there) if found.units[n].stop <= ctx.request.cut]
-        for edit in _build_edits(found, [n for n in numbers if envelope.at(found.starts[n]).body is None], shape):
+        for edit in _build_edits(found, [n for n in numbers if envelope.find_piece(found.starts[n]).body is None], shape):
             envelope = yield edit
     if params.last_step:
         place = Span(ctx.request.cut, ctx.request.cut)

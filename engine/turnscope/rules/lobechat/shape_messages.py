@@ -44,7 +44,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             part = Part("system", "summary", text, place="system")
             envelope = yield Edit("insert", "variables are filled in", Span(held.start, held.stop), (part,), slot="summary")
     for one in talk.chat_messages[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
-        message, body = one.message, envelope.at(one.start).body
+        message, body = one.message, envelope.find_piece(one.start).body
         thoughts = [b for b in session.blocks[one.start : one.stop] if b.kind == "thinking"]
         if message["role"] not in ROLES or body is not None or (thoughts and "reasoning" not in message):
             continue

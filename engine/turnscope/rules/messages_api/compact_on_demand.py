@@ -28,7 +28,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     begun = ctx.previous is not None and ctx.previous.request.cut > start  # a turn with its tool calls is finished first
     if level <= params.share or begun or not any(ctx.index.find_conversation_spans(0, start)):
         return
-    facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.size(envelope)}
+    facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.count_envelope(envelope)}
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
     older = envelope.replace(Edit("drop", "", Span(start, envelope.stop)), -1, ctx.ledger)[0]
     body = ctx.body(older) if ctx.body else {}

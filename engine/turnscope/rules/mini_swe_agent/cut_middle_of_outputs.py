@@ -29,7 +29,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     for at in results[count_before(results, get_previous_cut(ctx)) : count_before(results, ctx.request.cut)]:
         block = ctx.session.blocks[at]
         text = get_result_text(block)
-        if text is None or len(text) < params.most or envelope.at(at).body is not None:
+        if text is None or len(text) < params.most or envelope.find_piece(at).body is not None:
             continue
         gone = len(text) - params.most
         head, tail = text[: params.head], text[max(0, len(text) - params.tail) :]

@@ -44,7 +44,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if fresh >= ctx.request.cut:
         return
     stop = _find_tail(ctx, params, fresh)
-    if ctx.tokens(fresh, stop) <= params.cap:
+    if ctx.count_tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
         return
     how = SummaryOptions("hand-over", cap=params.cap, shape="user" if stop == ctx.request.cut else "pair")

@@ -35,7 +35,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     there, head, gone = count_before(starts, ctx.request.cut), params.keep_first, ctx.state or 0
     first = max(head, gone)
     size = min(head, there) + (gone > 0 and params.summarise) + max(0, there - first)
-    total = ctx.size(envelope) if params.tokens else 0
+    total = ctx.count_envelope(envelope) if params.tokens else 0
     over = params.tokens and total > ctx.limit
     if not over and size <= params.max_size:
         return gone
@@ -76,7 +76,7 @@ def _find_span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, go
     settings = sdk.Settings(params.max_size, None, params.keep_first, params.minimum_progress)
     sums = [0]
     for n in shown:
-        sums.append(sums[-1] + (ctx.tokens(pieces[n].start, pieces[n].stop) if n >= 0 else params.cap))
+        sums.append(sums[-1] + (ctx.count_tokens(pieces[n].start, pieces[n].stop) if n >= 0 else params.cap))
 
     def count(part: Sequence[sdk.Event]) -> int:  # of the first so many behind the head
         return sums[min(params.keep_first + len(part), len(sums) - 1)] - sums[min(params.keep_first, len(sums) - 1)]

@@ -32,7 +32,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    starts, size, limit = ctx.index.messages, ctx.size(envelope), ctx.limit
+    starts, size, limit = ctx.index.messages, ctx.count_envelope(envelope), ctx.limit
     there = count_before(starts, ctx.request.cut)
     half = params.messages // 2 if params.messages and params.models in ctx.request.model else 0
     many = bool(half) and there > params.messages
@@ -49,7 +49,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts: dict[str, Any] = {"tokens": size, "limit": limit, "from_start": kept[0], "from_end": kept[1]}
     for span in find_droppable(ctx, envelope, first, start):
         envelope = yield Edit("drop", because, span, facts=facts)
-    over = ctx.size(envelope) - limit
+    over = ctx.count_envelope(envelope) - limit
     if over > 0 and (edit := _shorten_newest(envelope, ctx, over)):
         yield edit
 
@@ -75,7 +75,7 @@ def _shorten_newest(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:
     text = _get_text(block) if block else ""
     if block is None or not text:
         return None
-    tokens = max(1, ctx.tokens(block.at, block.at + 1))
+    tokens = max(1, ctx.count_tokens(block.at, block.at + 1))
     keep = max(0, len(text) * (tokens - over) // tokens - 1)
     cut = f"{text[: keep // 2]}…{text[len(text) - (keep - keep // 2) :]}"
     part = build_result(block, cut) if block.kind == "tool_result" else Part(block.role, "text", cut)

@@ -50,7 +50,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if last >= 0 and talk.chat_messages[last].message.get("tool_calls"):
         _find_removed(ctx.session, talk.chat_messages[last : bisect_left(talk.starts, cut)], late)
     for at in sorted(set(late)):
-        if envelope.at(at).body != () and find_replaceable(envelope, at):
+        if envelope.find_piece(at).body != () and find_replaceable(envelope, at):
             envelope = yield Edit("repair", "a call and its result stand side by side or not at all", Span(at, at + 1))
 
 

@@ -27,7 +27,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Reads what is new since the previous request alone; an answer that is under way stands as it was said."""
     talk = get_chat(ctx, TOOL)
     for one in talk.chat_messages[bisect_right(talk.stops, get_previous_cut(ctx)) : bisect_right(talk.stops, ctx.request.cut)]:
-        if envelope.at(one.start).body is not None:
+        if envelope.find_piece(one.start).body is not None:
             continue
         yield from _convert_one(envelope, ctx, one, params)
     return None

@@ -60,7 +60,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     made = store_summary(envelope, ctx, parts, newest, params.factor)
     facts |= {"summary": made.number, "new_size": made.size}
     facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
-    yield from _replace_conversation(envelope, ctx, parts, f"{because}: one summary now stands for all messages", facts)
+    yield from _replace_conversation(envelope, ctx, parts, f"{because}: one summary now replaces all messages", facts)
     return made
 
 

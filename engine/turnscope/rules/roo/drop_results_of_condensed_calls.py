@@ -18,7 +18,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     since = max(newest, ctx.previous.request.cut) if newest is not None and ctx.previous else ctx.request.cut
     blocks, results = ctx.session.blocks, ctx.index.results
     for at in results[count_before(results, since) : count_before(results, ctx.request.cut)]:
-        if newest is None or envelope.at(at).body is not None or blocks[at].role != "user":
+        if newest is None or envelope.find_piece(at).body is not None or blocks[at].role != "user":
             continue
         call, start = blocks[at].pair, ctx.session.messages[blocks[at].message].start
         known = [build_entry(ctx, ctx.session.messages[blocks[call].message].start)] if call >= newest else []

@@ -80,7 +80,7 @@ def _find_spans(envelope: Envelope, ctx: Ctx, store: Store, messages: list[Any],
     if store.summary and not store.hides_summary:
         start = ctx.index.messages[0]
     for span in ctx.index.find_conversation_spans(start, stop):
-        piece = envelope.at(span.start)
+        piece = envelope.find_piece(span.start)
         if piece.body != () or piece.stop < span.stop:
             yield span
 

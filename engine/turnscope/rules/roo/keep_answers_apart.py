@@ -17,7 +17,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         before, start = starts[place - 1], starts[place]
         stop = messages[blocks[start].message].stop
         joined = blocks[start].role == blocks[before].role and not messages[blocks[start].message].fence
-        if not joined or envelope.at(before).body is not None or envelope.at(start).body is not None:
+        if not joined or envelope.find_piece(before).body is not None or envelope.find_piece(start).body is not None:
             continue
         if len(management.merge_neighbours([build_entry(ctx, before), build_entry(ctx, start)])) > 1:
             parts = tuple(

@@ -60,7 +60,7 @@ def _find_groups(envelope: Envelope, ctx: Ctx) -> Iterator[Group]:
 
 
 def _is_present(envelope: Envelope, at: int) -> bool:
-    body = envelope.at(at).body
+    body = envelope.find_piece(at).body
     return body is None or bool(body and body[0].kind != "summary")
 
 

@@ -59,7 +59,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"of {there:,} observations the newest {params.n:,} stay whole"
     for number in sorted(new):
         row = seen.rows[number]
-        if row.start < ctx.request.cut and envelope.at(row.start).body is not None:
+        if row.start < ctx.request.cut and envelope.find_piece(row.start).body is not None:
             continue  # something else stands there already
         text = build_placeholder(*_read_observation(ctx.session, row))
         for edit in replace_text(ctx.session, row, text, "clear", because, {"observation": number}):

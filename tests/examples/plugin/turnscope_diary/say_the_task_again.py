@@ -27,7 +27,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return None
     start = ctx.index.messages[0]
     last: Said = ctx.state or Said(start)
-    since = ctx.tokens(last.at, cut)
+    since = ctx.count_tokens(last.at, cut)
     if since < params.every:
         return last  # what is returned is found again as `ctx.state`: no reminder now, so it stays as it is
     times = last.times + 1

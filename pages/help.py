@@ -1,0 +1,9 @@
+"""The address of the page in the folder `help`. Streamlit runs this file; nothing imports it."""
+
+from pages.parts import shell
+
+shell.ensure()
+
+from pages.help import page  # noqa: E402
+
+page.draw()

@@ -1,0 +1,1 @@
+"""The Help page: the documentation that comes with the package."""

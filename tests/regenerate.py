@@ -1,0 +1,122 @@
+"""Writes everything in the repository that is generated: `python -m tests.regenerate [NAME ...] [--check]`.
+
+Without a name it writes all. With `--check` it writes nothing: it says what is stale. Without names, either says what a format,
+a rule or a policy lacks that a person has to write. Exit code 1 where something is left to do, 2 for an unknown name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import msgspec
+from turnscope.live.trial import TRIALS_FILE
+from turnscope.planning.policy import list_policies
+from turnscope.planning.policy_catalog import load_shipped
+from turnscope.planning.rule_registry import find_rule_package, load_rules
+from turnscope.reading.registry import find_importers
+from turnscope.views import policy_pages
+from turnscope.views.parameter_labels import LABELS, SHARED_LABELS
+from turnscope.views.policy_groups import OTHERS
+
+from tests import formats_table, trials
+
+ROOT = Path(__file__).resolve().parent.parent
+SAMPLES = ROOT / "sample_sessions"
+PICTURES = ROOT / "tests" / "pictures"
+NEEDED = ("When to use it", "Loss", "Cost to build", "Source", "Fidelity")  # facts of a policy that its file has to give
+Files = Mapping[Path, bytes]
+
+
+def make_formats() -> Files:
+    """The table of formats in the documentation, from what importers say of themselves."""
+    return {formats_table.FORMATS: formats_table.make_page().encode()}
+
+
+def make_policies() -> Files:
+    """The page about all policies, from their files."""
+    return {policy_pages.README: policy_pages.to_markdown(load_shipped()).encode()}
+
+
+def make_trials() -> Files:
+    """What each policy comes to in a chat. Takes some twenty seconds."""
+    return {TRIALS_FILE: msgspec.json.format(msgspec.json.encode(trials.wrong(list_policies()))) + b"\n"}
+
+
+def make_samples() -> Files:
+    """The sample sessions."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, str(SAMPLES / "make.py"), folder], check=True, capture_output=True, timeout=300)
+        made = (path for path in Path(folder).rglob("*") if path.is_file())
+        return {SAMPLES / path.relative_to(folder): path.read_bytes() for path in made}
+
+
+GENERATED: dict[str, Callable[[], Files]] = {
+    "formats": make_formats,
+    "policies": make_policies,
+    "trials": make_trials,
+    "samples": make_samples,
+}
+
+
+def find_lacks() -> Iterator[str]:
+    """What formats, rules and policies lack that nobody can generate, a sentence each."""
+    for importer in find_importers():
+        for field in ("wants", "right"):
+            if not importer.package and not getattr(importer, field):
+                yield f"The format {importer.name} has no `{field}`: see `Importer`."
+    for name, rule in load_rules().items():
+        if find_rule_package(name):
+            continue
+        if not (PICTURES / f"{name}.txt").is_file():
+            yield f"The rule {name} has no picture: write tests/pictures/{name}.txt."
+        for field in fields(rule.params):
+            if f"{name}.{field.name}" not in LABELS and field.name not in SHARED_LABELS:
+                yield f"The parameter {name}.{field.name} has no words: add them to views/parameter_labels.py."
+    for page in policy_pages.build_pages(load_shipped()):
+        told = dict(page.facts)
+        if page.group == OTHERS:
+            yield f"The policy {page.name} belongs to no system: name it in SYSTEMS of views/policy_groups.py."
+        for fact in NEEDED:
+            if not told.get(fact):
+                yield f"The policy {page.name} does not say: {fact}."
+
+
+def find_stale(files: Files) -> Iterator[Path]:
+    """Those files that hold something else, or are not there."""
+    for path, data in files.items():
+        if not path.is_file() or path.read_bytes() != data:
+            yield path
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write what is stale, or say it. Gives the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.regenerate", description="Write what is generated.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(GENERATED)}; default: all")
+    parser.add_argument("--check", action="store_true", help="write nothing, say what is stale or lacks something")
+    given = parser.parse_args(arguments)
+    if unknown := sorted(set(given.names) - set(GENERATED)):
+        parser.error(f"there is no {unknown[0]!r}: the names are {', '.join(GENERATED)}")
+    lacks = [] if given.names else list(find_lacks())
+    stale = 0
+    for name in given.names or GENERATED:
+        files = GENERATED[name]()
+        for path in find_stale(files):
+            stale += 1
+            shown = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
+            print(f"{name}: {shown} {'is stale' if given.check else 'written'}")
+            if not given.check:
+                path.write_bytes(files[path])
+    print(*lacks, sep="\n", end="\n" if lacks else "")
+    if not stale and not lacks:
+        print("Nothing to do: all that is generated is as it would be made now.")
+    return 1 if lacks or (given.check and stale) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
