@@ -93,7 +93,7 @@ def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(se
     full = structs.replace(talk.plan.request, stop_reason="max_tokens")
     told = stop_reasons.explain_stop(full, stored.blocks[-1:], 1_024)
     assert told is not None
-    assert f"cut at {sent} tokens: the window had no room for more" in told.what
+    assert f"cut at {sent} tokens: the window is full" in told.what
 
 
 @pytest.mark.parametrize("policy", covering(offered()))

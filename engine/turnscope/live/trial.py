@@ -53,7 +53,8 @@ class Trial(msgspec.Struct, frozen=True):
         first_refused: The first of those, counted from 0; -1 = none.
         refused_at_end: Refused turns after the last answered one.
         asked_for_summary: Whether a model was asked for a summary.
-        rejected: Why the provider would reject a request that fits; "" = it would not. `failed`: which rule failed, and how.
+        rejected: Why the provider would reject a request that fits; "" = it would not.
+        failed: Which rule failed, and how; "" = none.
     """
 
     turns: int = 0
