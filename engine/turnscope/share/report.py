@@ -26,6 +26,7 @@ from turnscope.views.cache_breaks import find_breaks
 from turnscope.views.comparison import Row, SharedFacts, build_row
 from turnscope.views.findings import format_headline, mark_breaks, rank_findings
 from turnscope.views.overview import LABELS, Overview, build_overview
+from turnscope.views.total_cost import freeze_estimates
 
 POLICIES = ("keep-everything", "last-20-messages", "clear-tool-results", "condense-oldest")
 MAX_DECISIONS = 2_000  # decisions that are listed; a report of more says so
@@ -60,6 +61,7 @@ def build_report(session: Session, level: Level, policies: Sequence[str] = POLIC
         RedactionError: the report would show something that was removed.
     """
     known = opening.replay(session)
+    session = freeze_estimates(known)  # what is counted of an answer's text is counted before it is taken out
     given = redact(session, known.ledger, level)
     made = _collect_data(given, load_prices().add_proofs(session), policies)
     html, text = "".join(_render_page(made)), _render_summary(made)

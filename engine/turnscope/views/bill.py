@@ -83,7 +83,8 @@ def charge(request: Request, prices: Prices, answer: list[Block], count: Callabl
         return Charge(count(answer))
     if not request.output_stub:
         return Charge(usage.output_tokens, prices.compute_cost(usage, request.model, request.sent_at))
-    tokens = max(usage.output_tokens, count(answer))
+    counted = request.estimate.output_tokens if request.estimate else count(answer)
+    tokens = max(usage.output_tokens, counted)
     rates = prices.find_rates(request.model, usage.prompt_tokens, request.sent_at)
     more = rates.output * (tokens - usage.output_tokens) / 1_000_000 if rates else Decimal(0)
     return Charge(tokens, prices.compute_cost(usage, request.model, request.sent_at, output_tokens=tokens), True, more)

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from msgspec.structs import replace as replace_fields
+
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.tokens import make_estimator
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
-from turnscope.session.model import Block, Request, Session, select_model_output
+from turnscope.session.model import Block, Request, Session, Usage, select_model_output
 from turnscope.views.bill import Charge, charge
 
 
@@ -113,6 +115,29 @@ def charge_off_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tu
         for own, start in _iter_parts(agent):
             below += _charge_own(own, start, count, prices, seen)
     return left, below
+
+
+def freeze_estimates(trace: Trace) -> Session:
+    """The session with what its answers are counted to have written, where their record cannot be true.
+
+    So it costs the same once its texts are taken out. Its branches and subagents are done alike.
+    """
+    return _freeze(trace.session, 0, trace.ledger.count_content, trace)
+
+
+def _freeze(session: Session, start: int, count: Callable[[list[Block]], int], trace: Trace) -> Session:
+    """A session, or what a branch adds from block `start` on, with its estimates."""
+
+    def estimate(request: Request) -> Request:
+        if not request.output_stub or request.estimate is not None:
+            return request
+        answer = select_model_output(session.blocks[max(0, request.cut - start) : max(0, request.stop - start)])
+        return replace_fields(request, estimate=Usage(output_tokens=count(answer)))
+
+    forks = (replace_fields(fork, own=_freeze(fork.own, fork.start, count, trace)) for fork in session.forks)
+    below = (_freeze(agent, 0, _build_counter(agent, trace), trace) for agent in session.subagents)
+    requests = tuple(map(estimate, session.requests))
+    return replace_fields(session, requests=requests, forks=tuple(forks), subagents=tuple(below))
 
 
 def _charge_own(
