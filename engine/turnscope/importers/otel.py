@@ -97,7 +97,7 @@ def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]
     return kept
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     for id, (one, inner) in _group_conversations(source).items():
         yield structs.replace(next(entry for entry in one.list_entries() if entry.id == inner), id=id)
 
@@ -327,7 +327,7 @@ IMPORTER = Importer(
     "Trace of model calls (OpenTelemetry, OpenInference, Langfuse)",
     sniff,
     read,
-    entries,
+    list_entries,
     version=3,
     wants="span of a model call",
     right="spans of every convention's age; a call that two spans tell of is one",
