@@ -48,6 +48,7 @@ class RequestRecord(Struct, frozen=True):
         buckets: how they split over the five buckets and `hidden`, see `split_tokens`.
         usd: what was billed; None = unknown.
         body, answer: content, if it is exported.
+        estimated_output: tokens of the answer as counted, where the recorded output cannot be true.
         first: the first request of its turn.
     """
 
@@ -66,12 +67,12 @@ class RequestRecord(Struct, frozen=True):
     body: Mapping[str, JSON] | None = None
     answer: Sequence[JSON] = ()
     agent: str = "turnscope"
-    estimated_output: int = 0  # tokens of the answer as counted, where the recorded output cannot be true
+    estimated_output: int = 0
     first: int = 0
 
 
 def split_tokens(buckets: Mapping[Any, int], scale: float, total: int) -> dict[str, int]:
-    """The tokens of a prompt by bucket, and `hidden`: what the log does not hold, or does not explain. They add up to `total`.
+    """Split the tokens of a prompt by bucket, and `hidden`: what the log does not hold or explain. They sum to `total`.
 
     Args:
         buckets: counted tokens by bucket.
