@@ -51,7 +51,7 @@ class TracingSink:
         plan, expected, chat = ended.plan, ended.plan.calibration.predict, self.chat
         return RequestRecord(
             ended.session,
-            "turnscope" if chat.place and chat.place.kind == "offline" else "anthropic",
+            "turnscope" if chat.destination and chat.destination.kind == "offline" else "anthropic",
             chat.settings.policy.name,
             ended.request,
             plan,
