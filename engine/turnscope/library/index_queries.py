@@ -83,15 +83,15 @@ def compute_metrics(listed: Iterable[IndexRow], ratings: tuple[int, int] = (0, 0
     good, rated = (sum(line.good for line in every) + ratings[0], sum(line.rated for line in every) + ratings[1])
     priced = [line.usd for line in every if line.usd is not None]
     return Metrics(
-        len(every),
-        requests,
-        _divide(sum(line.fill * line.filled for line in every), filled),
-        _divide(sum(line.band for line in every), filled),
-        _divide(sum(line.messages for line in every), requests),
-        sum(line.cuts for line in every),
-        _divide(good, rated),
-        rated,
-        _divide(sum(priced), len(priced)),
+        sessions=len(every),
+        requests=requests,
+        utilisation=_divide(sum(line.fill * line.filled for line in every), filled),
+        band=_divide(sum(line.band for line in every), filled),
+        messages=_divide(sum(line.messages for line in every), requests),
+        cuts=sum(line.cuts for line in every),
+        good=_divide(good, rated),
+        rated=rated,
+        usd=_divide(sum(priced), len(priced)),
     )
 
 

@@ -81,7 +81,7 @@ def replay_record(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Tr
     """
     policy, prices = load_policy(AS_RECORDED), load_prices().add_proofs(session)
     plans = LazyPlans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
-    return Trace(session, policy, ledger, plans, fits, prices)
+    return Trace(session=session, policy=policy, ledger=ledger, plans=plans, fits=fits, prices=prices)
 
 
 class LazyPlans(Sequence[Plan]):
