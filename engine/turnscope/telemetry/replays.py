@@ -1,4 +1,4 @@
-"""A replay, or the record itself, as the spans that it would have had: request by request, turn by turn."""
+"""A replay, or the record itself, as spans, request by request and turn by turn."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from turnscope.views import decision_log
 
 
 def iter_spans(trace: Trace, *, content: bool = False) -> Iterator[ReadableSpan]:
-    """The spans of all requests, those of a turn after one another, then the turn's own.
+    """Yield the spans of all requests; the span of a turn follows those of its requests.
 
-    Under the record they hold what was billed; under any other policy nothing was, and they say what is expected.
+    Under the record they hold what was billed, under any other policy what is expected.
+
+    Args:
+        trace: the replay.
+        content: whether spans hold messages.
     """
     for _, several in groupby(trace.plans, key=lambda plan: plan.request.turn):
         turn: list[RequestRecord] = []

@@ -1,6 +1,6 @@
-"""A request, what was decided of it and what that asked of models, as spans; a turn of them as one trace.
+"""Spans of a request, of its decisions and of its rule queries; a turn is one trace.
 
-Identifiers follow from the conversation, the turn and the request: the same request is the same span, whenever it is told.
+Ids follow from the conversation, the turn and the request, so the same request always has the same span.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECOND = 1_000_000_000
 
 
 class DecisionRecord(Struct, frozen=True):
-    """A decision, who made it (policy | server), and the request's expected tokens before and after it."""
+    """A decision, who made it (policy or server), and the expected tokens of the request before and after it."""
 
     by: str
     decision: Decision
@@ -40,11 +40,16 @@ class DecisionRecord(Struct, frozen=True):
 
 
 class RequestRecord(Struct, frozen=True):
-    """A request of conversation `session` as telemetry tells of it.
+    """A request of conversation `session` for telemetry.
 
-    `expected`: prompt tokens; `buckets`: how they split over the five buckets and `hidden` (see `split_tokens`). `status`:
-    complete, interrupted, refused, failed, or replayed (it was never sent so, and nothing was billed). `body` and `answer` are
-    told only where they are given. `usd`: what was billed, None where nobody knows.
+    Attributes:
+        status: complete, interrupted, refused, failed, or replayed (never sent so, and not billed).
+        expected: expected prompt tokens.
+        buckets: how they split over the five buckets and `hidden`, see `split_tokens`.
+        usd: what was billed; None = unknown.
+        body, answer: content, if it is exported.
+        estimated_output: tokens of the answer as counted, where the recorded output cannot be true.
+        first: the first request of its turn.
     """
 
     session: str
@@ -62,12 +67,12 @@ class RequestRecord(Struct, frozen=True):
     body: Mapping[str, JSON] | None = None
     answer: Sequence[JSON] = ()
     agent: str = "turnscope"
-    estimated_output: int = 0  # tokens of the answer as counted, where the recorded output cannot be true
-    first: int = 0  # the first request of its turn, as far as that is told together
+    estimated_output: int = 0
+    first: int = 0
 
 
 def split_tokens(buckets: Mapping[Any, int], scale: float, total: int) -> dict[str, int]:
-    """The tokens of a prompt by bucket, and `hidden`: what the log does not hold, or does not explain. They add up to `total`.
+    """Split the tokens of a prompt by bucket, and `hidden`: what the log does not hold or explain. They sum to `total`.
 
     Args:
         buckets: counted tokens by bucket.
@@ -84,7 +89,7 @@ def split_tokens(buckets: Mapping[Any, int], scale: float, total: int) -> dict[s
 
 
 def build_request_spans(told: RequestRecord) -> Iterator[ReadableSpan]:
-    """The span of a request, then one for each thing that its policy asked of a model."""
+    """Yield the span of a request, then one for each rule query that asked a model."""
     start, end = _get_times(told.request)
     own = _build_context(told, "request", told.request.n)
     yield _build_span(
@@ -106,7 +111,7 @@ def build_request_spans(told: RequestRecord) -> Iterator[ReadableSpan]:
 
 
 def build_turn_span(several: Sequence[RequestRecord]) -> ReadableSpan:
-    """The span that holds the requests of a turn, told in order. ValueError where there are none."""
+    """Build the span of a turn around the spans of its requests, which are in order. ValueError: there are none."""
     first, last = several[0], several[-1]
     about = {
         names.OPERATION: "invoke_agent",
@@ -211,7 +216,7 @@ def _iter_events(told: RequestRecord, at: int) -> Iterator[Event]:
 
 
 def _build_ask_span(told: RequestRecord, above: SpanContext, number: int, ask: Ask, answer: Answer) -> ReadableSpan:
-    """What a policy asked of a model: a summary. It is billed, and no request of the conversation."""
+    """The span of a rule query that asked a model. It is billed, but is no request of the conversation."""
     about = {
         names.OPERATION: "chat",
         names.PROVIDER: told.provider,
