@@ -145,7 +145,7 @@ def _find_statements(source: str) -> tuple[list[str], list[str]]:
         for line in text.splitlines():
             tells = any(map(line.casefold().__contains__, _TELLING))
             if "?" in line or (tells and (_DECIDED.search(line) or _OPEN.search(line))):
-                _sort_sentences(line, speaker, decided, asked, marked)
+                _sort_sentences(line, speaker, decided=decided, asked=asked, marked=marked)
     return [*decided], [*asked, *marked]
 
 

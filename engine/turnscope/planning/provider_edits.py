@@ -115,7 +115,7 @@ class Seen:
                     continue
                 number, old = len(self.decisions), self.envelope
                 self.envelope, splice = old.replace(wish, number, ctx.ledger)
-                made = Decision(number, ctx.request.n, name, wish, splice, old.tokens, self.envelope.tokens)
+                made = Decision(number, ctx.request.n, name, wish, splice=splice, before=old.tokens, after=self.envelope.tokens)
                 self.decisions.append(made)
                 given = self.envelope
         except StopIteration as end:
@@ -171,7 +171,9 @@ def apply_provider_edits(
             found.envelope = found.envelope.replace(made.edit, made.seq, ctx.ledger)[0]
         if any(d.splice for d in decisions) and found.envelope.tokens != after.tokens:
             edit = Edit("keep", "the server drops again what it dropped from the previous request")
-            found.decisions.append(Decision(0, ctx.request.n, GOES_ON, edit, None, after.tokens, found.envelope.tokens))
+            found.decisions.append(
+                Decision(0, ctx.request.n, GOES_ON, edit, splice=None, before=after.tokens, after=found.envelope.tokens)
+            )
     for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
         found.follow(rule.__name__, rule(found.envelope, ctx, carried), ctx, answers)
     if recorded:

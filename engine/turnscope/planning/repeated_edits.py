@@ -84,7 +84,9 @@ def continue_previous(
             except RuleError:  # the rule saw something else there
                 return None
             if splice or not decision.splice:
-                made.append(Decision(number, decision.request, decision.rule, part, splice, tokens, envelope.tokens))
+                made.append(
+                    Decision(number, decision.request, decision.rule, part, splice=splice, before=tokens, after=envelope.tokens)
+                )
     return before, made, envelope
 
 

@@ -22,14 +22,25 @@ HEAD = (
 )
 TAIL = "</summary>\n</chat_history_summary>\n"
 _THINKING = (
-    "claude-haiku-4-5-20251001", "claude-sonnet-4-5-latest", "claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4.5",
-    "claude-opus-4-latest", "claude-opus-4-20250514", "claude-sonnet-4-latest", "claude-sonnet-4-20250514",
-    "claude-3-7-sonnet-latest", "claude-3-7-sonnet-20250219",
-)  # fmt: skip
+    "claude-haiku-4-5-20251001",
+    "claude-sonnet-4-5-latest",
+    "claude-sonnet-4-5-20250929",
+    "anthropic/claude-sonnet-4.5",
+    "claude-opus-4-latest",
+    "claude-opus-4-20250514",
+    "claude-sonnet-4-latest",
+    "claude-sonnet-4-20250514",
+    "claude-3-7-sonnet-latest",
+    "claude-3-7-sonnet-20250219",
+)
 _CACHING = (
-    *_THINKING, "claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022", "claude-3-5-sonnet-20240620",
-    "claude-3-5-haiku-latest", "claude-3-5-haiku-20241022",
-)  # fmt: skip
+    *_THINKING,
+    "claude-3-5-sonnet-latest",
+    "claude-3-5-sonnet-20241022",
+    "claude-3-5-sonnet-20240620",
+    "claude-3-5-haiku-latest",
+    "claude-3-5-haiku-20241022",
+)
 
 
 def is_limited(model: str, switch: bool | None, uncached: bool = False, search: str | None = None) -> bool | None:
