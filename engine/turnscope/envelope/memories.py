@@ -211,10 +211,12 @@ def score_facts(ctx: Ctx, facts: Iterable[Memory], question: str, tiers: Sequenc
         tiers: The tiers that may be inserted.
         turns: The most turns that a short fact lasts.
     """
-    asked = extract_term_set(question)
+    question_terms = extract_term_set(question)
     wanted = (fact for fact in facts if not fact.forgotten and fact.tier in tiers and not has_faded(ctx, fact, turns))
     return {
-        fact.id: len(asked & extract_term_set(fact.text)) for fact in wanted if get_rating(ctx.session, fact.text) != "down"
+        fact.id: len(question_terms & extract_term_set(fact.text))
+        for fact in wanted
+        if get_rating(ctx.session, fact.text) != "down"
     }
 
 

@@ -97,10 +97,10 @@ def plan_step(
         plan = _Planner(previous, session, request, policy, basis, calibration=calibration, answers=answers).plan()
         return structs.replace(plan, onward=onward) if onward is not calibration else plan
     first = structs.replace(request, model=request.requested_model) if request.requested_model else request
-    asked = request_context_edits(
+    requested = request_context_edits(
         apply_model_table(policy, first.model, basis.prices.find_facts(first.model).name)[0].rules, first
     )
-    plan = _Planner(previous, session, asked, policy, basis, calibration=calibration, answers=answers).plan()
+    plan = _Planner(previous, session, requested, policy, basis, calibration=calibration, answers=answers).plan()
     learned: CountFact | None = None
     for _ in range(COUNTS):
         recorded_count = find_count(session.recorded, request.n, plan.seen.tokens)
@@ -108,7 +108,7 @@ def plan_step(
             break
         learned = recorded_count
         calibration = calibration.learn(plan.seen.tokens, recorded_count.tokens, plan.model)
-        plan = _Planner(previous, session, asked, policy, basis, calibration=calibration, answers=answers).plan()
+        plan = _Planner(previous, session, requested, policy, basis, calibration=calibration, answers=answers).plan()
     return structs.replace(plan, onward=onward) if onward is not calibration else plan
 
 
