@@ -58,7 +58,7 @@ class CacheUse(NamedTuple):
         return self.read + self.written + self.plain
 
     @property
-    def missed(self) -> int:
+    def unserved(self) -> int:
         """Tokens that are cached and sent again, but not served because something before them changed."""
         return max(0, self.still_sent - self.read)
 

@@ -107,7 +107,7 @@ Faded = tuple[Held, list[int]]
 
 def mask_answered(history: History, held: Held, budget: int | None) -> Faded:
     """Results that an ai message with text follows share a `budget` of tokens (4 characters each), the newer the more."""
-    count, characters = history.answered_results, max(0, budget or 0) * 4
+    count, characters = history.results_before_text, max(0, budget or 0) * 4
     return _cut(history, held, count, build_masks(count, characters))
 
 
