@@ -71,12 +71,21 @@ def is_plausible_count(plan: Plan, tokens: int) -> bool:
 
     A count is not believed if it fills the window and is more than four times the projected tokens. It would be taken for
     content that the log does not hold, and no further request would fit.
+
+    Args:
+        plan: The plan of the request.
+        tokens: The count.
     """
     return tokens <= MAX_COUNT_RATIO * plan.expected_tokens or tokens + MIN_ANSWER <= plan.budget.window
 
 
 def is_plausible_usage(plan: Plan, usage: Usage) -> bool:
-    """Return whether a reported usage can be true."""
+    """Return whether a reported usage can be true.
+
+    Args:
+        plan: The plan of the request.
+        usage: The reported usage.
+    """
     return is_plausible_count(plan, usage.answered_prompt_tokens) and usage.output_tokens <= plan.budget.window
 
 
@@ -142,7 +151,13 @@ def plan_request(
 
 
 def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceededError | None:
-    """Return an error if a request must not be sent: it does not fit its window, or its policy refuses it."""
+    """Return an error if a request must not be sent: it does not fit its window, or its policy refuses it.
+
+    Args:
+        plan: The plan of the request.
+        session: Its session.
+        ledger: The token counts.
+    """
     window = plan.budget.window
     answer = int(plan.request.settings.get("max_tokens") or 0) if plan.budget.known else 0
     needed = max(plan.expected_tokens + answer, plan.largest_prompt)
@@ -230,7 +245,15 @@ def check_body(
 
 
 def read_prompt_size(plan: Plan, error: ProviderError) -> CountFact | None:
-    """Return the size of the prompt as a provider's error gives it; None if it was refused for another reason."""
+    """Return the size of a prompt that the provider called too long.
+
+    Args:
+        plan: The plan of the request.
+        error: The provider's error.
+
+    Returns:
+        The size; None if the request was refused for another reason.
+    """
     if not error.too_long:
         return None
     return CountFact(

@@ -97,7 +97,12 @@ class KeyRing:
     _by: dict[str, str] = field(default_factory=dict, repr=False)
 
     def set_key(self, url: str, key: str) -> None:
-        """Store the key for the origin of an address; "" forgets it."""
+        """Store the key for the origin of an address.
+
+        Args:
+            url: The address.
+            key: The key; "" forgets it.
+        """
         at = parse_origin(url)
         if at and key:
             register_key(key)
