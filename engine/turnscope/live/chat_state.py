@@ -103,8 +103,9 @@ class ChatState:
     assumed_window_models: set[str] = field(default_factory=set)
 
     def append_message(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
-        """Append a message to the session and store it. Tool results may wait for the store; every other message is stored on
-        return.
+        """Append a message to the session and store it.
+
+        Tool results may wait for the store; every other message is stored on return.
 
         Args:
             role: system, tools, user or assistant.

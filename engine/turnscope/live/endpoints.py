@@ -27,8 +27,9 @@ Kind = Literal["offline", "anthropic", "server"]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address and its key. `key` "" = the key of the environment, for the Anthropic API alone. A key is never written to a
-    file.
+    """An address and its key.
+
+    `key` "" = the key of the environment, for the Anthropic API alone. A key is never written to a file.
     """
 
     kind: Kind = "offline"

@@ -1,5 +1,6 @@
-"""Checks before a request is sent: its size, its body, its destination. And what a provider's "prompt too long" says about its
-size.
+"""Checks before a request is sent: its size, its body, its destination.
+
+And what a provider's "prompt too long" says about its size.
 
 Functions of a plan. They may ask the provider for a count; they record nothing.
 """
@@ -130,8 +131,9 @@ def build_opening(session: Session) -> Edit | None:
 def plan_request(
     previous: Plan | None, live_session: LiveSession, request: Request, policy: Policy, answers: Answers | None = None
 ) -> Plan:
-    """Plan the next request. If the window holds the prompt but not the longest answer, `max_tokens` is reduced to what is
-    left.
+    """Plan the next request.
+
+    If the window holds the prompt but not the longest answer, `max_tokens` is reduced to what is left.
 
     Without that, a policy that fills the window would never reach its next cut: a refused request does not make the chat grow.
 
@@ -183,8 +185,9 @@ def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowE
 
 
 def _find_oversized_message(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bool) -> tuple[int, str]:
-    """Return the number and the description of a message that is too large even if everything else were dropped; -1 and "" if
-    none is.
+    """Find a message that would not fit even if everything else were dropped.
+
+    Returns its number and its description; -1 and "" if there is none.
 
     Args:
         plan: The plan of the request.
@@ -272,8 +275,9 @@ def is_worth_retry(plan: Plan, than: Plan) -> bool:
 
 
 def find_reverted_edits(previous: Plan | None, plan: Plan, live_session: LiveSession) -> tuple[Edit, ...]:
-    """Return edits that restore what the previous plan had changed and this one does not. A replay that follows the record
-    needs them.
+    """Return edits that restore what the previous plan had changed and this one does not.
+
+    A replay that follows the record needs them.
 
     Args:
         previous: The plan of the request before; None = there is none.

@@ -1,5 +1,6 @@
-"""The API keys that this process knows. They are removed from everything that a provider sends, and each goes to its origin
-alone.
+"""The API keys that this process knows.
+
+They are removed from everything that a provider sends, and each goes to its origin alone.
 
 Keys stay in memory. Text from a provider is scrubbed where it arrives (`provider`), before it is stored, logged or shown.
 """
