@@ -145,7 +145,7 @@ def summarise_head(
         budget: Its budget.
         preserve: Tokens of messages that may stay.
         model: Facts of the model.
-        active: Whether a turn is running.
+        active: Whether `model` is the model of the session, to which the budget applies.
         now: The time in milliseconds.
         summarise: Asks the model.
 
@@ -236,7 +236,7 @@ def prepare(  # noqa: PLR0913, PLR0917 - what a pass of the original is given
         mode: What started the compaction: auto, manual or overflow_recovery.
         preserve: Tokens of messages that may stay; None = the default.
         model: Facts of the model.
-        active: Whether a turn is running.
+        active: Whether `model` is the model of the session, to which the budget applies.
         now: The time in milliseconds.
         summarise: Asks the model.
     """
