@@ -112,7 +112,7 @@ def clear_old(
         messages: The messages.
         thinking: How many of the newest answers keep their thinking; None = all.
         uses: How many of the newest tool uses keep their results.
-        inputs: Whether to clear the inputs of those calls too.
+        inputs: Keep the old calls, with a fixed text as result; else drop calls and results.
         exclude: Tools that are never cleared.
         memory: Whether memory calls lose what they saved.
     """
