@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Struct, structs
 
-from turnscope.ports.librechat.agents import (  # fmt: skip
+from turnscope.ports.librechat.agents import (
     PRIMER,
     Fit,
     Reasoning,
@@ -27,7 +27,7 @@ from turnscope.ports.librechat.agents import (  # fmt: skip
 )
 from turnscope.ports.librechat.counts import sum_between
 from turnscope.ports.librechat.cuts import LEAST_RESULT, MAX_RESULT, ByPosition
-from turnscope.ports.librechat.fading import (  # fmt: skip
+from turnscope.ports.librechat.fading import (
     Held,
     cut_args,
     cut_results,
