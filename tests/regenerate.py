@@ -7,6 +7,7 @@ a rule or a policy lacks that a person has to write. Exit code 1 where something
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from tests import formats_table, trials
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "sample_sessions"
+GUIDE = ROOT / "engine" / "turnscope" / "docs" / "adding.md"
 PICTURES = ROOT / "tests" / "pictures"
 NEEDED = ("When to use it", "Loss", "Cost to build", "Source", "Fidelity")  # facts of a policy that its file has to give
 Files = Mapping[Path, bytes]
@@ -56,8 +58,20 @@ def make_samples() -> Files:
         return {SAMPLES / path.relative_to(folder): path.read_bytes() for path in made}
 
 
+def make_guide() -> Files:
+    """The guide to adding things, with the files of the example package in it."""
+    text = GUIDE.read_text(encoding="utf-8")
+    for found in re.finditer(r"(<!-- file: (\S+) -->\n).*?(<!-- end of file -->)", text, re.DOTALL):
+        begin, name, end = found.groups()
+        kind = {".py": "python", ".toml": "toml"}[Path(name).suffix]
+        content = (ROOT / name).read_text(encoding="utf-8")
+        text = text.replace(found[0], f"{begin}\n```{kind}\n{content}```\n\n{end}")
+    return {GUIDE: text.encode()}
+
+
 GENERATED: dict[str, Callable[[], Files]] = {
     "formats": make_formats,
+    "guide": make_guide,
     "policies": make_policies,
     "trials": make_trials,
     "samples": make_samples,
