@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 from turnscope.live.trial import TRIALS_FILE
-from turnscope.planning.policy import list_policies
+from turnscope.planning.policy import OURS, list_policies, load
 from turnscope.planning.policy_catalog import load_shipped
 from turnscope.planning.rule_registry import find_rule_package, load_rules
 from turnscope.reading.registry import find_importers
@@ -96,6 +96,9 @@ def find_lacks() -> Iterator[str]:
         told = dict(page.facts)
         if page.group == OTHERS:
             yield f"The policy {page.name} belongs to no system: name it in SYSTEMS of views/policy_groups.py."
+        policy = load(page.name)
+        if policy.fidelity.startswith(OURS) and policy.rules and not {"paired", "prefix"} <= set(policy.guarantees):
+            yield f'The policy {page.name} is ours and needs at least guarantees = ["paired", "prefix"].'
         for fact in NEEDED:
             if not told.get(fact):
                 yield f"The policy {page.name} does not say: {fact}."

@@ -171,7 +171,7 @@ def test_the_same_input_gives_the_same_plans_in_every_process(seed: str) -> None
     env = {
         **os.environ,
         "PYTHONHASHSEED": seed,
-        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "laws"))),
+        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "engine", ROOT / "tests", ROOT / "tests" / "laws"))),
     }
     code = "import test_policies; print(test_policies.everything())"
     other = subprocess.run(
