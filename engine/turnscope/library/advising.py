@@ -1,8 +1,8 @@
-"""The search for a policy's parameters: sessions read, settings tried, what each came to remembered, and the advice made of it.
+"""The search for a policy's parameters: it reads sessions, tries settings, stores the results, and makes the advice.
 
-A small space is tried as a grid, a larger one by optuna's multi-objective TPE sampler; both go by a seed. What a setting came
-to on a session is a line of a file, so that whoever is stopped goes on where that was: the same seed asks for the same settings
-again, and those that are known cost nothing. What points mean is `views.advice`'s business.
+A small search space is tried as a grid, a larger one by optuna's multi-objective TPE sampler; both follow from a seed. The
+result of a setting on a session is a line of a file. The same seed asks for the same settings again, so a stopped search goes
+on where it was, and known results cost nothing. `views.advice` says what the points mean.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from turnscope.views.advice import Advice, Axis, Figures, Point
 from turnscope.views.comparison import SharedFacts, build_row
 
 TRIALS = 50
-MAX_SESSIONS = 30  # sessions; of more a sample is taken, by the seed
-MIN_SESSION_REQUESTS = 5  # requests of a session that is too short to say anything
-MIN_REQUESTS, MIN_USES = 50, 20  # that the searched sessions must have, else nothing is advised
-HOLDOUT_SHARE, MIN_SESSIONS = 0.3, 3  # share of the sessions that is held out, and how many there must be for that
+MAX_SESSIONS = 30  # of more sessions a random sample is taken
+MIN_SESSION_REQUESTS = 5  # a shorter session shows nothing
+MIN_REQUESTS, MIN_USES = 50, 20  # less than this in all searched sessions, and nothing is advised
+HOLDOUT_SHARE, MIN_SESSIONS = 0.3, 3  # share of the sessions that is held out, and the fewest sessions for that
 
-Progress = Callable[[int, int], object]  # settings that were tried, and how many will be
+Progress = Callable[[int, int], object]  # called with the settings tried so far and in all
 Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A session that settings are tried on: its key by content, the record and what all its replays share."""
+    """A session on which settings are tried: its key by content, its record, and what all its replays share."""
 
     name: str
     key: str
@@ -51,7 +51,7 @@ class Case:
     shared: SharedFacts
 
     def evaluate(self, policy: Policy) -> tuple[Figures, int]:
-        """What a policy comes to, and how many of its requests have no price. `TurnscopeError`s of rules."""
+        """The figures of a policy on the session, and how many requests have no price. TurnscopeError: a rule failed."""
         whole, plans = begin_replay(self.record, policy)
         trace = replace(whole, plans=tuple(plans))
         made = build_row(trace, self.shared)
@@ -64,34 +64,44 @@ class Case:
 
 
 class Stopped(Exception):
-    """Whoever asked wants no more of it."""
+    """The caller stopped the search."""
 
 
 def _ignore_progress(done: int, of: int) -> None:
-    """Nobody hears how far it is."""
+    """The default of `progress`."""
 
 
 def _never_stop() -> bool:
-    """Nobody stops it."""
+    """The default of `should_stop`."""
     return False
 
 
 def advise(
-    of: Path | str | Session | Iterable[Session],
+    sessions: Path | str | Session | Iterable[Session],
     policy: Policy | str,
     *,
     trials: int = TRIALS,
     seed: int = 0,
-    turn: Iterable[str] = (),
+    keys: Iterable[str] = (),
     folder: Path | None = None,
-    tell: Progress | None = None,
-    stop: Stop | None = None,
+    progress: Progress | None = None,
+    should_stop: Stop | None = None,
 ) -> Advice:
-    """Search a policy's parameters for settings that cost less and lose less, over a session, several, a file or a folder.
+    """Search a policy's parameters for settings that cost less and lose fewer references.
 
-    `turn`: keys of the parameters (`views.advice.list_axes`), () = the usual ones. `folder`: where what was tried is kept, so
-    that a search that was stopped goes on; None = nowhere. `tell` hears how far it is, `stop` says when it is to end.
-    PolicyError: no such policy or parameter. `TurnscopeError` where `of` cannot be read.
+    Args:
+        sessions: a session, several, or the path of a file or folder.
+        policy: the policy, or its name.
+        trials: settings to try.
+        seed: makes the search repeatable.
+        keys: keys of the parameters to search (`views.advice.list_axes`); () = the usual ones.
+        folder: where trials are stored, so that a stopped search can go on; None = nowhere.
+        progress: called with the settings tried so far and in all.
+        should_stop: asked before each trial; True ends the search.
+
+    Raises:
+        PolicyError: there is no such policy or parameter.
+        TurnscopeError: the sessions cannot be read.
 
     >>> found = turnscope.advise(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), "last-20-messages", trials=4)
     >>> found.method, [point.searched.lost for _, point in found.front_points][-1] <= found.points[0].searched.lost
@@ -100,13 +110,13 @@ def advise(
     if trials < 1:
         raise PolicyError(f"{trials} settings cannot be tried", hint="Give a number from 1 on.")
     chosen = load_policy(policy) if isinstance(policy, str) else policy
-    axes = _choose_axes(chosen, tuple(turn))
+    axes = _choose_axes(chosen, tuple(keys))
     grid = settings.build_grid(axes, trials, seed)
     if grid is None:
         settings.require_optuna()  # before sessions are read
-    cases, left_out = _collect_cases(of, seed)
+    cases, left_out = _collect_cases(sessions, seed)
     searched, held = _split_holdout(cases, seed)
-    made = Advice(
+    empty = Advice(
         policy=chosen.name,
         title=chosen.title or chosen.name,
         text=chosen.to_toml(),
@@ -118,38 +128,41 @@ def advise(
         held=tuple(case.name for case in held),
         left_out=dict(left_out),
     )
-    memory = open_log(folder, chosen) if folder else TrialLog()
-    search = _Search(chosen, searched, memory, stop or _never_stop)
-    say = tell or _ignore_progress
+    search = _Search(chosen, searched, open_log(folder, chosen) if folder else TrialLog(), should_stop or _never_stop)
     if too_few := _explain_too_few(axes, search, left_out):
-        return msgspec.structs.replace(made, too_few=too_few)
-    stopped = False
+        return msgspec.structs.replace(empty, too_few=too_few)
+    stopped = not _try_settings(search, empty, grid, progress or _ignore_progress)
+    return _build_advice(empty, search, held, stopped)
+
+
+def _try_settings(search: _Search, task: Advice, grid: Sequence[dict[str, JSON]] | None, progress: Progress) -> bool:
+    """Try the settings of a grid, else those that optuna suggests. Returns whether all were tried."""
+    suggested = iter(grid) if grid is not None else settings.sample_settings(task.axes, task.seed, search.evaluate)
+    count = task.trials if grid is None else min(task.trials, len(grid))
     try:
-        asked = iter(grid) if grid is not None else settings.sample_settings(axes, seed, search.evaluate)
-        many = trials if grid is None else min(trials, len(grid))
-        for done, setting in enumerate(islice(asked, many)):
-            say(done, many)
+        for done, setting in enumerate(islice(suggested, count)):
+            progress(done, count)
             search.evaluate(setting)
-        say(many, many)
+        progress(count, count)
     except Stopped:
-        stopped = True
-    return _build_advice(made, search, held, stopped)
+        return False
+    return True
 
 
-def _choose_axes(policy: Policy, turn: Sequence[str]) -> tuple[Axis, ...]:
+def _choose_axes(policy: Policy, keys: Sequence[str]) -> tuple[Axis, ...]:
     known = {axis.key: axis for axis in advice.list_axes(policy)}
-    if unknown := [key for key in turn if key not in known]:
+    if unknown := [key for key in keys if key not in known]:
         raise PolicyError(
-            f"{policy.name} has no parameter {unknown[0]!r} that could be turned", hint=f"There are: {', '.join(known)}."
+            f"{policy.name} has no parameter {unknown[0]!r} that can be searched", hint=f"There are: {', '.join(known)}."
         )
-    return tuple(known[key] for key in turn) or tuple(axis for axis in known.values() if axis.usual)
+    return tuple(known[key] for key in keys) or tuple(axis for axis in known.values() if axis.usual)
 
 
 # Sessions
 
 
 def _collect_cases(of: Path | str | Session | Iterable[Session], seed: int) -> tuple[list[Case], Counter[str]]:
-    """The sessions that can be compared in dollars, each content once, and why others are left out."""
+    """The sessions that have a price, each content once, and why others are left out."""
     found: dict[str, Case] = {}
     left_out: Counter[str] = Counter()
     for name, session in _iter_sessions(of, seed, left_out):
@@ -177,7 +190,7 @@ def _iter_sessions(
         return
     path = Path(of)
     sources = [*find_sources(path)]
-    Random(seed).shuffle(sources)  # noqa: S311 - a sample, by a seed that is told
+    Random(seed).shuffle(sources)  # noqa: S311 - a sample by a known seed
     for source in sources:
         try:
             listed = [*entries(source)]
@@ -190,7 +203,7 @@ def _iter_sessions(
 
 
 def _digest_session(session: Session) -> str:
-    """Names a session by what was said, billed and sent."""
+    """A key for a session, from its blocks, its usage and its requests."""
     digest = blake2b(digest_size=12)
     for block in session.blocks:
         digest.update(block.digest.encode())
@@ -199,7 +212,7 @@ def _digest_session(session: Session) -> str:
 
 
 def _split_holdout(cases: Sequence[Case], seed: int) -> tuple[list[Case], list[Case]]:
-    """The sessions that are searched, and those that are held out; which ones follows from seed and contents."""
+    """Split the sessions into those that are searched and those held out. The split follows from seed and contents."""
     if len(cases) < MIN_SESSIONS:
         return [*cases], []
     order = [*cases]
@@ -213,7 +226,7 @@ def _split_holdout(cases: Sequence[Case], seed: int) -> tuple[list[Case], list[C
 
 @dataclass(slots=True)
 class _Search:
-    """Settings tried on sessions. `points`: by what differs from the file, in the order in which they were first asked for."""
+    """Settings tried on sessions. `points`: figures by the changes against the file, in the order of the trials."""
 
     policy: Policy
     cases: Sequence[Case]
@@ -223,7 +236,7 @@ class _Search:
     impossible: set[str] = field(default_factory=set)
 
     def evaluate(self, given: Mapping[str, JSON]) -> Figures | None:
-        """What a setting comes to on all of them; None where a rule cannot do it, or it goes where there is no price."""
+        """The figures of a setting on all sessions; None where a rule cannot do it, or where a model has no price."""
         own = {knob.key: knob.value for group in parameters.group_parameters(self.policy) for knob in group.parameters}
         changes = {key: value for key, value in given.items() if own[key] != value}
         name = parameters.encode_changes(changes)
@@ -236,7 +249,7 @@ class _Search:
         return self.points[name][1] if name in self.points else None
 
     def evaluate_on(self, cases: Sequence[Case], changes: Mapping[str, JSON]) -> Figures | None:
-        """The same on some sessions."""
+        """The figures of changes on some sessions; None as in `evaluate`."""
         lines = [self._evaluate_one(case, changes) for case in cases]
         whole = [self._evaluate_one(case, {}) for case in cases]
         if any(line.error or line.unpriced > base.unpriced for line, base in zip(lines, whole, strict=True)):
@@ -260,7 +273,7 @@ class _Search:
 
 
 def _explain_too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[str, int]) -> str:
-    """Why nothing can be advised, before anything is searched; "" where it can."""
+    """Why nothing can be advised, before the search; "" = it can."""
     cases = search.cases
     reasons = ", ".join(
         f"{many:,} with {why}" if why != "not readable" else f"{many:,} {why}" for why, many in left_out.items()
@@ -285,7 +298,7 @@ def _explain_too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[st
 
 
 def _build_advice(made: Advice, search: _Search, held: Sequence[Case], stopped: bool) -> Advice:
-    """The points put together: front, choice, and how those on the front do on what was held out."""
+    """Build the advice: the Pareto front, the chosen point, and how the front does on the held-out sessions."""
     rows = [*search.points.values()]
     figures = [found for _, found in rows]
     best = advice.find_pareto_front(figures)
@@ -299,13 +312,19 @@ def _build_advice(made: Advice, search: _Search, held: Sequence[Case], stopped: 
         stopped = True
     too_few = _explain_no_effect(figures, stopped)
     return msgspec.structs.replace(
-        made, points=tuple(points), front=best, chosen=None if too_few else number, because="" if too_few else because,
-        impossible=len(search.impossible), too_few=too_few, stopped=stopped,
-    )  # fmt: skip
+        made,
+        points=tuple(points),
+        front=best,
+        chosen=None if too_few else number,
+        because="" if too_few else because,
+        impossible=len(search.impossible),
+        too_few=too_few,
+        stopped=stopped,
+    )
 
 
 def _explain_no_effect(figures: Sequence[Figures], stopped: bool) -> str:
-    """Why what was tried says nothing; "" where it does."""
+    """Why the trials show nothing; "" = they do."""
     if not figures:
         return "It was stopped before a setting was tried." if stopped else "No setting that was tried can be done."
     if any((each.usd, each.lost, each.unsent) != (figures[0].usd, figures[0].lost, figures[0].unsent) for each in figures):

@@ -39,7 +39,7 @@ def peek_first(source: Source, key: str = "conversations") -> Conversation:
     return next((item for item in items[:20] if isinstance(item, dict)), {})
 
 
-def list_entries(source: Source, describe: Callable[[Conversation], Entry], key: str = "conversations") -> Iterator[Entry]:
+def make_entries(source: Source, describe: Callable[[Conversation], Entry], key: str = "conversations") -> Iterator[Entry]:
     """An entry for each conversation in the file's order; `describe` gives its id, title and time. One alone has the id ""."""
     if "entries" not in source.cache:
         places: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""A request, what was decided of it and what that asked of models, as spans; a turn of them as one trace.
+"""Spans of a request, of its decisions and of its rule queries; a turn is one trace.
 
-Identifiers follow from the conversation, the turn and the request: the same request is the same span, whenever it is told.
+Ids follow from the conversation, the turn and the request, so the same request always has the same span.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECOND = 1_000_000_000
 
 
 class DecisionRecord(Struct, frozen=True):
-    """A decision, who made it (policy | server), and the request's expected tokens before and after it."""
+    """A decision, who made it (policy or server), and the expected tokens of the request before and after it."""
 
     by: str
     decision: Decision
@@ -40,11 +40,16 @@ class DecisionRecord(Struct, frozen=True):
 
 
 class RequestRecord(Struct, frozen=True):
-    """A request of conversation `session` as telemetry tells of it.
+    """A request of conversation `session` for telemetry.
 
-    `status`: complete, interrupted, refused, failed, or replayed (it was never sent so, and nothing was billed). `body` and
-    `answer` are told only where they are given. `expected`: prompt tokens, `buckets` alike. `usd`: what was billed, None where
-    nobody knows.
+    Attributes:
+        status: complete, interrupted, refused, failed, or replayed (never sent so, and not billed).
+        expected: expected prompt tokens.
+        buckets: how they split over the five buckets and `hidden`, see `split_tokens`.
+        usd: what was billed; None = unknown.
+        body, answer: content, if it is exported.
+        estimated_output: tokens of the answer as counted, where the recorded output cannot be true.
+        first: the first request of its turn.
     """
 
     session: str
@@ -62,11 +67,29 @@ class RequestRecord(Struct, frozen=True):
     body: Mapping[str, JSON] | None = None
     answer: Sequence[JSON] = ()
     agent: str = "turnscope"
-    first: int = 0  # the first request of its turn, as far as that is told together
+    estimated_output: int = 0
+    first: int = 0
+
+
+def split_tokens(buckets: Mapping[Any, int], scale: float, total: int) -> dict[str, int]:
+    """Split the tokens of a prompt by bucket, and `hidden`: what the log does not hold or explain. They sum to `total`.
+
+    Args:
+        buckets: counted tokens by bucket.
+        scale: provider tokens per counted token.
+        total: provider tokens of the whole prompt.
+    """
+    split = {str(bucket): round(scale * tokens) for bucket, tokens in buckets.items()}
+    hidden = total - sum(split.values())
+    if hidden < 0:  # rounded up in several buckets: the largest gives way
+        largest = max(split, key=lambda bucket: split[bucket])
+        split[largest] += hidden
+        hidden = 0
+    return split | {"hidden": hidden}
 
 
 def build_request_spans(told: RequestRecord) -> Iterator[ReadableSpan]:
-    """The span of a request, then one for each thing that its policy asked of a model."""
+    """Yield the span of a request, then one for each rule query that asked a model."""
     start, end = _get_times(told.request)
     own = _build_context(told, "request", told.request.n)
     yield _build_span(
@@ -88,7 +111,7 @@ def build_request_spans(told: RequestRecord) -> Iterator[ReadableSpan]:
 
 
 def build_turn_span(several: Sequence[RequestRecord]) -> ReadableSpan:
-    """The span that holds the requests of a turn, told in order. ValueError where there are none."""
+    """Build the span of a turn around the spans of its requests, which are in order. ValueError: there are none."""
     first, last = several[0], several[-1]
     about = {
         names.OPERATION: "invoke_agent",
@@ -131,6 +154,7 @@ def _build_attributes(told: RequestRecord) -> dict[str, Any]:
         names.ATTEMPTS: told.attempts if told.attempts != 1 else None,
         names.ERROR: type(told.error).__name__ if told.error else "",
         names.UNTIMED: True if request.sent_at is None else None,
+        names.ESTIMATED_OUTPUT: told.estimated_output or None,
     }
     return about | {key: value for key, value in told_of.items() if value not in (None, "")}
 
@@ -140,6 +164,8 @@ def _list_usage(usage: Usage | None) -> dict[str, int]:
         return {}
     found = {names.INPUT_TOKENS: usage.prompt_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
     found |= {names.CACHE_READ: usage.cache_read_input_tokens, names.CACHE_WRITE: usage.cache_creation_input_tokens}
+    if usage.cache_creation_1h_input_tokens:
+        found[names.CACHE_WRITE_1H] = usage.cache_creation_1h_input_tokens
     passes = [one for one in usage.iterations if one.kind == "compaction"]
     if passes:
         found[names.COMPACTION_READ] = sum(one.prompt_tokens for one in passes)
@@ -190,7 +216,7 @@ def _iter_events(told: RequestRecord, at: int) -> Iterator[Event]:
 
 
 def _build_ask_span(told: RequestRecord, above: SpanContext, number: int, ask: Ask, answer: Answer) -> ReadableSpan:
-    """What a policy asked of a model: a summary. It is billed, and no request of the conversation."""
+    """The span of a rule query that asked a model. It is billed, but is no request of the conversation."""
     about = {
         names.OPERATION: "chat",
         names.PROVIDER: told.provider,
@@ -215,8 +241,10 @@ def _get_times(request: Request) -> tuple[int, int]:
 
 def _build_context(told: RequestRecord, what: str, number: int) -> SpanContext:
     name = f"{told.session}\0{told.policy if told.status == 'replayed' else ''}\0{told.request.turn}"
-    trace, span = (blake2b(key.encode("utf-8", "replace"), digest_size=size).digest() for key, size in
-                   ((name, 16), (f"{name}\0{what}\0{number}", 8)))  # fmt: skip
+    trace, span = (
+        blake2b(key.encode("utf-8", "replace"), digest_size=size).digest()
+        for key, size in ((name, 16), (f"{name}\0{what}\0{number}", 8))
+    )
     return SpanContext(int.from_bytes(trace, "big"), int.from_bytes(span, "big"), False, TraceFlags(TraceFlags.SAMPLED))
 
 
