@@ -60,7 +60,15 @@ class Case:
         unsent = len({n for n, wrong in enumerate(zip(over, refused, strict=True)) if any(wrong)} | {*made.rejected})
         lost, uses = len(made.losses.hits), sum(made.losses.uses)
         usd = made.usd or Decimal(0)
-        return Figures(usd, lost, uses, unsent, len(made.changed), len(trace.plans), made.peak[0]), made.cost.unpriced_requests
+        return Figures(
+            usd=usd,
+            lost=lost,
+            uses=uses,
+            unsent=unsent,
+            changed=len(made.changed),
+            requests=len(trace.plans),
+            peak=made.peak[0],
+        ), made.cost.unpriced_requests
 
 
 class Stopped(Exception):
@@ -237,7 +245,11 @@ class _Search:
 
     def evaluate(self, given: Mapping[str, JSON]) -> Figures | None:
         """The figures of a setting on all sessions; None where a rule cannot do it, or where a model has no price."""
-        own = {knob.key: knob.value for group in parameters.group_parameters(self.policy) for knob in group.parameters}
+        own = {
+            parameter.key: parameter.value
+            for group in parameters.group_parameters(self.policy)
+            for parameter in group.parameters
+        }
         changes = {key: value for key, value in given.items() if own[key] != value}
         name = parameters.encode_changes(changes)
         if name not in self.points and name not in self.impossible:

@@ -106,7 +106,7 @@ _FIELD_HELP = {
     "pause": "seconds between two turns",
     "model": "whose prices and tokenizer",
 }
-FIELDS = tuple((name, getattr(Shape(), name), told) for name, told in _FIELD_HELP.items())
+FIELDS = tuple((name, getattr(Shape(), name), text) for name, text in _FIELD_HELP.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,7 +86,7 @@ def _index_chat(path: Path, threads: Threads, look: ThreadSummary) -> None:
             found = [*_build_entries(threads, look, source)]
     except TurnscopeError as error:
         problem = Problem(source, error.what, error.hint)
-    kept.keep(path, source, _build_stamp(look), found, problem)
+    kept.keep(path, source, stamp=_build_stamp(look), sessions=found, problem=problem)
     if not threads.holds(look.thread):  # it was deleted meanwhile
         kept.drop(path, [source])
 
@@ -96,7 +96,7 @@ def _build_entries(threads: Threads, look: ThreadSummary, source: str) -> Iterat
     if not session.blocks:
         return
     shared = len(session.requests) - look.requests
-    found = build_entry(session, Source(threads.path), source, "", TOOL, shared)
+    found = build_entry(session, Source(threads.path), where=source, entry="", title=TOOL, first=shared)
     spent = ((f"{source}:{n}", *row[1:]) for n, row in enumerate(found.costs))
     size = sum(len(block.text) for block in session.blocks)
     # ratings are counted where they are stored

@@ -83,15 +83,15 @@ def compute_metrics(listed: Iterable[IndexRow], ratings: tuple[int, int] = (0, 0
     good, rated = (sum(line.good for line in every) + ratings[0], sum(line.rated for line in every) + ratings[1])
     priced = [line.usd for line in every if line.usd is not None]
     return Metrics(
-        len(every),
-        requests,
-        _divide(sum(line.fill * line.filled for line in every), filled),
-        _divide(sum(line.band for line in every), filled),
-        _divide(sum(line.messages for line in every), requests),
-        sum(line.cuts for line in every),
-        _divide(good, rated),
-        rated,
-        _divide(sum(priced), len(priced)),
+        sessions=len(every),
+        requests=requests,
+        utilisation=_divide(sum(line.fill * line.filled for line in every), filled),
+        band=_divide(sum(line.band for line in every), filled),
+        messages=_divide(sum(line.messages for line in every), requests),
+        cuts=sum(line.cuts for line in every),
+        good=_divide(good, rated),
+        rated=rated,
+        usd=_divide(sum(priced), len(priced)),
     )
 
 
@@ -123,7 +123,11 @@ def sum_spending(rows: Iterable[Spending]) -> float | None:
 
 
 def group_by_week(days: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Sum counts of days by week, named by its Monday, from the first week to the last without gaps."""
+    """Sum counts of days by week, named by its Monday, from the first week to the last without gaps.
+
+    >>> group_by_week([("2026-01-07", 2), ("2026-01-21", 1)])
+    [('2026-01-05', 2), ('2026-01-12', 0), ('2026-01-19', 1)]
+    """
     found: dict[date, int] = {}
     for day, number in days:
         at = date.fromisoformat(day)

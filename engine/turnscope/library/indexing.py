@@ -118,7 +118,7 @@ def index_source(path: Path, file: Path, known: str | None = None) -> IndexedSou
         raise
     except Exception as error:  # noqa: BLE001 - one file must not stop the others, and its problem is reported
         found, problem = [], _build_problem(where, error)
-    kept.keep(path, where, stamp, found, problem)
+    kept.keep(path, where, stamp=stamp, sessions=found, problem=problem)
     return IndexedSource(where, size, len(found), problem=problem)
 
 
@@ -134,14 +134,14 @@ def read_sessions(source: Source, where: str) -> Iterator[IndexedSession]:
         for id in [entry.id for entry in contents.list_entries(source)]:
             with suppress(BrokenFile):  # an entry without messages is no session; the others are read all the same
                 session, held = contents.read_entry(source, id).session, contents.locate_entry(source, id)[1]
-                yield build_entry(session, source, where, id, held.title)
+                yield build_entry(session, source, where=where, entry=id, title=held.title)
         return
     listed, empty = [*importer.entries(source)], True
     for entry in listed:
         session = importer.read(source, entry).session
         if session.blocks:
             empty = False
-            yield build_entry(session, source, where, entry.id if len(listed) > 1 else "", importer.title)
+            yield build_entry(session, source, where=where, entry=entry.id if len(listed) > 1 else "", title=importer.title)
     if empty:
         contents.read_entry(source)  # raises what is wrong with it
 
@@ -159,7 +159,7 @@ def build_entry(session: Session, source: Source, where: str, entry: str, title:
     """
     trace = replay(session, ledger=count_session(session))
     view = build_overview(trace)
-    line = _build_line(trace, view, source, where, entry, title.partition(" (")[0])
+    line = _build_line(trace, view, source=source, where=where, entry=entry, tool=title.partition(" (")[0])
     return IndexedSession(
         line, tuple(_list_spending(trace, view, first)), tuple(_count_cuts_by_day(view, first)), tuple(_iter_texts(session))
     )

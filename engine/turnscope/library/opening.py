@@ -151,7 +151,7 @@ def replay(
     record = _get_record(session, prices)
     if chosen == record.policy and asked is session:
         return record
-    return trace(asked, chosen, replace(record.ledger, memo={**record.ledger.memo}), record.prices, record)
+    return trace(asked, chosen, ledger=replace(record.ledger, memo={**record.ledger.memo}), prices=record.prices, record=record)
 
 
 def _get_record(session: Session, prices: Prices) -> Trace:
@@ -179,7 +179,9 @@ def begin_replay(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] 
     prices = recorded.prices
     counts, sent = build_own_ledger(session, chosen), recorded.plans if recorded.policy.name == AS_RECORDED else ()
     pairs = replay_with_record(session, chosen, ledger, counts, prices=prices, sent=sent)
-    return Trace(session, chosen, ledger, (), recorded.fits, prices), (plan for plan, _ in pairs)
+    return Trace(session=session, policy=chosen, ledger=ledger, plans=(), fits=recorded.fits, prices=prices), (
+        plan for plan, _ in pairs
+    )
 
 
 def _prepare(session: Session, policy: Policy | str, answers: Mapping[str, Answer] | None) -> tuple[Session, Policy]:

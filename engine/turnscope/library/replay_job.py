@@ -159,7 +159,7 @@ class ReplayCache:
             self._kept.pop(key, None)
 
 
-# What a plan adds to the memory of a trace, in bytes; `tests/library/test_replaying.py` compares it with what is allocated.
+# What a plan adds to the memory of a trace, in bytes; `tests/library/test_replay_job.py` compares it with what is allocated.
 _PLAN, _DECISION, _PIECE, _CHUNK, _SLOT = 1_100, 850, 250, 250, 8
 _TEXT = 2.5  # a placeholder's text, and the copies of it that are sent and counted
 

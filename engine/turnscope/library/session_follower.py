@@ -44,7 +44,14 @@ class SessionFollower:
         assert ledger is not None
         trace = replay(session, ledger=ledger)
         key = f"{self.path}:{self._read}"
-        return OpenedSession(key, build_overview(trace), lambda: session, lambda: ledger.memo, session, trace)
+        return OpenedSession(
+            key=key,
+            overview=build_overview(trace),
+            load_session=lambda: session,
+            load_counts=lambda: ledger.memo,
+            _session=session,
+            _trace=trace,
+        )
 
     def _count(self, session: Session) -> Ledger:
         """Count a session; known texts are looked up."""

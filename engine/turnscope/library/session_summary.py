@@ -72,7 +72,9 @@ def build_summary(
     trace = replay(session, ledger=ledger)
     whole = build_overview(trace)
     view, findings = annotate(trace, whole)
-    return SessionSummary(ledger.memo, whole, view.markers, findings, ledger.exact), trace
+    return SessionSummary(
+        counts=ledger.memo, overview=whole, markers=view.markers, findings=findings, exact=ledger.exact
+    ), trace
 
 
 @cache

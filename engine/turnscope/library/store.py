@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -73,10 +73,10 @@ class Store:
         seen, source = time.time_ns(), open_source(file)
         stamp, where = stamp_source(source), os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
         with ThreadPoolExecutor(1) as beside:
-            key, found = self._find_known(source, where, entry, stamp, beside)
-            found = found or self._read(source, entry, stamp, key, report, keeper or _keep_now)
+            key, found = self._find_known(source, where, entry=entry, stamp=stamp, beside=beside)
+            found = found or self._read(source, entry, stamp=stamp, key=key, report=report, keeper=keeper or _keep_now)
         with suppress(StorageError):
-            row = _build_recent(found, where, entry, name or file.name, stamp.size, self.clock())
+            row = _build_recent(found, where, entry=entry, name=name or file.name, size=stamp.size, now=self.clock())
             catalogue.remember(self.path, row, stamp, seen)
         report("Done", 1.0)
         return found
@@ -205,7 +205,7 @@ class Store:
         session = read_thread(source, entry).session
         found, trace = session_summary.build_summary(session, report)
         if not _was_rewritten(source, stamp):
-            keeper(partial(self._keep, source, entry, key(), session, found))
+            keeper(lambda: self._keep(source, entry, key=key(), session=session, found=found))
         return _build_opened(key(), found, session, trace)
 
     def _keep(self, source: Source, entry: str, key: str, session: Session, found: SessionSummary) -> None:
@@ -213,7 +213,15 @@ class Store:
         with suppress(StorageError, TypeError, ValueError, RecursionError):  # what JSON cannot hold is read each time
             _, importer, _ = contents.locate_entry(source, entry)
             packed, page = packing.pack(session), session_summary.dumps(found)
-            row = Row(key, importer.name, importer.version, packing.PACK_VERSION, session_summary.get_version(), packed, page)
+            row = Row(
+                key=key,
+                importer=importer.name,
+                version=importer.version,
+                form=packing.PACK_VERSION,
+                opinion=session_summary.get_version(),
+                session=packed,
+                page=page,
+            )
             digests = sessions.keep(self.path, row, lambda: packing.encode_contents(session))
             packing.release_contents(session, digests, self._build_fetch(key, source.path, entry))
 
@@ -239,7 +247,15 @@ def _build_opened(
     key: str, found: SessionSummary, session: Session, trace: Trace | None = None, *, counted: bool = False
 ) -> OpenedSession:
     return OpenedSession(
-        key, found.overview, lambda: session, lambda: found.counts, session, trace, found.annotations, found.exact, counted
+        key=key,
+        overview=found.overview,
+        load_session=lambda: session,
+        load_counts=lambda: found.counts,
+        _session=session,
+        _trace=trace,
+        _annotated=found.annotations,
+        exact=found.exact,
+        counted=counted,
     )
 
 

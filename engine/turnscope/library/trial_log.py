@@ -66,5 +66,5 @@ def open_log(folder: Path, policy: Policy) -> TrialLog:
         folder: where logs are stored.
         policy: the policy.
     """
-    told = f"{VERSION}\n{session_summary.get_version()}\n{policy.to_toml()}"
-    return TrialLog(folder / f"{policy.name}-{blake2b(told.encode(), digest_size=8).hexdigest()}{_END}")
+    version = f"{VERSION}\n{session_summary.get_version()}\n{policy.to_toml()}"
+    return TrialLog(folder / f"{policy.name}-{blake2b(version.encode(), digest_size=8).hexdigest()}{_END}")

@@ -51,8 +51,12 @@ def find_claims(files: Iterable[Source]) -> Iterator[tuple[Source, Importer]]:
 
 def recognize(source: Source) -> tuple[Source, Importer | None]:
     """A source and its importer: as it is, or a file in another form (`forms`). None where no importer recognises either."""
-    importer = find_claim(source)
-    if importer is None and source.kind == "file":
+    if source.kind != "file":
+        return source, find_claim(source)
+    if "claim" not in source.cache:  # its entries are listed, then one is read
+        source.cache["claim"] = find_claim(source)
+    importer = source.cache["claim"]
+    if importer is None:
         if "recognized" not in source.cache:
             wanted = len(json_forms.list_values(source)) <= json_forms.SNIFF_VALUES or any(
                 find_claims(json_forms.iter_forms(source, json_forms.SNIFF_VALUES))

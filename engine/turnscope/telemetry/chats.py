@@ -34,12 +34,12 @@ class TracingSink:
 
     def record_request(self, ended: RequestEnded) -> None:
         """Export the spans of a request."""
-        told = self._build_record(ended)
-        self.turn.append(told)
-        self.exporting.export_spans(spans.build_request_spans(told))
-        for one in told.made if ended.status == "complete" else ():
+        record = self._build_record(ended)
+        self.turn.append(record)
+        self.exporting.export_spans(spans.build_request_spans(record))
+        for one in record.made if ended.status == "complete" else ():
             if one.decision.action == "condense":
-                self.exporting.count_compaction(told.session, one.by, one.decision.rule)
+                self.exporting.count_compaction(record.session, one.by, one.decision.rule)
 
     def end_turn(self) -> None:
         """Export the span of the turn."""
@@ -50,15 +50,15 @@ class TracingSink:
     def _build_record(self, ended: RequestEnded) -> RequestRecord:
         plan, expected, chat = ended.plan, ended.plan.calibration.predict, self.chat
         return RequestRecord(
-            ended.session,
-            "turnscope" if chat.destination and chat.destination.kind == "offline" else "anthropic",
-            chat.settings.policy.name,
-            ended.request,
-            plan,
-            ended.status,
-            tuple(DecisionRecord(by, one, expected(one.before), expected(one.after)) for by, one in iter_decisions(plan)),
-            plan.expected_tokens,
-            spans.split_tokens(plan.seen.buckets, plan.calibration.scale, plan.expected_tokens),
+            session=ended.session,
+            provider="turnscope" if chat.destination and chat.destination.kind == "offline" else "anthropic",
+            policy=chat.settings.policy.name,
+            request=ended.request,
+            plan=plan,
+            status=ended.status,
+            made=tuple(DecisionRecord(by, one, expected(one.before), expected(one.after)) for by, one in iter_decisions(plan)),
+            expected=plan.expected_tokens,
+            buckets=spans.split_tokens(plan.seen.buckets, plan.calibration.scale, plan.expected_tokens),
             usd=ended.usd,
             attempts=ended.attempts,
             error=ended.error,

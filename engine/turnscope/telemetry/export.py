@@ -45,9 +45,9 @@ class Exporter:
             names.COMPACTIONS, "{compaction}", "condensations of requests that were sent"
         )
 
-    def export_spans(self, told: Iterable[ReadableSpan]) -> None:
+    def export_spans(self, spans: Iterable[ReadableSpan]) -> None:
         """Export spans. TurnscopeError: the file does not take them."""
-        listed = tuple(told)
+        listed = tuple(spans)
         if self._file and self._file.export(listed) is not SpanExportResult.SUCCESS:
             raise TurnscopeError("the trace file was not written", hint="Check whether its disk is full; the log says why.")
         for span in listed if self._server else ():

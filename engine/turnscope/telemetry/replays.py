@@ -41,15 +41,17 @@ def _build_record(trace: Trace, n: int, first: int, content: bool) -> RequestRec
     facts = trace.prices.find_facts(plan.model)
     cost = trace.prices.compute_cost(request.usage, plan.model, request.sent_at) if recorded and request.usage else None
     return RequestRecord(
-        session.id,
-        facts.provider or "unknown",
-        trace.policy.name,
-        request,
-        plan,
-        "complete" if recorded else "replayed",
-        tuple(DecisionRecord(by, one, *decision_log.count_tokens(trace, one)) for by, one in decision_log.iter_decisions(plan)),
-        total,
-        spans.split_tokens(plan.seen.buckets, trace.get_terms(n).scale, total),
+        session=session.id,
+        provider=facts.provider or "unknown",
+        policy=trace.policy.name,
+        request=request,
+        plan=plan,
+        status="complete" if recorded else "replayed",
+        made=tuple(
+            DecisionRecord(by, one, *decision_log.count_tokens(trace, one)) for by, one in decision_log.iter_decisions(plan)
+        ),
+        expected=total,
+        buckets=spans.split_tokens(plan.seen.buckets, trace.get_terms(n).scale, total),
         usd=cost.total if cost else None,
         attempts=request.attempts,
         body=build_body(plan, session) if content else None,
