@@ -1,4 +1,4 @@
-"""Which importer reads a source: the one whose `sniff` gives the highest score, of the file as it is or in another form."""
+"""Chooses the importer of a source: the one whose `sniff` gives the highest score, for the file as it is or in another form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ from turnscope.reading.source import Source
 
 
 def claim(source: Source) -> Importer:
-    """The importer that recognises a source best. UnknownFormat where none does, or where several do equally well."""
+    """Find the importer that recognises a source best.
+
+    Raises:
+        UnknownFormat: No importer recognises it, or several do equally well.
+    """
     importer = find_claim(source)
     if importer is None:
         raise unknown_format(source, find_importers())
@@ -23,7 +27,7 @@ def claim(source: Source) -> Importer:
 
 
 def find_claim(source: Source) -> Importer | None:
-    """The same, or None where no importer recognises the source."""
+    """Find the importer that recognises a source best; None where none does. UnknownFormat where several do equally well."""
     scores = {importer: _score(importer, source) for importer in find_importers()}
     best = max(scores.values())
     claims = [importer for importer, score in scores.items() if score == best > 0]
@@ -33,7 +37,10 @@ def find_claim(source: Source) -> Importer | None:
 
 
 def _score(importer: Importer, source: Source) -> int:
-    """How well a source fits. An importer that fails fits nothing; it says so once, and again where nothing else fits."""
+    """Score how well a source fits. An importer that fails scores 0.
+
+    Its failure is reported once, and again where nothing else fits.
+    """
     try:
         return importer.sniff(source)
     except ImporterError as error:
@@ -42,7 +49,7 @@ def _score(importer: Importer, source: Source) -> int:
 
 
 def find_claims(files: Iterable[Source]) -> Iterator[tuple[Source, Importer]]:
-    """Those of some files that an importer recognises, each with it. A file that cannot be read is left out."""
+    """Find the files that an importer recognises, each with its importer. A file that cannot be read is left out."""
     for file in files:
         with suppress(RecursionError, UnknownFormat, UnreadableFile):
             if importer := find_claim(file):
@@ -50,7 +57,10 @@ def find_claims(files: Iterable[Source]) -> Iterator[tuple[Source, Importer]]:
 
 
 def recognize(source: Source) -> tuple[Source, Importer | None]:
-    """A source and its importer: as it is, or a file in another form (`forms`). None where no importer recognises either."""
+    """Find the importer of a source as it is, or of a file in another form (`json_forms`).
+
+    None where no importer recognises either.
+    """
     importer = find_claim(source)
     if importer is None and source.kind == "file":
         if "recognized" not in source.cache:

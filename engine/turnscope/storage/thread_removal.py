@@ -1,4 +1,4 @@
-"""Deleting a chat: its rows, and the texts that no other chat and no opened session holds. One transaction, the caller's."""
+"""Deletes a chat: its rows, and the texts that no other chat and no opened session holds. The caller holds the transaction."""
 
 from __future__ import annotations
 
@@ -18,7 +18,12 @@ TABLES = ("messages", "statics", "requests", "decisions", "policies", "facts", "
 
 
 def remove_thread(db: Database, thread: str) -> None:
-    """Delete a thread. TurnscopeError: branches of it hold what they share with it."""
+    """Delete a thread. TurnscopeError where it has branches, which share its messages.
+
+    Args:
+        db: The database, inside a transaction.
+        thread: Id of the thread.
+    """
     branches = next(db.query("select count(*) as many from threads where parent = ?", [thread]))["many"]
     if branches:
         raise TurnscopeError(
@@ -38,7 +43,7 @@ def remove_thread(db: Database, thread: str) -> None:
 
 
 def _iter_digests(db: Database, which: str, thread: str) -> Iterator[str]:
-    """Digests of the texts that threads hold."""
+    """Iterate over the digests of the texts that threads hold."""
     for table in ("messages", "statics"):
         for row in db.query(f"select blobs from {table} where thread {which}", [thread]):  # noqa: S608 - ours
             yield from json.loads(row["blobs"])
