@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
+    from streamlit.runtime.state.safe_session_state import SafeSessionState
     from streamlit.testing.v1 import AppTest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -105,16 +106,36 @@ def shared_fixture() -> Any:
     return shared
 
 
+class State(Mapping[str, Any]):
+    """The state of an app: what Streamlit makes a copy of for whoever looks up one key."""
+
+    def __init__(self, state: SafeSessionState) -> None:
+        self._safe = state
+
+    def __getitem__(self, key: str) -> Any:
+        with self._safe._lock:
+            return self._safe._state[key]
+
+    def __iter__(self) -> Iterator[str]:
+        with self._safe._lock:
+            return iter(self._safe._state.filtered_state)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _app_test() -> Iterator[None]:
     """What AppTest does otherwise than the app, and what it does anew for each test though it cannot change meanwhile.
 
     It turns Streamlit's old pages/ router back on before each run; here it is turned off again, as st.navigation does. The
-    files of all installed packages are looked through once for components, and scripts are compiled once.
+    files of all installed packages are looked through once for components, scripts are compiled once, and a box that looks for
+    its own key does not copy the whole state first.
     """
     from streamlit.components.v2 import manifest_scanner
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.runtime.scriptrunner.script_cache import ScriptCache
+    from streamlit.runtime.state.safe_session_state import SafeSessionState
     from streamlit.testing.v1 import app_test, local_script_runner
 
     original, compiled = PagesManager.__init__, ScriptCache()
@@ -125,9 +146,20 @@ def _app_test() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PagesManager, "__init__", start)
+        patch.setattr(SafeSessionState, "filtered_state", property(State))
         patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
         for module in (app_test, local_script_runner):
             patch.setattr(module, "ScriptCache", lambda: compiled)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates() -> Iterator[None]:
+    """The system's certificates are read once, not for every client of a server on this machine."""
+    import httpcore2 as http  # what the provider's SDK sends with
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(http, "default_ssl_context", cache(http.default_ssl_context))
         yield
 
 
@@ -155,9 +187,10 @@ def app(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """
     from streamlit.testing.v1 import AppTest
 
-    from pages.parts import replays
+    from pages.parts import opening, replays
 
     monkeypatch.setattr(replays, "PATIENCE", 25.0)
+    monkeypatch.setattr(opening, "settle", lambda: None)  # it looks through all that this process holds: the tests, too
     return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
 
 

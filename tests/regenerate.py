@@ -17,10 +17,12 @@ from pathlib import Path
 import msgspec
 from turnscope.live.trial import TRIALS_FILE
 from turnscope.planning.policy import list_policies
+from turnscope.planning.policy_catalog import load_shipped
 from turnscope.planning.rule_registry import find_rule_package, load_rules
 from turnscope.reading.registry import find_importers
-from turnscope.views import parameters, policy_pages
+from turnscope.views import policy_pages
 from turnscope.views.parameter_labels import LABELS, SHARED_LABELS
+from turnscope.views.policy_groups import OTHERS
 
 from tests import formats_table, trials
 
@@ -38,7 +40,7 @@ def make_formats() -> Files:
 
 def make_policies() -> Files:
     """The page about all policies, from their files."""
-    return {policy_pages.README: policy_pages.to_markdown(policy_pages.load_shipped()).encode()}
+    return {policy_pages.README: policy_pages.to_markdown(load_shipped()).encode()}
 
 
 def make_trials() -> Files:
@@ -76,10 +78,10 @@ def find_lacks() -> Iterator[str]:
         for field in fields(rule.params):
             if f"{name}.{field.name}" not in LABELS and field.name not in SHARED_LABELS:
                 yield f"The parameter {name}.{field.name} has no words: add them to views/parameter_labels.py."
-    for page in policy_pages.build_pages(policy_pages.load_shipped()):
+    for page in policy_pages.build_pages(load_shipped()):
         told = dict(page.facts)
-        if page.group == parameters.OTHERS:
-            yield f"The policy {page.name} belongs to no system: name it in SYSTEMS of views/parameters.py."
+        if page.group == OTHERS:
+            yield f"The policy {page.name} belongs to no system: name it in SYSTEMS of views/policy_groups.py."
         for fact in NEEDED:
             if not told.get(fact):
                 yield f"The policy {page.name} does not say: {fact}."

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from pages.audit import checklist, report
-from pages.parts import header
+from pathlib import Path
+
+from pages.audit import checklist, messages, report
+from pages.parts import header, theme
+
+SHEET = Path(__file__).parent / "browser" / "audit.css"
 
 
 def draw() -> None:
     """Draw the page."""
     shown = header.header()
+    theme.add_sheet(SHEET)
     checklist.checklist(shown)
-    checklist.replay(shown)
+    messages.draw(shown)
     report.draw(shown)

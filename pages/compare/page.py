@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 from turnscope import TurnscopeError
 
-from pages.compare import choices, closer, sessions, table
+from pages.compare import choices, departures, lost_references, sessions, table, two_policies, windows
 from pages.parts import header, opening, policies, replays, savings, url, widgets
 from pages.parts.formats import esc
 
@@ -22,10 +22,10 @@ def draw() -> None:
             table.table(shown, rows)
             savings.draw(shown)
             table.chart(rows)
-            closer.two(shown, rows, chosen)
-            closer.lost(shown, rows)
-            closer.left(shown, chosen)
-            closer.sweep(shown, chosen)
+            two_policies.two(shown, rows, chosen)
+            lost_references.lost(shown, rows)
+            departures.left(shown, chosen)
+            windows.sweep(shown, chosen)
     except TurnscopeError as error:  # of a replay, whichever part of the page it was for
         widgets.notice(error.what, error.hint)
     sessions.draw(shown)

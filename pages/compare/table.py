@@ -11,6 +11,8 @@ from turnscope.views import comparison
 from pages.parts import opening, theme
 from pages.parts.formats import esc
 
+ROWS = 500  # of a table
+
 
 def table(shown: opening.Shown, rows: Sequence[comparison.Row]) -> None:
     """A row per policy, sortable, and the same as CSV."""
@@ -81,3 +83,8 @@ def chart(rows: Sequence[comparison.Row]) -> None:
         figures.draw_fill(rows, theme.name()), key="compare-chart", theme=None, config={"displayModeBar": False},
         alt="prompt tokens of every request under each policy",
     )  # fmt: skip
+
+
+def rest(many: int) -> None:
+    if many > ROWS:
+        st.text(f"These are the first {ROWS:,} of {many:,}.")

@@ -14,11 +14,10 @@ from turnscope.views.stepper import find_summary_block
 from pages.debugger import address, decision_list, ladder_tree, policy_replay
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
-from pages.parts import cards, opening, url
+from pages.parts import cards, opening, url, widgets
 from pages.parts.formats import esc, k
 
 _BLOCK = "debugger.block"
-SHOWN = 20_000  # characters of a text on the page; a download has them all
 PANES = {
     "text": "Before and after",
     "list": "All decisions",
@@ -59,7 +58,7 @@ def draw(shown: opening.Shown, replay: Replay, at: Place) -> None:
     elif pane == "sent":
         _sent(replay, at)
     elif pane == "difference":
-        code(exact_body.diff_with_previous(replay.trace, at.request))
+        widgets.code(exact_body.diff_with_previous(replay.trace, at.request))
     elif pane == "ladder":
         ladder_tree.draw(shown, replay, at)
     elif pane == "asks":
@@ -121,27 +120,15 @@ def _texts(replay: Replay, at: Place, close: closeup.Closeup | None) -> None:
     stands = f" · stands for {close.replaced_blocks:,} blocks" if close.replaced_blocks > 1 else ""
     with left:
         st.html(f'<div class="pane-head">before · {close.before_tokens:,} tokens{more}</div>')
-        code(close.before, "Nothing stood here.")
+        widgets.code(close.before, "Nothing stood here.")
     summary = _summary(replay, at, close) if close.after is None else None
     with right:
         if summary is not None:
             st.html(f'<div class="pane-head">after · the summary, block #{summary.at} · {summary.tokens:,} tokens</div>')
-            code(summary.after)
+            widgets.code(summary.after)
             return
         st.html(f'<div class="pane-head">after · {close.after_tokens:,} tokens{stands}</div>')
-        code(close.after, "Nothing stands here.")
-
-
-def code(text: str | None, otherwise: str = "", height: int = 300) -> None:
-    """Text of a session as text, in a box that scrolls. `otherwise`: what stands there where there is none."""
-    if not text:
-        st.html(f'<div class="pane-empty">{esc(otherwise if text is None else "(no text)")}</div>')
-        return
-    st.code(
-        text[:SHOWN], language=None, wrap_lines=True, height=height if len(text) > 600 or text.count("\n") > 10 else "content"
-    )
-    if len(text) > SHOWN:
-        st.html(f'<div class="ts-small ts-faint">The first {SHOWN:,} of {len(text):,} characters.</div>')
+        widgets.code(close.after, "Nothing stands here.")
 
 
 def _sent(replay: Replay, at: Place) -> None:
@@ -155,7 +142,7 @@ def _sent(replay: Replay, at: Place) -> None:
             "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",
             on_click="ignore", key="debugger.sent",
         )  # fmt: skip
-    code(text, height=460)
+    widgets.code(text, height=460)
 
 
 def _asks(replay: Replay, at: Place) -> None:
@@ -170,10 +157,10 @@ def _asks(replay: Replay, at: Place) -> None:
         left, right = st.columns(2)
         with left:
             st.html('<div class="pane-head">question</div>')
-            code(f"{each.ask.prompt}\n\n{each.ask.content}")
+            widgets.code(f"{each.ask.prompt}\n\n{each.ask.content}")
         with right:
             st.html('<div class="pane-head">answer</div>')
-            code(each.answer.failed or each.answer.text or "\n".join(each.answer.items))
+            widgets.code(each.answer.failed or each.answer.text or "\n".join(each.answer.items))
 
 
 def _log(replay: Replay, at: Place) -> None:
@@ -201,7 +188,7 @@ def _log(replay: Replay, at: Place) -> None:
         return
     st.html(_card(trace, at, price))
     with st.expander("As Markdown, to copy"):
-        code(decision_log.to_markdown(trace, at.request, at.step - 1, price), height=360)
+        widgets.code(decision_log.to_markdown(trace, at.request, at.step - 1, price), height=360)
 
 
 def _card(trace: Trace, at: Place, price: CachePrice | None) -> str:

@@ -23,7 +23,6 @@ MEMORY = {
     "monotone": "what it cut stays cut while limit and model stay",
     "fresh": "decides anew for each request",
 }
-COLUMNS = 4
 
 
 def choose() -> tuple[Policy, DeltaGenerator]:
@@ -133,7 +132,7 @@ def _turn(base: Policy, current: Policy) -> None:
             given: dict[str, Any] = {}
             for group in parameters.group_parameters(current):
                 if group.parameters:
-                    fields_of(group, f"{base.name}.{digest}", given)
+                    policies.fields_of(group, f"{base.name}.{digest}", given)
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
                 reset = st.form_submit_button("As in the file", disabled=not digest)
@@ -142,35 +141,6 @@ def _turn(base: Policy, current: Policy) -> None:
         st.rerun()
     if applied:
         _apply(base, current, given)
-
-
-def fields_of(group: parameters.Group, key: str, given: dict[str, Any]) -> None:
-    """A field for each of a group's parameters; what they hold goes into `given`, by key. Inside a form."""
-    number = "" if group.key == "budget" else f"{group.key}. "
-    st.html(
-        f'<div class="policy-group"><b>{number}{esc(group.title.replace("_", " "))}</b> <span>{esc(group.doc)}</span></div>'
-    )
-    for start in range(0, len(group.parameters), COLUMNS):
-        columns = st.columns(COLUMNS, vertical_alignment="bottom")
-        for column, knob in zip(columns, group.parameters[start : start + COLUMNS], strict=False):
-            with column:
-                given[knob.key] = _knob(knob, f"{key}.{knob.key}")
-
-
-def _knob(knob: parameters.Parameter, key: str) -> Any:
-    name, value = knob.label, parameters.format_field(knob)
-    if knob.kind == "flag":
-        return st.toggle(name, value, key=key, help=knob.help)
-    if knob.kind == "choice":
-        choices = list(dict.fromkeys((*knob.choices, str(value))))
-        return st.selectbox(name, choices, choices.index(str(value)), key=key, help=knob.help)
-    if knob.kind == "whole":
-        return st.number_input(name, value=value, step=1, format="%d", key=key, help=knob.help)
-    if knob.kind == "real":
-        return st.number_input(name, value=float(value), step=0.05, format="%.3g", key=key, help=knob.help)
-    if knob.kind == "table" or (isinstance(value, str) and ("\n" in value or len(value) > 60)):
-        return st.text_area(name, value, height=88, key=key, help=knob.help)
-    return st.text_input(name, value, key=key, help=knob.help)
 
 
 def _apply(base: Policy, current: Policy, given: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from turnscope.extensions import list_problems
 
-from pages.library import indexing, listing, memory, search, sessions, totals
+from pages.library import forgetting, indexing, memory, open_file, search, sessions, totals, upload
 from pages.parts import header, widgets
 
 
@@ -14,14 +14,14 @@ def draw() -> None:
     indexing.chats()
     for problem in list_problems():
         widgets.notice(problem)
-    listing.upload()
+    upload.upload()
     if shown:
-        listing.conversations(shown)
+        open_file.conversations(shown)
     indexing.draw()  # under the folder whose button starts it
     search.draw()
-    rows = sessions.draw(listing.show)
+    rows = sessions.draw(upload.show)
     totals.draw()
     if shown:
-        listing.notes(shown)
-    listing.forget(rows)
+        open_file.notes(shown)
+    forgetting.forget(rows)
     memory.draw()

@@ -97,13 +97,12 @@ def _asked(shown: opening.Shown | None) -> tuple[library.AdviceTask, str] | None
         return None
     chosen = () if turn == usual else tuple(turn)
     task = library.AdviceTask(
-        str(path.resolve()) if path else "",
-        name,
-        policy.to_toml(),
-        str(library.find_advice_folder()),
-        trials,
-        0,
-        chosen,
+        path=str(path.resolve()) if path else "",
+        policy=name,
+        text=policy.to_toml(),
+        folder=str(library.find_advice_folder()),
+        trials=trials,
+        keys=chosen,
     )
     return task, f"{shown.key}:{shown.part}:{len(shown.view)}" if shown and not path else ""
 

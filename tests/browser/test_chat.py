@@ -126,7 +126,7 @@ def test_what_is_attached_is_weighed_before_it_is_sent_and_shown_small(page: Pag
     told = page.locator(".chat-tells", has_text="Attached:")
     told.get_by_text("notes.txt").wait_for()
     expect(told).to_contain_text("cat.png", use_inner_text=True)
-    page.locator(".chat-tells.bad", has_text="report.pdf is neither an image that models read nor text").wait_for()
+    page.locator(".chat-tells.bad", has_text="report.pdf is neither an image that models accept nor text").wait_for()
     page.wait_for_function("n => Number(document.querySelector('.chat-fill').dataset.tokens) > n", arg=before + 765 + 250)
     weighed = tokens(page)
     for name in ("report.pdf", "notes.txt"):

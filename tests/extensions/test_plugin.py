@@ -22,7 +22,7 @@ trace = turnscope.replay(session, "remind-of-task")
 from turnscope.planning.rule_registry import load_rules
 from turnscope.reading.registry import find_importers
 from turnscope.views.formats import list_formats
-from turnscope.views.parameters import load_catalog
+from turnscope.planning.policy_catalog import load_catalog
 from turnscope.views.policy_pages import to_markdown
 from pathlib import Path
 page = to_markdown(load_catalog(Path("nowhere")))

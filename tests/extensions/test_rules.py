@@ -15,13 +15,14 @@ from turnscope.extensions import list_problems
 from turnscope.library.opening import load_policy
 from turnscope.live.trial import list_doubts, run_trial
 from turnscope.planning import policy as policies
-from turnscope.planning import policy_catalog
 from turnscope.planning.assemble import Basis, plan_step, reconcile_plan
 from turnscope.planning.policy import parse
+from turnscope.planning.policy_catalog import load_catalog, load_shipped, save_policy
 from turnscope.planning.rule_registry import find_rule, find_rule_package, load_rules
 from turnscope.session.destination import Destination
 from turnscope.session.model import Session
-from turnscope.views import policy_groups, policy_pages
+from turnscope.views import policy_pages
+from turnscope.views.policy_groups import group_policies
 
 from tests.pictures import test_pictures as pictures
 
@@ -106,11 +107,9 @@ def test_the_policy_is_listed_and_replayed_by_its_name(plugin: Path, session: Se
 
 
 def test_its_page_names_the_package_and_shows_the_picture(plugin: Path, fresh: Path) -> None:
-    shelf = policy_catalog.load_catalog(fresh / "policies")
+    shelf = load_catalog(fresh / "policies")
     assert shelf.own == frozenset()
-    assert [group.names for group in policy_groups.group_policies(shelf) if group.title.startswith("Package")] == [
-        ("remind-of-task",)
-    ]
+    assert [group.names for group in group_policies(shelf) if group.title.startswith("Package")] == [("remind-of-task",)]
     page = next(page for page in policy_pages.build_pages(shelf) if page.name == "remind-of-task")
     assert page.group == f"Package {PACKAGE}"
     assert dict(page.facts)["Package"] == PACKAGE
@@ -118,7 +117,7 @@ def test_its_page_names_the_package_and_shows_the_picture(plugin: Path, fresh: P
     assert "+task 1" in page.rules[0].picture
     assert ("Every", "10000", "tokens of conversation between one reminder and the next") in page.rules[0].parameters
     assert f"- Package: {PACKAGE}" in policy_pages.to_markdown(shelf)
-    assert "Package" not in policy_pages.to_markdown(policy_pages.load_shipped())
+    assert "Package" not in policy_pages.to_markdown(load_shipped())
 
 
 def test_the_users_own_policy_may_use_a_rule_of_a_package_and_needs_another_name(plugin: Path, fresh: Path) -> None:
@@ -127,12 +126,12 @@ def test_the_users_own_policy_may_use_a_rule_of_a_package_and_needs_another_name
     text = '[[rules]]\nrule = "say_the_task_again"\nevery = 5\n'
     (folder / "mine.toml").write_text(text)
     (folder / "remind-of-task.toml").write_text(text)
-    shelf = policy_catalog.load_catalog(folder)
+    shelf = load_catalog(folder)
     assert shelf.own == {"mine"}
     assert shelf.policies["remind-of-task"].package == PACKAGE
     assert shelf.problems["remind-of-task"].what == f"{PACKAGE} has a policy of that name"
     with pytest.raises(PolicyError, match=f"'remind-of-task' is a policy of {PACKAGE}"):
-        policy_catalog.save_policy("remind-of-task", text, folder)
+        save_policy("remind-of-task", text, folder)
 
 
 # Rules that fail --------------------------------------------------------------------------------------------------------
@@ -242,7 +241,7 @@ def test_policies_of_a_package_that_clash_or_cannot_be_read_are_reported_and_the
     monkeypatch.syspath_prepend(packages)
     assert load_policy("fine").package == "worse 2.0"
     assert {"fine", "remind-of-task"} <= {policy.name for policy in turnscope.policies()}
-    shelf = policy_catalog.load_catalog(tmp_path / "none")
+    shelf = load_catalog(tmp_path / "none")
     assert not {"torn", "lost"} & set(shelf.policies)
     assert shelf.problems == {}
     assert shelf.policies["balanced"].package == ""

@@ -142,7 +142,7 @@ def test_a_search_that_was_stopped_goes_on_to_what_it_would_have_been(tried: lis
     whole = advise(sessions, "balanced", trials=14, seed=3)
     once = len(tried)
     tried.clear()
-    half = advise(sessions, "balanced", trials=14, seed=3, folder=tmp_path, stop=lambda: len(tried) >= 17)
+    half = advise(sessions, "balanced", trials=14, seed=3, folder=tmp_path, should_stop=lambda: len(tried) >= 17)
     assert half.stopped
     assert len(half.points) < len(whole.points)
     assert half.points[:3] == tuple(msgspec.structs.replace(point, held=None) for point in whole.points[:3])
@@ -194,7 +194,7 @@ def test_a_small_space_is_a_grid_around_what_the_file_says_and_a_large_one_is_sa
     for point in sampled.points:
         for axis in sampled.axes:
             assert axis.low * 0.95 <= point.changes.get(axis.key, axis.own) <= axis.high * 1.05
-    flags = advise(session, "last-20-messages", trials=12, turn=["1.whole_pairs"])
+    flags = advise(session, "last-20-messages", trials=12, keys=["1.whole_pairs"])
     assert [point.changes for point in flags.points] == [{}, {"1.whole_pairs": True}]
 
 
@@ -218,7 +218,7 @@ def test_it_says_when_the_data_are_too_few() -> None:
     assert "did the same under any of 4 settings: the fullest prompt fills 77%" in idle.too_few
     assert "never changed a request under any of 3 settings" in advising._explain_no_effect([Figures(peak=0.12)] * 3, False)
     with pytest.raises(PolicyError, match=r"no parameter '9\.keep'"):
-        advise(session, "last-20-messages", turn=["9.keep"])
+        advise(session, "last-20-messages", keys=["9.keep"])
     with pytest.raises(PolicyError, match="0 settings"):
         advise(session, "last-20-messages", trials=0)
 
@@ -267,7 +267,7 @@ def test_the_command_advises_saves_and_says_what_is_wrong(
 
 def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path: Path) -> None:
     session, policy = turnscope.load(COLD), load_policy("clear-tool-results")
-    task = AdviceTask("", policy.name, policy.to_toml(), str(tmp_path), 10, turn=("1.keep",))
+    task = AdviceTask("", policy.name, policy.to_toml(), str(tmp_path), 10, keys=("1.keep",))
     job = AdviceJob(task, session)
     until = time.monotonic() + 60
     while job.done < 2 and time.monotonic() < until:
@@ -283,7 +283,7 @@ def test_the_process_of_a_page_is_stopped_goes_on_and_comes_to_the_same(tmp_path
     assert job.state == "done", job.error
     again = [line for file in tmp_path.iterdir() for line in file.read_bytes().splitlines()]
     assert again[: len(lines) - 1] == lines[:-1], "what was tried is kept"
-    assert job.advice == advise(session, policy, trials=10, turn=["1.keep"], folder=tmp_path)
+    assert job.advice == advise(session, policy, trials=10, keys=["1.keep"], folder=tmp_path)
     assert [*tmp_path.iterdir()] == [open_log(tmp_path, policy).file]
     said = io.BytesIO()
     run_worker(io.BytesIO(msgspec.json.encode(msgspec.structs.replace(task, path=str(tmp_path / "absent")))), said)

@@ -87,7 +87,7 @@ def test_a_text_file_is_a_text_that_names_it(data: bytes, text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "why"),
     [
-        ("a.pdf", b"%PDF-1.7\n\xff\x00", "neither an image that models read nor text"),
+        ("a.pdf", b"%PDF-1.7\n\xff\x00", "neither an image that models accept nor text"),
         ("a.bin", b"\0\0\0", "neither an image"),
         ("a.txt", b"latin \xe9", "neither an image"),
         ("a.txt", b" \n", "is empty"),
@@ -110,7 +110,7 @@ def test_as_many_files_as_a_message_takes_and_no_more() -> None:
     assert split_content(content) == ([encode_file(*one)] * MAX_FILES, "said")
     assert build_content("said", []) == "said"
     assert split_content("said") == ([], "said")
-    with pytest.raises(TurnscopeError, match="more than a message takes"):
+    with pytest.raises(TurnscopeError, match="too many for one message"):
         build_content("said", [one] * (MAX_FILES + 1))
     assert len(encode_file("a.png", (png(1, 1) + b"\0" * MAX_IMAGE)[:MAX_IMAGE])["source"]["data"]) == MAX_ENCODED
 

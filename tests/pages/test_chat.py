@@ -665,7 +665,7 @@ def test_an_image_and_a_text_file_are_sent_shown_small_and_folded_and_exported(a
 def test_a_file_that_cannot_be_sent_is_named_and_the_message_is_back_in_the_box(app: AppTest, data_folder: Path) -> None:
     opened(app)
     app.chat_input[0].set_value("Read this").upload("report.pdf", b"%PDF-1.7\n\x00\xff", "application/pdf").run()
-    assert "report.pdf is neither an image that models read nor text" in bodies(app)
+    assert "report.pdf is neither an image that models accept nor text" in bodies(app)
     assert "What was attached has to be chosen again." in bodies(app)
     assert app.chat_input[0].proto.value == "Read this"
     assert store(data_folder).list() == ()

@@ -358,7 +358,7 @@ def test_a_search_is_narrowed_by_role_tool_and_request_and_turned_page_by_page(a
     app.toggle(key="found.regex").set_value(True).run()
     app.text_input(key="header-search").set_value("sess(ion").run()
     assert not app.exception
-    assert "This is no regular expression" in bodies(app)
+    assert "This is not a valid regular expression" in bodies(app)
     app.text_input(key="header-search").set_value("sess(ion)?s").run()
     assert blocks_found(app) > 0
 

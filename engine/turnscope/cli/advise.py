@@ -32,7 +32,13 @@ def command(path: str, policy: str, trials: int, seed: int, turn: tuple[str, ...
     try:
         with open_path(path) as file, naming(path):
             found = advising.advise(
-                file, chosen, trials=trials, seed=seed, turn=turn, folder=trial_log.find_advice_folder(), tell=_show_progress
+                file,
+                chosen,
+                trials=trials,
+                seed=seed,
+                keys=turn,
+                folder=trial_log.find_advice_folder(),
+                progress=_show_progress,
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("Stopped by Ctrl-C. The same command goes on from there.") from None

@@ -1,4 +1,4 @@
-"""Figures in Plotly, the same in pages, notebooks and reports."""
+"""Plotly figures, the same in pages, notebooks and reports."""
 
 from turnscope.figures.charts import (
     MAX_COLUMNS,

@@ -1,8 +1,7 @@
-"""Plotly figures of an overview: the saw-tooth of the session and the heatmap over its five buckets.
+"""Plotly figures of an overview: the saw-tooth of the session, and the heatmap over its five buckets.
 
-The same in pages, notebooks and reports; nothing here needs a network. Takes an `Overview` or a `Session`. Numbers come from
-`views`; this module only bins, colours and labels them. Session text becomes a label through `escape_label` alone, because
-Plotly renders a little HTML.
+They are the same in pages, notebooks and reports, and need no network. `views` has the numbers; this module bins, colours and
+labels them. Plotly renders a little HTML, so session text becomes a label through `escape_label` only.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ Figure = go.Figure
 Theme = Literal["dark", "light"]
 
 ROWS = ("system", "tools", "messages", "tool_results", "thinking")
-STACK = (*HIDDEN_CELLS, *ROWS, "unattributed")  # from the bottom of the saw-tooth: what the log does not hold comes first
-MAX_COLUMNS = 480  # more would be narrower than a pixel or two, and slow
-SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, palette colour; the words are those of `EVENTS`
+STACK = (*HIDDEN_CELLS, *ROWS, "unattributed")  # from the bottom of the saw-tooth; what the log does not hold comes first
+MAX_COLUMNS = 480  # columns narrower than a pixel or two are slow and not visible
+SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, palette colour; `EVENTS` has the words
     "compact": ("triangle-down", "warn"),
     "cut": ("square", "warn"),
     "clear": ("triangle-down-open", "warn"),
@@ -58,19 +57,26 @@ SYMBOLS: Mapping[str, tuple[str, str]] = {  # kind of marker: Plotly symbol, pal
     "retry": ("x-thin-open", "bad"),
     "subagent": ("circle", "accent"),
 }
-MAX_NUMBERED = 12  # columns each of which has its number below it
-HATCHES = {"prefix": "/", "earlier": "\\", "reinjected": "-", "unattributed": "x"}  # of what no block stands for
+MAX_NUMBERED = 12  # columns up to which each has its number below it
+HATCHES = {"prefix": "/", "earlier": "\\", "reinjected": "-", "unattributed": "x"}  # patterns of cells that no block belongs to
 HEIGHT = 486  # pixels of the heatmap with its saw-tooth
 SLOT_ROW = 20  # pixels that a row of a slot adds
-SLOT_MARGIN = 128  # pixels beside the rows, where slots are named there
-FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own where it is there
-MANY_MARKERS = 60  # markers of one kind; more are drawn smaller
-SHORT = {"earlier": "Earlier", "reinjected": "Put back", "prefix": "Not in the log"}  # beside the rows, where there is no room
-WINDOW_EVENTS = (*CUT_KINDS, "back", "overflow")  # what happened to the window stands above what happened to the request
+SLOT_MARGIN = 128  # pixels beside the rows for the names of slots
+FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own font, if it is there
+MANY_MARKERS = 60  # markers of one kind from which on they are drawn smaller
+SHORT = {"earlier": "Earlier", "reinjected": "Put back", "prefix": "Not in the log"}  # short names beside the rows
+WINDOW_EVENTS = (*CUT_KINDS, "back", "overflow")  # events of the window are drawn above events of the request
 
 
 def draw_sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = "dark", height: int = 246) -> go.Figure:
-    """Prompt tokens over the session, stacked by bucket, with window, warning line and markers."""
+    """Draw the prompt tokens of a session, stacked by bucket, with the window, a warning line and markers.
+
+    Args:
+        of: an overview, or a session.
+        by: requests or turns.
+        theme: dark or light.
+        height: pixels.
+    """
     view, palette = _load_overview(of)[0], PALETTES[theme]
     figure = make_subplots(rows=1, cols=1)
     _add_areas(figure, view, by, palette)
@@ -88,13 +94,20 @@ def draw_heatmap(
     each: bool = False,
     parts: Slots | None = None,
 ) -> go.Figure:
-    """Requests or turns (columns) by buckets (rows), below the saw-tooth on the same axis.
+    """Draw requests or turns (columns) by buckets (rows), below the saw-tooth on the same axis.
 
-    With a session, or an overview and its `trace`, hovering also says what a bucket is made of. `measure`: tokens, USD, or
-    share of the window. Each cell's custom data begins with the request that a click leads to: in a binned column, the one with
-    the largest value of that row. Cells that were mostly read from cache are shown cold. `scale`: brightness by rank among all
-    cells, or by value; `each`: each row on a scale of its own. `compute_shades` says which. `parts`: what was put in stands in
-    rows of its own, below the bucket that it goes out in, which is shown without it.
+    The custom data of a cell begins with the request that a click leads to: in a binned column, the one with the largest value
+    of that row. Cells that were mostly read from the cache have a colour of their own.
+
+    Args:
+        of: an overview, or a session.
+        by: requests or turns.
+        measure: tokens, USD, or share of the window.
+        scale: brightness by rank among all cells, or by value.
+        theme: dark or light.
+        trace: with an overview, so that hovering shows what a bucket consists of; a session needs none.
+        each: each row on a scale of its own, see `compute_shades`.
+        parts: inserts by slot, each in a row of its own below its bucket, which is shown without them.
     """
     (view, trace), palette = _load_overview(of, trace), PALETTES[theme]
     grid = columns.build_grid(split_by_slot(view, parts) if parts else view, by, measure, MAX_COLUMNS)
@@ -111,9 +124,12 @@ def draw_heatmap(
 
 
 def to_html(figure: go.Figure, ground: str = "", told: Sequence[str] = ()) -> str:
-    """The figure as one page that needs nothing else: Plotly's script is inside (5 MB). `ground`: colour behind it.
+    """Write a figure as one HTML page that needs nothing else. Plotly's script is inside (5 MB).
 
-    `told`: lines below it, which say how to read it.
+    Args:
+        figure: the figure.
+        ground: colour of the background.
+        told: lines of text below the figure.
     """
     if told:
         bottom, height = figure.layout.margin.b, figure.layout.height
@@ -136,7 +152,7 @@ def _load_overview(of: Overview | Session, trace: Trace | None = None) -> tuple[
 
 
 def _add_areas(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
-    """The stacked areas, an invisible line that answers the mouse, the window's lines and the markers."""
+    """Add the stacked areas, an invisible line that answers the mouse, the window's lines and the markers."""
     rows = columns.build_outline(view, by, MAX_COLUMNS)
     stack = view.cells[rows.request]
     x = rows.x.astype(np.int16 if len(view) <= 32_767 else np.int32)
@@ -160,7 +176,7 @@ def _add_areas(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str
 
 
 def _build_outline(view: Overview, rows: Outline, x: Any, present: Sequence[str], palette: Mapping[str, str]) -> go.Scatter:
-    """The upper edge of the areas. It alone answers the mouse, with all numbers of the request."""
+    """The upper edge of the areas. Only this line answers the mouse, with all numbers of the request."""
     n = rows.request
     fill = np.nan_to_num(view.fill[n])
     usd = view.usd[n].sum(axis=1) + view.answer_usd[n]
@@ -179,13 +195,13 @@ def _build_outline(view: Overview, rows: Outline, x: Any, present: Sequence[str]
 
 
 def _find_top(view: Overview) -> float:
-    """Where the saw-tooth's axis ends: above the window, unless hardly any of it was ever used."""
+    """The end of the saw-tooth's axis: above the window, unless hardly any of it was ever used."""
     peak, window = float(view.prompts.max(initial=1)), float(view.windows.max(initial=0))
     return max(window, peak) if window and peak > window / 4 else peak * 1.15
 
 
 def _add_window_lines(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
-    """Window and 90 % of it, where the window is known; they step where the model changes."""
+    """Add the window and 90 % of it, where the window is known. Both step where the model changes."""
     top = _find_top(view)
     x = columns.list_positions(view, by)
     change = np.flatnonzero(np.diff(view.windows)) + 1
@@ -203,7 +219,7 @@ def _add_window_lines(figure: go.Figure, view: Overview, by: Unit, palette: Mapp
 
 
 def _add_markers(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str, str]) -> None:
-    """One trace per kind of marker, on one line above the areas; at most one of a kind per column."""
+    """Add one trace per kind of marker, on a line above the areas; at most one marker of a kind per column."""
     x, top = columns.list_positions(view, by), _find_top(view)
     width = max(1, -(-(int(x[-1]) + 1 if len(x) else 1) // MAX_COLUMNS))
     for kind, (symbol, colour) in reversed(list(SYMBOLS.items())):
@@ -234,7 +250,7 @@ def _add_markers(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[s
 
 
 def _describe_cells(trace: Trace | None, grid: Grid) -> list[list[str]]:
-    """Per bucket and column, what the request that a click leads to is made of."""
+    """By bucket and column, the content of the request that a click leads to."""
     if trace is None:
         return [[""] * len(grid.values) for _ in ROWS]
     wanted = grid.facts[:, :5, 0].astype(np.int64)
@@ -246,18 +262,18 @@ def _describe_cells(trace: Trace | None, grid: Grid) -> list[list[str]]:
 
 
 class _Row(NamedTuple):
-    name: str  # whose colour it has
+    name: str  # names its colour
     cell: int
     y: float  # its middle
     tall: int
     title: str
-    label: str  # beside it
+    label: str  # the text beside it
 
 
 def _build_rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
-    """Rows from the top: what the log does not hold, as far as there is any, then the buckets, each with its slots below it.
+    """Rows from the top: what the log does not hold, then the buckets, each with its slots below it.
 
-    Where the log holds neither system prompt nor tools, the prefix has the room of both.
+    Where the log holds neither system prompt nor tools, the prefix takes the space of both.
     """
     hidden = [name for name in HIDDEN_CELLS if grid.tokens[:, CELLS.index(name)].any()]
     static = bool(grid.tokens[:, :2].any()) or bool(parts and {*ROWS[:2]} & {*parts.buckets})
@@ -278,7 +294,7 @@ def _build_rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
 
 
 def _choose_ramps(grid: Grid, rows: Sequence[_Row], scale: Scale, each: bool) -> dict[int, Ramp]:
-    """The ramp of each row's cell: of its own values, or of those of all rows."""
+    """The ramp of each row's cell: over its own values, or over those of all rows."""
     cells = [row.cell for row in rows]
     return {cell: Ramp.from_values(grid.values[:, [cell] if each else cells], scale) for cell in cells}
 
@@ -291,7 +307,16 @@ def compute_shades(
     each: bool = False,
     parts: Slots | None = None,
 ) -> tuple[Shades, ...]:
-    """What the brightness in `draw_heatmap` says, row by row from the top; all rows say the same where they share one scale."""
+    """Compute what the brightness in `draw_heatmap` means, row by row from the top. Rows on one scale have the same values.
+
+    Args:
+        view: the session.
+        by: requests or turns.
+        measure: tokens, USD, or share of the window.
+        scale: brightness by rank among all cells, or by value.
+        each: each row on a scale of its own.
+        parts: inserts by slot, each in a row of its own.
+    """
     grid = columns.build_grid(split_by_slot(view, parts) if parts else view, by, measure, MAX_COLUMNS)
     rows = _build_rows(grid, parts)
     ramps = _choose_ramps(grid, rows, scale, each)
@@ -306,7 +331,7 @@ def _add_heatmap(
     palette: Mapping[str, str],
     kinds: list[list[str]],
 ) -> None:
-    """One heatmap trace per row, each in its own colours."""
+    """Add one heatmap trace per row, each in its own colours."""
     template = (
         "<b>request %{customdata[0]}</b> · turn %{customdata[1]}<br>%{fullData.name}: %{customdata[2]:,} tokens"
         " (%{customdata[3]:.1%})<br>%{text}$%{customdata[4]:.4f}<br>"
@@ -341,7 +366,7 @@ def _add_heatmap(
 
 
 def _build_colorscale(colour: str, palette: Mapping[str, str]) -> list[list[Any]]:
-    """Two ramps on one scale: from the panel to the bucket's colour, and from the panel to the cold one."""
+    """Two ramps on one scale: from the panel to the bucket's colour, and from the panel to the colour of cached cells."""
     half, ground = STEPS / (2 * STEPS + 1), palette["panel"]
     faint = mix_colours(ground, colour, 0.10)
     cold = mix_colours(ground, mix_colours(palette["cold"], colour, 0.4), 0.72)
@@ -372,7 +397,7 @@ def _style_figure(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[
     if units <= MAX_NUMBERED:
         figure.update_xaxes(dtick=1)
     figure.update_yaxes(showgrid=False, zeroline=False, fixedrange=True)
-    for axis in (figure.update_xaxes, figure.update_yaxes):  # unseen ticks keep the two zeros of the corner apart
+    for axis in (figure.update_xaxes, figure.update_yaxes):  # invisible ticks keep the two zeros of the corner apart
         axis(ticks="outside", ticklen=5, tickcolor="rgba(0,0,0,0)")
     figure.update_yaxes(range=[0, _find_top(view) * 1.22], nticks=4, tickformat="~s", row=1, col=1)
     title = {"text": "request" if by == "requests" else "turn", "standoff": 8, "font": {"size": 12}}
@@ -380,11 +405,11 @@ def _style_figure(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[
 
 
 def escape_label(text: str) -> str:
-    """Session text for Plotly, which would render tags and links."""
+    """Escape session text for Plotly, which would render tags and links."""
     return escape(" ".join(text.split())[:160], quote=False)
 
 
 def list_legend(view: Overview) -> Sequence[tuple[str, str, str]]:
-    """The kinds of markers that a session has: (kind, palette colour, word), in the order of `SYMBOLS`."""
+    """List the kinds of markers that a session has, in the order of `SYMBOLS`: kind, palette colour, word."""
     kinds = {marker.kind for marker in view.markers}
     return [(kind, colour, EVENTS[kind].word) for kind, (_, colour) in SYMBOLS.items() if kind in kinds]

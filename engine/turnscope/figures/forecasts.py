@@ -1,4 +1,4 @@
-"""What may come: the front of dollars against lost references, and how policies fill a window over turns that are planned."""
+"""Forecasts as figures: the settings of a parameter search, and how policies fill the window of a planned conversation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,16 @@ from turnscope.views.advice import Advice, Point
 
 
 def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", height: int = 360) -> go.Figure:
-    """Every setting that was tried, USD across and lost references up; the front as a line. A point's `customdata` begins with
-    its number. `shown`: the one that is looked at; None = the advised one."""
+    """Draw every tried setting, USD to the right and lost references upwards, with the Pareto front as a line.
+
+    The `customdata` of a point begins with its number.
+
+    Args:
+        found: the result of the search.
+        shown: number of the point with a ring; None = the advised one.
+        theme: dark or light.
+        height: pixels.
+    """
     palette = PALETTES[theme]
     best = {*found.front}
     shown = found.chosen if shown is None else shown
@@ -36,8 +44,11 @@ def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", h
     figure.add_scatter(
         x=[float(point.searched.usd) for _, point in found.front_points],
         y=[point.searched.lost for _, point in found.front_points],
-        mode="lines", line={"color": palette["accent"], "width": 1.5, "shape": "hv"}, hoverinfo="skip", showlegend=False,
-    )  # fmt: skip
+        mode="lines",
+        line={"color": palette["accent"], "width": 1.5, "shape": "hv"},
+        hoverinfo="skip",
+        showlegend=False,
+    )
     _add_points(
         figure, found, found.front_points, "no other is cheaper and loses less", {"color": palette["accent"], "size": 11}
     )
@@ -48,28 +59,37 @@ def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", h
         advised = {"color": palette["good"], "size": 18, "symbol": "star"}
         _add_points(figure, found, [(found.chosen, found.points[found.chosen])], "advised", advised)
     if shown is not None and found.points:
-        ring = {"color": "rgba(0,0,0,0)", "size": 22, "symbol": "circle", "line": {"color": palette["text"], "width": 2}}
-        at = found.points[shown].searched
-        figure.add_scatter(
-            x=[float(at.usd)], y=[at.lost], mode="markers", marker=ring, cliponaxis=False, hoverinfo="skip", showlegend=False
-        )
+        _add_ring(figure, found.points[shown], palette["text"])
     _style_figure(figure, theme, height)
     figure.update_layout(clickmode="event+select")
     figure.update_xaxes(title="USD over all searched sessions", tickprefix="$", gridcolor=palette["free"])
     return figure.update_yaxes(title="lost references", rangemode="tozero", tickformat=",d")
 
 
+def _add_ring(figure: go.Figure, point: Point, colour: str) -> None:
+    """Add a ring around one point."""
+    ring = {"color": "rgba(0,0,0,0)", "size": 22, "symbol": "circle", "line": {"color": colour, "width": 2}}
+    x, y = [float(point.searched.usd)], [point.searched.lost]
+    figure.add_scatter(x=x, y=y, mode="markers", marker=ring, cliponaxis=False, hoverinfo="skip", showlegend=False)
+
+
 def _add_points(
     figure: go.Figure, found: Advice, points: Sequence[tuple[int, Point]], name: str, marker: dict[str, object]
 ) -> None:
-    """Some of the points. One that is clicked does not make the others pale."""
+    """Add some of the points. A click on one of them leaves the others as they are."""
     seen = {"marker": {"opacity": marker.get("opacity", 1)}}
     figure.add_scatter(
-        x=[float(point.searched.usd) for _, point in points], y=[point.searched.lost for _, point in points], mode="markers",
-        name=name, marker=marker, cliponaxis=False, selected=seen, unselected=seen,
+        x=[float(point.searched.usd) for _, point in points],
+        y=[point.searched.lost for _, point in points],
+        mode="markers",
+        name=name,
+        marker=marker,
+        cliponaxis=False,
+        selected=seen,
+        unselected=seen,
         customdata=[(number, _wrap(escape_label(found.describe_changes(point.changes)))) for number, point in points],
         hovertemplate="$%{x:,.2f}, %{y:,} lost references<br>%{customdata[1]}<extra></extra>",
-    )  # fmt: skip
+    )
 
 
 def _wrap(text: str) -> str:
@@ -77,8 +97,15 @@ def _wrap(text: str) -> str:
 
 
 def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int = 340) -> go.Figure:
-    """Share of the window at the fullest request of each turn, a line per policy; where the first is cut a mark; the window as
-    a dashed line. A line ends where a request does not fit any more."""
+    """Draw the share of the window at the fullest request of each turn, a line per policy; the window is a dashed line.
+
+    A mark shows the first cut. A line ends where a request does not fit any more.
+
+    Args:
+        outlooks: those of a calculation.
+        theme: dark or light.
+        height: pixels.
+    """
     palette = PALETTES[theme]
     figure = go.Figure()
     for number, each in enumerate(outlooks):
@@ -86,17 +113,26 @@ def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int =
         name = escape_label(each.row.title)
         shown = each.fill[: each.ends] if each.ends else each.fill
         figure.add_scatter(
-            x=[*range(1, len(shown) + 1)], y=shown, mode="lines", name=name, legendgroup=name,
-            line={"color": colour, "width": 2, "dash": dash}, hovertemplate=f"turn %{{x}}<br>{name}: %{{y:.0%}}<extra></extra>",
-        )  # fmt: skip
+            x=[*range(1, len(shown) + 1)],
+            y=shown,
+            mode="lines",
+            name=name,
+            legendgroup=name,
+            line={"color": colour, "width": 2, "dash": dash},
+            hovertemplate=f"turn %{{x}}<br>{name}: %{{y:.0%}}<extra></extra>",
+        )
         marks = [(each.first, "triangle-down", "is cut first"), (each.ends, "x", "does not fit any more")]
         for turn, symbol, told in marks:
             if turn:
                 figure.add_scatter(
-                    x=[turn], y=[each.fill[turn - 1]], mode="markers", showlegend=False, legendgroup=name,
+                    x=[turn],
+                    y=[each.fill[turn - 1]],
+                    mode="markers",
+                    showlegend=False,
+                    legendgroup=name,
                     marker={"color": colour, "size": 10, "symbol": symbol},
                     hovertemplate=f"{name} {told} at turn {turn}<extra></extra>",
-                )  # fmt: skip
+                )
     figure.add_hline(y=1, line={"color": palette["bad"], "width": 1, "dash": "dash"})
     _style_figure(figure, theme, height)
     figure.update_xaxes(title="turn", showgrid=False)
@@ -106,9 +142,14 @@ def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int =
 def _style_figure(figure: go.Figure, theme: Theme, height: int) -> None:
     palette = PALETTES[theme]
     figure.update_layout(
-        height=height, margin={"l": 64, "r": 10, "t": 8, "b": 40}, paper_bgcolor="rgba(0,0,0,0)", plot_bgcolor="rgba(0,0,0,0)",
-        dragmode=False, legend={"orientation": "h", "y": -0.28}, font={"family": FONT, "size": 12, "color": palette["text"]},
+        height=height,
+        margin={"l": 64, "r": 10, "t": 8, "b": 40},
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        dragmode=False,
+        legend={"orientation": "h", "y": -0.28},
+        font={"family": FONT, "size": 12, "color": palette["text"]},
         hoverlabel={"bgcolor": palette["panel"], "bordercolor": palette["border"], "font": {"color": palette["text"]}},
-    )  # fmt: skip
+    )
     figure.update_xaxes(zeroline=False, fixedrange=True)
     figure.update_yaxes(gridcolor=palette["free"], zeroline=False, fixedrange=True)

@@ -1,4 +1,4 @@
-"""How the values of a heatmap become brightness, and what a legend says of it. No colours and no Plotly."""
+"""The brightness of a heatmap's cells, and what a legend says of it. No colours and no Plotly."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from turnscope.counting.reconciliation import Floats
 
 Scale = Literal["rank", "log", "linear"]
 
-STEPS = 127  # shades of one ramp; two ramps (billed in full, read from cache) fill one byte
-TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # how bright the shades are that a legend gives values for
-GAMMA: dict[Scale, float] = {"rank": 1.0, "log": 1.7, "linear": 1.7}  # keeps everyday cells dark, so that dear ones stand out
+STEPS = 127  # shades of one ramp; two ramps (billed in full, read from the cache) fill one byte
+TICKS = (0.0, 0.25, 0.5, 0.75, 1.0)  # the brightness of the shades for which a legend has values
+GAMMA: dict[Scale, float] = {
+    "rank": 1.0,
+    "log": 1.7,
+    "linear": 1.7,
+}  # keeps ordinary cells dark, so that expensive ones stand out
 
 
 @dataclass(frozen=True, slots=True)
 class Shades:
-    """What the brightness of a row's cells says. `values`: what stands at the shades `TICKS`, in the measure's unit."""
+    """What the brightness of a row's cells means. `values`: the values at the shades `TICKS`, in the measure's unit."""
 
     name: str
     label: str
@@ -27,7 +31,12 @@ class Shades:
 
 @dataclass(frozen=True, slots=True)
 class Ramp:
-    """How values become brightness. `seen`: those above zero, rising; `low` to `high` is the span where size counts."""
+    """How values become brightness.
+
+    Attributes:
+        seen: the values above zero, in order.
+        low, high: the values between which brightness depends on size.
+    """
 
     scale: Scale
     seen: Floats
@@ -36,12 +45,23 @@ class Ramp:
 
     @classmethod
     def from_values(cls, values: Floats, scale: Scale) -> Ramp:
-        """The ramp of all these values: from the second percentile of what is not zero to the largest."""
+        """Make the ramp of values: from the second percentile of those above zero to the largest.
+
+        Args:
+            values: the values of all cells.
+            scale: brightness by rank or by value.
+        """
         seen = np.sort(values[values > 0], axis=None)
         return cls(scale, seen, *((float(np.percentile(seen, 2)), float(seen[-1])) if len(seen) else (1.0, 1.0)))
 
     def to_bytes(self, values: Floats, cold: Any) -> Any:
-        """0 = nothing, up to `STEPS` for what was billed in full, from there on for what was read from cache."""
+        """The shade of each value: 0 = nothing, up to `STEPS` for what was billed in full, above that for what was read from
+        the cache.
+
+        Args:
+            values: the values.
+            cold: whether each was mostly read from the cache.
+        """
         shade = np.where(values > 0, np.maximum(1, np.rint(self._compute_level(values) * STEPS)), 0)
         return (shade + np.where(cold & (values > 0), STEPS + 1, 0)).astype(np.uint8)
 
@@ -58,7 +78,7 @@ class Ramp:
         """Brightness from 0 to 1."""
         if self.scale == "rank":
             sides = (np.searchsorted(self.seen, values, side=side) for side in ("left", "right"))
-            return np.asarray(sum(sides) / max(1, 2 * len(self.seen)))  # the middle of those that are equal
+            return np.asarray(sum(sides) / max(1, 2 * len(self.seen)))  # the middle of equal values
         size = np.log(np.maximum(values, self.low) / self.low) / self._spread if self.scale == "log" else values / self.high
         return np.asarray(np.clip(size, 0, 1) ** GAMMA[self.scale])
 

@@ -12,7 +12,7 @@ from typing import Any
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, make_image, make_text, split_thinking
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.nodes import Node, NodeMessage, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
@@ -59,9 +59,9 @@ def _is_history(source: Source) -> bool:
     )
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if _is_history(source):
-        yield from list_entries(source, lambda chat: Entry(as_text(chat.get("id")), as_text(chat.get("name"))), "history")
+        yield from make_entries(source, lambda chat: Entry(as_text(chat.get("id")), as_text(chat.get("name"))), "history")
         return
     for id, (chat, held) in _read_rows(source).items():
         at = parse_time(chat.get("updated_at")) or next((parse_time(row.get("created_at")) for row in reversed(held)), None)
@@ -115,7 +115,7 @@ IMPORTER = Importer(
     "Chatbot UI (export, or rows of its tables)",
     sniff,
     read,
-    entries,
+    list_entries,
     wants="`history` with a `version`, nor rows with `chat_id` and `sequence_number`",
     right="exports of version 1 and the rows of its tables",
     version=2,

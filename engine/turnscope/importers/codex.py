@@ -42,7 +42,7 @@ def sniff(source: Source) -> int:
     return 90 if (bare or states) and any(r.get("type") in FLAT for r in records) else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("CODEX_HOME")
     root = Path(given) if given else machine.home / ".codex"
     yield from (Place(root / name, "**/rollout-*.jsonl") for name in ("sessions", "archived_sessions"))
@@ -62,7 +62,7 @@ class _Rollout:
         self.behind = self.broken = False  # whether the open answer's usage stood behind it; whether results stand behind it
         self.before: float | None = None
 
-    def line(self, record: Mapping[str, Any], line: int) -> None:
+    def add_line(self, record: Mapping[str, Any], line: int) -> None:
         held = record.get("payload")
         enveloped = record.get("type") in ENVELOPES and isinstance(held, Mapping)
         payload: Mapping[str, Any] = held if enveloped and isinstance(held, Mapping) else record
@@ -198,7 +198,7 @@ def _is_prompt(said: NodeMessage) -> bool:
 def read(source: Source, _entry: Entry) -> Thread:
     rollout = _Rollout(Builder(source.path.stem, NAME))
     for record, line in iter_objects(source.iter_records(), rollout.builder, rollout.passed):
-        rollout.line(record, line)
+        rollout.add_line(record, line)
     rollout.passed.add_notes(rollout.builder)
     return build_thread(rollout.builder, rollout.nodes, rollout.path[-1].id if rollout.path else "", rollout.lead)
 
@@ -208,7 +208,7 @@ IMPORTER = Importer(
     "Codex CLI rollout (JSON lines)",
     sniff,
     read,
-    finds=finds,
+    finds=find_places,
     suffixes=(".jsonl",),
     wants="record of a rollout (`payload` and `timestamp`, or `record_type`)",
     right="old flat rollouts and new envelopes; compactions; rollbacks as branches",

@@ -45,7 +45,7 @@ def sniff(source: Source) -> int:
     return 95 if any(isinstance(item, dict) and "message" in item for item in document["history"]) else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("CONTINUE_GLOBAL_DIR")
     yield Place((Path(given) if given else machine.home / ".continue") / "sessions", "*-*.json")
 
@@ -158,7 +158,7 @@ IMPORTER = Importer(
     "Continue session (JSON)",
     sniff,
     read,
-    finds=finds,
+    finds=find_places,
     suffixes=(".json",),
     wants="`sessionId` with a `history` of messages",
     right="calls and outputs of a turn in order; the system prompt where a rendered prompt holds it",

@@ -56,7 +56,7 @@ def _is_message(row: Any) -> bool:
     return held.get("role") in ("user", "assistant") and "created" in held and bool(typed) and all("type" in t for t in typed)
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("GOOSE_PATH_ROOT")
     roots = [Path(given) / "data"] if given else [machine.data / "goose", machine.data / "Block" / "goose"]
     if not given:
@@ -65,7 +65,7 @@ def finds(machine: Machine) -> Iterator[Place]:
         yield from (Place(root / "sessions", pattern) for pattern in ("sessions.db", "*.jsonl"))
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if source.kind != "sqlite":
         yield Entry(at=source.modified_at, size=source.size)
         return
@@ -175,8 +175,8 @@ IMPORTER = Importer(
     "goose sessions (database, JSON or JSON lines)",
     sniff,
     read,
-    entries,
-    finds,
+    list_entries,
+    find_places,
     suffixes=(".db", ".json", ".jsonl"),
     wants="`working_dir`, nor tables `sessions` and `messages` with `content_json`",
     right="database and exports; compactions",

@@ -46,7 +46,7 @@ def sniff(source: Source) -> int:
     return 90 if {"task", "model"} <= document["eval"].keys() and {"samples", "plan", "status"} & document.keys() else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if source.kind != "zip":
         for number, sample in enumerate(as_rows(as_mapping(source.document).get("samples"))):
             yield Entry(str(number), _make_title(sample), _find_start(sample), requests=len(_find_calls(sample)))
@@ -199,7 +199,7 @@ IMPORTER = Importer(
     "Inspect log (.eval or .json)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json", ".eval"),
     wants="Inspect log with `eval` and `samples`",
     right="a session for each sample, graders as its subagents; attachments and pools",

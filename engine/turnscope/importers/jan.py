@@ -52,19 +52,19 @@ def sniff(source: Source) -> int:
     return 90 if {"exported_at", "title"} <= head.keys() and isinstance(head.get("messages"), list) else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     for folder in (machine.data / "Jan" / "data", machine.config / "Jan" / "data", machine.home / "jan"):
-        yield Place(folder / "threads", "*/messages.jsonl", part_of)
+        yield Place(folder / "threads", "*/messages.jsonl", find_main_path)
 
 
-def related(source: Source) -> Iterator[Source]:
+def find_related(source: Source) -> Iterator[Source]:
     """The other file of the thread."""
     if source.kind == "folder" or source.path.name in FILES:
         found = (source.open_sibling(name) for name in FILES if name != source.path.name)
         yield from (file for file in found if file is not None)
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     """A thread's files open as their folder."""
     return path.parent if path.name in FILES and all((path.parent / name).is_file() for name in FILES) else path
 
@@ -220,9 +220,9 @@ IMPORTER = Importer(
     "Jan thread (folder or export)",
     sniff,
     read,
-    finds=finds,
-    related=related,
-    part_of=part_of,
+    finds=find_places,
+    related=find_related,
+    part_of=find_main_path,
     wants="`object` thread or thread.message, nor an export with `exported_at`",
     right="the tree with its branches; the speed that Jan measured",
     sample=False,

@@ -71,7 +71,7 @@ def _read_tables(source: Source) -> dict[str, Any]:
     return tables
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     tables = _read_tables(source)
     for key, talk in tables["talks"].items():
         session, _, topic = key.partition("/")
@@ -251,7 +251,7 @@ IMPORTER = Importer(
     "LobeChat export (shared chat, database or backup)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json",),
     wants="shared chat (`version`, `exportedAt`), database export or backup (`exportType`)",
     right="each topic a conversation; trees where prompts name parents; failed answers",

@@ -29,7 +29,7 @@ from turnscope.reading.content_blocks import (
     split_thinking,
 )
 from turnscope.reading.leaves import find_last_leaf
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts, split_rounds
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
@@ -61,7 +61,7 @@ def _has_chats(source: Source) -> bool:
     return {"id", "title", "chat"} <= {row["name"] for row in source.query("pragma table_info(chat)")}
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("DATA_DIR")
     folders = (
         [Path(given)]
@@ -71,9 +71,9 @@ def finds(machine: Machine) -> Iterator[Place]:
     yield from (Place(folder, "webui.db") for folder in folders)
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if source.kind != "sqlite":
-        yield from list_entries(source, _make_entry)
+        yield from make_entries(source, _make_entry)
         return
     for row in source.query("select id, title, updated_at, length(chat) as size from chat order by updated_at desc, id"):
         yield Entry(str(row["id"]), as_text(row["title"]), parse_time(row["updated_at"]), row["size"] or 0)
@@ -261,8 +261,8 @@ IMPORTER = Importer(
     "Open WebUI chats (export or webui.db)",
     sniff,
     read,
-    entries,
-    finds,
+    list_entries,
+    find_places,
     suffixes=(".json", ".jsonl", ".db"),
     wants="chat with `history.messages`, nor tables `chat` and `user`",
     right="the tree with its branches; old and new forms of an answer; compactions",

@@ -46,13 +46,13 @@ def sniff(source: Source) -> int:
     return 90 if alone else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     for data in dict.fromkeys((machine.data, machine.home / ".local" / "share")):
-        yield Place(data / "opencode", "storage/session/*/*.json", part_of)
-        yield Place(data / "opencode", "opencode*.db", part_of)
+        yield Place(data / "opencode", "storage/session/*/*.json", find_main_path)
+        yield Place(data / "opencode", "opencode*.db", find_main_path)
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     """A message's file, or a part's, opens as its session where that is there."""
     if path.suffix != ".json" or path.parent.parent.name != "message":
         return path
@@ -83,7 +83,7 @@ def _list_infos(source: Source) -> dict[str, tuple[Value, Source | None]]:
     return infos
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     infos = _list_infos(source)
     for id, (info, file) in infos.items():
         if as_text(info.get("parentID")) not in infos:
@@ -295,9 +295,9 @@ IMPORTER = Importer(
     "opencode session (export, storage folder or database)",
     sniff,
     read,
-    entries,
-    finds,
-    part_of=part_of,
+    list_entries,
+    find_places,
+    part_of=find_main_path,
     suffixes=(".json", ".db"),
     wants="`info` of a session beside `messages`, nor its tables or folders",
     right="compactions and cleared outputs apart from the timeline; three containers, one reading",

@@ -16,7 +16,7 @@ from typing import Any
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, make_call, make_image, make_result, make_text
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.messages import convert_content, convert_message, convert_tool
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts
 from turnscope.reading.source import Entry, Source
@@ -79,10 +79,10 @@ def _is_list(source: Source) -> bool:
     return isinstance(inner, list) and _is_event(next(iter(inner[:1]), None))
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if _is_list(source):
         return iter([Entry(at=source.modified_at, size=source.size)])
-    return list_entries(source, lambda run: Entry(str(run.get("instance_id") or ""), str(run.get("instance_id") or "")), "runs")
+    return make_entries(source, lambda run: Entry(str(run.get("instance_id") or ""), str(run.get("instance_id") or "")), "runs")
 
 
 def read(source: Source, entry: Entry) -> Thread:
@@ -133,11 +133,11 @@ def _read_state(source: Source) -> tuple[Value, Value]:
     )
 
 
-def related(source: Source) -> list[Source]:
+def find_related(source: Source) -> list[Source]:
     return [file for file in _list_files(source) if file.path != source.path] if ONE.fullmatch(source.path.name) else []
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     return path.parent if ONE.fullmatch(path.name) else path
 
 
@@ -327,9 +327,9 @@ IMPORTER = Importer(
     "OpenHands events (trajectory, output.jsonl)",
     sniff,
     read,
-    entries,
-    related=related,
-    part_of=part_of,
+    list_entries,
+    related=find_related,
+    part_of=find_main_path,
     wants="list of actions and observations",
     right="what a condensation forgot; usage as logged",
 )

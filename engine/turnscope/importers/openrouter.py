@@ -45,7 +45,7 @@ def sniff(source: Source) -> int:
     return 70 if any("total_tokens" in message and "role" in message for message in told) else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     for number, chat in enumerate(_list_chats(source)):
         at = parse_time(chat.get("updatedAt") or chat.get("updated_at") or chat.get("lastMessageTimestamp"))
         yield Entry(str(number), as_text(chat.get("title")), at)
@@ -83,7 +83,7 @@ IMPORTER = Importer(
     "OpenRouter chat store (JSON)",
     sniff,
     read,
-    entries,
+    list_entries,
     wants="conversations whose messages have `total_tokens`",
     right="recorded sizes, models and their windows",
     sample=False,

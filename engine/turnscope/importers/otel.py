@@ -51,6 +51,7 @@ REASONS = ("anthropic.message.stop_reason", "gen_ai.response.finish_reasons", "a
 COST = ("gen_ai.usage.cost", "llm.cost.total", "langfuse.totalCost", "langfuse.calculatedTotalCost", "operation.cost")
 GROUP = ("gen_ai.conversation.id", "session.id", "langfuse.sessionId", "traceloop.association.properties.session_id")
 OURS, ASK, UNTIMED = "turnscope.request", "turnscope.ask", "turnscope.untimed"  # see `telemetry.names`
+WRITTEN_1H, ESTIMATED = "turnscope.usage.cache_write_1h.input_tokens", "turnscope.usage.output_tokens.estimated"
 EVENTS = ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.assistant.message", "gen_ai.tool.message")
 
 
@@ -96,7 +97,7 @@ def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]
     return kept
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     for id, (one, inner) in _group_conversations(source).items():
         yield structs.replace(next(entry for entry in one.list_entries() if entry.id == inner), id=id)
 
@@ -226,7 +227,11 @@ def _is_whole(span: TraceSpan, messages: Sequence[JSON]) -> Call:
     reason = parse_if_json(reason) if isinstance(reason, str) and reason[:1] == "[" else reason
     about["stop_reason"] = as_text(reason[0] if isinstance(reason, list) and reason else reason) or None
     if found := about["usage"]:
-        about["usage"] = structs.replace(found, iterations=_make_passes(span))
+        hour = span.get_first(WRITTEN_1H)
+        written = min(hour, found.cache_creation_input_tokens) if isinstance(hour, int) else 0
+        about["usage"] = structs.replace(found, iterations=_make_passes(span), cache_creation_1h_input_tokens=written)
+    if isinstance(estimated := span.get_first(ESTIMATED), int):
+        about |= {"output_stub": True, "estimate": Usage(output_tokens=estimated)}
     response = _get_value(span, "response_data", "gen_ai.response.body", "langfuse.output", "output.value")
     about["applied"] = parse_applied_edits(as_mapping(response).get("context_management"))
     body = build_body(messages, _find_tools(span))
@@ -322,8 +327,8 @@ IMPORTER = Importer(
     "Trace of model calls (OpenTelemetry, OpenInference, Langfuse)",
     sniff,
     read,
-    entries,
-    version=2,
+    list_entries,
+    version=3,
     wants="span of a model call",
     right="spans of every convention's age; a call that two spans tell of is one",
 )

@@ -35,7 +35,7 @@ def sniff(source: Source) -> int:
     return 95 if session else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     yield Place(machine.home / ".pi" / "agent" / "sessions", "**/*.jsonl")
 
 
@@ -164,7 +164,7 @@ IMPORTER = Importer(
     "pi session (JSON lines)",
     sniff,
     read,
-    finds=finds,
+    finds=find_places,
     suffixes=(".jsonl",),
     wants="first line of type session with `id`, `cwd` and `timestamp`",
     right="compactions and what they kept; the tree with its branches",

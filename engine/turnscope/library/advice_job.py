@@ -28,7 +28,7 @@ class AdviceTask(msgspec.Struct, frozen=True):
     """What to search. `text` is the TOML text of the policy called `policy`.
 
     `path`: a file or a folder of sessions; "" = the session that the job was made with. `folder`: where trials are stored.
-    `turn`: keys of the parameters to search, () = the usual ones.
+    `keys`: keys of the parameters to search, () = the usual ones.
     """
 
     path: str
@@ -37,7 +37,7 @@ class AdviceTask(msgspec.Struct, frozen=True):
     folder: str
     trials: int = TRIALS
     seed: int = 0
-    turn: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
 
 
 class WorkerReport(msgspec.Struct):
@@ -118,4 +118,4 @@ def run_worker(questions: IO[bytes] | None = None, answers: IO[bytes] | None = N
 
 def _search(sessions: Path | Session, task: AdviceTask, progress: Progress) -> Advice:
     policy, folder = parse(task.policy, task.text), Path(task.folder)
-    return advise(sessions, policy, trials=task.trials, seed=task.seed, turn=task.turn, folder=folder, tell=progress)
+    return advise(sessions, policy, trials=task.trials, seed=task.seed, keys=task.keys, folder=folder, progress=progress)

@@ -77,21 +77,31 @@ def _never_stop() -> bool:
 
 
 def advise(
-    of: Path | str | Session | Iterable[Session],
+    sessions: Path | str | Session | Iterable[Session],
     policy: Policy | str,
     *,
     trials: int = TRIALS,
     seed: int = 0,
-    turn: Iterable[str] = (),
+    keys: Iterable[str] = (),
     folder: Path | None = None,
-    tell: Progress | None = None,
-    stop: Stop | None = None,
+    progress: Progress | None = None,
+    should_stop: Stop | None = None,
 ) -> Advice:
-    """Search a policy's parameters for settings that cost less and lose less, over a session, several, a file or a folder.
+    """Search a policy's parameters for settings that cost less and lose fewer references.
 
-    `turn`: keys of the parameters (`views.advice.list_axes`), () = the usual ones. `folder`: where what was tried is kept, so
-    that a search that was stopped goes on; None = nowhere. `tell` hears how far it is, `stop` says when it is to end.
-    PolicyError: no such policy or parameter. `TurnscopeError` where `of` cannot be read.
+    Args:
+        sessions: a session, several, or the path of a file or folder.
+        policy: the policy, or its name.
+        trials: settings to try.
+        seed: makes the search repeatable.
+        keys: keys of the parameters to search (`views.advice.list_axes`); () = the usual ones.
+        folder: where trials are stored, so that a stopped search can go on; None = nowhere.
+        progress: called with the settings tried so far and in all.
+        should_stop: asked before each trial; True ends the search.
+
+    Raises:
+        PolicyError: there is no such policy or parameter.
+        TurnscopeError: the sessions cannot be read.
 
     >>> found = turnscope.advise(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), "last-20-messages", trials=4)
     >>> found.method, [point.searched.lost for _, point in found.front_points][-1] <= found.points[0].searched.lost
@@ -100,13 +110,13 @@ def advise(
     if trials < 1:
         raise PolicyError(f"{trials} settings cannot be tried", hint="Give a number from 1 on.")
     chosen = load_policy(policy) if isinstance(policy, str) else policy
-    axes = _choose_axes(chosen, tuple(turn))
+    axes = _choose_axes(chosen, tuple(keys))
     grid = settings.build_grid(axes, trials, seed)
     if grid is None:
         settings.require_optuna()  # before sessions are read
-    cases, left_out = _collect_cases(of, seed)
+    cases, left_out = _collect_cases(sessions, seed)
     searched, held = _split_holdout(cases, seed)
-    made = Advice(
+    empty = Advice(
         policy=chosen.name,
         title=chosen.title or chosen.name,
         text=chosen.to_toml(),
@@ -118,31 +128,34 @@ def advise(
         held=tuple(case.name for case in held),
         left_out=dict(left_out),
     )
-    memory = open_log(folder, chosen) if folder else TrialLog()
-    search = _Search(chosen, searched, memory, stop or _never_stop)
-    say = tell or _ignore_progress
+    search = _Search(chosen, searched, open_log(folder, chosen) if folder else TrialLog(), should_stop or _never_stop)
     if too_few := _explain_too_few(axes, search, left_out):
-        return msgspec.structs.replace(made, too_few=too_few)
-    stopped = False
+        return msgspec.structs.replace(empty, too_few=too_few)
+    stopped = not _try_settings(search, empty, grid, progress or _ignore_progress)
+    return _build_advice(empty, search, held, stopped)
+
+
+def _try_settings(search: _Search, task: Advice, grid: Sequence[dict[str, JSON]] | None, progress: Progress) -> bool:
+    """Try the settings of a grid, else those that optuna suggests. Returns whether all were tried."""
+    suggested = iter(grid) if grid is not None else settings.sample_settings(task.axes, task.seed, search.evaluate)
+    count = task.trials if grid is None else min(task.trials, len(grid))
     try:
-        asked = iter(grid) if grid is not None else settings.sample_settings(axes, seed, search.evaluate)
-        many = trials if grid is None else min(trials, len(grid))
-        for done, setting in enumerate(islice(asked, many)):
-            say(done, many)
+        for done, setting in enumerate(islice(suggested, count)):
+            progress(done, count)
             search.evaluate(setting)
-        say(many, many)
+        progress(count, count)
     except Stopped:
-        stopped = True
-    return _build_advice(made, search, held, stopped)
+        return False
+    return True
 
 
-def _choose_axes(policy: Policy, turn: Sequence[str]) -> tuple[Axis, ...]:
+def _choose_axes(policy: Policy, keys: Sequence[str]) -> tuple[Axis, ...]:
     known = {axis.key: axis for axis in advice.list_axes(policy)}
-    if unknown := [key for key in turn if key not in known]:
+    if unknown := [key for key in keys if key not in known]:
         raise PolicyError(
-            f"{policy.name} has no parameter {unknown[0]!r} that could be turned", hint=f"There are: {', '.join(known)}."
+            f"{policy.name} has no parameter {unknown[0]!r} that can be searched", hint=f"There are: {', '.join(known)}."
         )
-    return tuple(known[key] for key in turn) or tuple(axis for axis in known.values() if axis.usual)
+    return tuple(known[key] for key in keys) or tuple(axis for axis in known.values() if axis.usual)
 
 
 # Sessions
@@ -299,9 +312,15 @@ def _build_advice(made: Advice, search: _Search, held: Sequence[Case], stopped: 
         stopped = True
     too_few = _explain_no_effect(figures, stopped)
     return msgspec.structs.replace(
-        made, points=tuple(points), front=best, chosen=None if too_few else number, because="" if too_few else because,
-        impossible=len(search.impossible), too_few=too_few, stopped=stopped,
-    )  # fmt: skip
+        made,
+        points=tuple(points),
+        front=best,
+        chosen=None if too_few else number,
+        because="" if too_few else because,
+        impossible=len(search.impossible),
+        too_few=too_few,
+        stopped=stopped,
+    )
 
 
 def _explain_no_effect(figures: Sequence[Figures], stopped: bool) -> str:

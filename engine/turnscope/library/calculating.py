@@ -28,9 +28,17 @@ from turnscope.views.losses import References
 from turnscope.views.tables import format_csv, format_text
 
 CALCULATED_POLICIES = (
-    "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "condense-oldest", "balanced", "claude-code",
-    "codex", "cline-classic", "half-in-pairs",
-)  # fmt: skip
+    "keep-everything",
+    "last-20-messages",
+    "last-5-pairs",
+    "clear-tool-results",
+    "condense-oldest",
+    "balanced",
+    "claude-code",
+    "codex",
+    "cline-classic",
+    "half-in-pairs",
+)
 COLUMNS = ("policy", "title", "usd", "cache_share", "kept_share", "peak_fill", "first_cut_turn", "cuts", "ends_at_turn")
 HEADINGS = ("policy", "USD", "from cache", "kept", "peak fill", "first cut at turn", "cuts", "ends at turn")
 NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC: prices are those of that day

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,6 +125,16 @@ class Policy:
 
 def list_policies(folder: Path = HERE) -> tuple[str, ...]:
     """Return the names of the policies in a folder."""
+    return _list_shipped() if folder == HERE else _list_files(folder)
+
+
+@cache
+def _list_shipped() -> tuple[str, ...]:
+    """The package's own policies: they do not change while it runs."""
+    return _list_files(HERE)
+
+
+def _list_files(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in folder.glob("*.toml")))
 
 
@@ -144,11 +155,20 @@ def load(name: str, folder: Path = HERE) -> Policy:
     """
     name = resolve_name(name) if folder == HERE else name
     if name in list_policies(folder):
-        return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
+        return _load_shipped(name) if folder == HERE else _load_file(name, folder)
     packaged = find_packaged_policies() if folder == HERE else {}
     if name in packaged:
         return load_packaged(name)
     raise PolicyError(f"there is no policy {name!r}", hint=f"Known policies: {', '.join((*list_policies(folder), *packaged))}.")
+
+
+@cache
+def _load_shipped(name: str) -> Policy:
+    return _load_file(name, HERE)
+
+
+def _load_file(name: str, folder: Path) -> Policy:
+    return parse(name, (folder / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def load_packaged(name: str) -> Policy:

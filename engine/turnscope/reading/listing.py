@@ -49,7 +49,7 @@ def peek_first(source: Source, key: str = "conversations") -> Conversation:
     return next((item for item in items[:20] if isinstance(item, dict)), {})
 
 
-def list_entries(source: Source, describe: Callable[[Conversation], Entry], key: str = "conversations") -> Iterator[Entry]:
+def make_entries(source: Source, describe: Callable[[Conversation], Entry], key: str = "conversations") -> Iterator[Entry]:
     """Make an entry for each conversation, in the file's order. An only conversation has the id "".
 
     Args:

@@ -209,7 +209,7 @@ class Builder:
             if draft.request is not None:
                 stub = _is_stub(draft, line)
                 about = {"n": self.first + len(requests), "turn": line.turn, "cut": draft.start, "stop": draft.stop}
-                requests.append(structs.replace(draft.request, **about, output_stub=stub))
+                requests.append(structs.replace(draft.request, **about, output_stub=stub or draft.request.output_stub))
         self._add_pending(requests, len(self.drafts))
         self.requests = tuple(requests)
         return Session(

@@ -1,1 +1,1 @@
-"""A session to hand on: with what is private taken out of it first, as one file that opens anywhere."""
+"""A session to hand on: redacted first, then one file that opens anywhere."""

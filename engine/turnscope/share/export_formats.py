@@ -1,7 +1,7 @@
-"""A session or a branch as a file to take away, in several forms. Pure functions from a session to bytes.
+"""A session or a branch as a file, in several formats. Pure functions from a session to bytes.
 
-Our own two forms hold all that is known and read back as the same session, branches and subagents included; those of the two
-APIs hold what was said on one path, in the form in which a model is sent it; Markdown is for people.
+Turnscope's two formats hold all that is known and read back as the same session, branches and subagents included. Those of the
+two APIs hold the messages of one path as a model is sent them. Markdown is for people.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STATIC = (Bucket.SYSTEM, Bucket.TOOLS)
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """A way to write a session: what it is called, how its files end, and what makes one."""
+    """A format: its name, its title, the suffix and media type of its files, and the function that writes them."""
 
     name: str
     title: str
@@ -38,7 +38,7 @@ class ExportFormat:
 
 
 def list_formats() -> dict[str, ExportFormat]:
-    """Every form, by the name that the command takes."""
+    """Every format by its name on the command line."""
     listed = (
         ExportFormat("json", "Turnscope JSON", "json", "application/json", portable.dumps),
         ExportFormat("jsonl", "Turnscope JSON Lines", "jsonl", "application/x-ndjson", portable.dump_lines),
@@ -66,7 +66,7 @@ def _encode_json(value: JSON) -> bytes:
 
 
 def to_anthropic(session: Session) -> dict[str, JSON]:
-    """What was said as a body of Anthropic's Messages API: model, system prompt and tools as they stood last, messages."""
+    """The messages as a body of Anthropic's Messages API, with the last model, system prompt and tools."""
     body: dict[str, JSON] = {}
     if model := next((request.model for request in reversed(session.requests) if request.model), ""):
         body["model"] = model
@@ -93,10 +93,7 @@ def _to_block(raw: JSON) -> JSON:
 
 
 def to_openai(session: Session) -> dict[str, JSON]:
-    """The same as a body of OpenAI's Chat Completions: calls in `tool_calls`, their results as messages of the role tool.
-
-    Those hold text only there: an image in a result is left out.
-    """
+    """The messages as a body of OpenAI's Chat Completions. Results of tools hold text only, so an image in one is left out."""
     body = to_anthropic(session)
     messages: list[JSON] = []
     if system := "\n\n".join(filter(None, map(extract_text, body.get("system") or ()))):
@@ -112,7 +109,7 @@ def to_openai(session: Session) -> dict[str, JSON]:
 
 
 def _convert_answer(blocks: list[Any]) -> Iterator[JSON]:
-    """An answer: its texts, its reasoning, its calls; results of the provider's own tools stand in the text."""
+    """An answer: its texts, its reasoning, its calls. Results of the provider's own tools become text."""
     message: dict[str, JSON] = {"role": "assistant", "content": None}
     thought = "".join(block.get("thinking") or "" for block in blocks if block.get("type") == "thinking")
     calls = [block for block in blocks if block.get("type") == "tool_use"]
@@ -127,7 +124,7 @@ def _convert_answer(blocks: list[Any]) -> Iterator[JSON]:
 
 
 def _convert_call(call: Mapping[str, Any]) -> JSON:
-    """A call; one of a custom tool is given text."""
+    """A call; one of a custom tool has text as its input."""
     name, given = call.get("name"), call.get("input")
     if isinstance(given, str):
         return {"id": call.get("id"), "type": "custom", "custom": {"name": name, "input": given}}
@@ -135,7 +132,7 @@ def _convert_call(call: Mapping[str, Any]) -> JSON:
 
 
 def _convert_prompt(role: str, blocks: list[Any]) -> Iterator[JSON]:
-    """A prompt: results first, as the API wants them right behind their calls, then everything else."""
+    """A prompt: tool results first, as the API requires, then everything else."""
     rest: list[JSON] = []
     for block in blocks:
         if block.get("type") == "tool_result":
@@ -164,9 +161,9 @@ def _convert_tool(tool: Mapping[str, Any]) -> JSON:
 
 
 def to_chainreview(session: Session) -> dict[str, JSON]:
-    """A session file of ChainReview: the API history without thoughts, as that tool keeps it; nothing in it is condensed.
+    """A session file of ChainReview: the API history without thinking, as that tool stores it. Nothing is condensed.
 
-    `tokenCount`: those of the newest request and its answer as recorded, 0 where nothing is.
+    `tokenCount` is that of the newest request and its answer as recorded, 0 without a record.
     """
     history: list[JSON] = []
     for message in to_anthropic(session)["messages"]:
@@ -193,10 +190,10 @@ def _format_time(at: float | None) -> str:
 
 
 def to_markdown(session: Session) -> str:
-    """What was said, a heading for each message; what tools were called with and gave stands in fences.
+    """The messages as Markdown: a heading for each message, tool calls and results in fences.
 
-    Headings and fences of ours say so, so that the file opens again (`importers.markdown`); a line of a text that looks like
-    one of them gets a backslash. An image in a tool's result is left out.
+    Headings and fences are marked, so that the file opens again (`importers.markdown`). A line of text that looks like one of
+    them gets a backslash. An image in a tool result is left out.
     """
     lines = [f"# {' '.join(session.title.split()) or 'Chat'}"]
     for message in session.messages:
@@ -210,7 +207,7 @@ def to_markdown(session: Session) -> str:
 
 
 def _render_block(block: Block) -> str:
-    """A block as Markdown; an image with its bytes, a text file in a fence with its name."""
+    """A block as Markdown: an image with its bytes, a text file in a fence with its name."""
     raw = block.raw if isinstance(block.raw, Mapping) else {}
     if picture := attachments.read_image(raw):
         return f"![{picture}](data:{picture.type};base64,{raw['source']['data']})"
@@ -220,7 +217,7 @@ def _render_block(block: Block) -> str:
         return MARKUP_LINE.sub(r"\\\g<0>", block.text)
     source = raw.get("source") if block.kind in ("image", "document") else None
     if isinstance(source, Mapping) and source.get("type") in ("url", "base64", "text"):
-        # what is no picture of a known type: its address, or its type with what it holds
+        # another image or document: its address, or its type with its content
         return _fence(block.kind, str(source.get("data") or ""), str(source.get("url") or source.get("media_type") or ""))
     id = raw.get("id") if block.kind == "tool_use" else raw.get("tool_use_id")
     return _fence(block.kind, block.text, str(id or ""))

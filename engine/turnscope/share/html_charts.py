@@ -1,4 +1,4 @@
-"""Charts and tables as HTML and SVG that need nothing else: colours are the style's variables, texts come escaped."""
+"""Charts and tables as HTML and SVG that need nothing else. Colours are variables of the style; texts are escaped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from turnscope.counting.reconciliation import Ints
 from turnscope.views.overview import CELLS, LABELS, Overview
 
 WIDTH, HEIGHT = 1_000, 220  # of the stacked chart, in its own units
-POINTS = 1_000  # requests that the chart tells apart
+POINTS = 1_000  # requests that the chart shows, at most
 STYLE = """
 body{margin:0;background:var(--ground);color:var(--text);font:14px/1.5 system-ui,sans-serif}
 main{max-width:1080px;margin:0 auto;padding:24px 20px 60px}h1{font-size:24px;margin:0 0 8px;overflow-wrap:anywhere}
@@ -33,12 +33,17 @@ margin-right:5px}svg{display:block;width:100%}.heat{display:grid;gap:1px;font-si
 
 
 def strip_tags(html: str) -> str:
-    """The text of what was drawn."""
+    """The text of HTML, without its tags."""
     return unescape(re.sub(r"<[^>]*>", "\n", html))
 
 
 def draw_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table. Cells are HTML already; numbers stand to the right."""
+    """Draw a table. Numbers are aligned to the right.
+
+    Args:
+        head: names of the columns.
+        rows: cells, which are HTML already.
+    """
     body = "".join(f"<tr>{''.join(_draw_cell(value) for value in row)}</tr>" for row in rows)
     return f"<div class=scroll><table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{body}</table></div>"
 
@@ -48,14 +53,25 @@ def _draw_cell(value: str) -> str:
 
 
 def draw_legend(labels: Mapping[str, str], cells: Ints) -> str:
-    """What the colours are, of those that occur."""
+    """Draw the colours of the cells that occur.
+
+    Args:
+        labels: names of the cells.
+        cells: tokens, `[request, cell]`.
+    """
     found = [name for number, name in enumerate(CELLS) if len(cells) and cells[:, number].any()]
     parts = (f'<span><i style="background:{_get_colour(name)}"></i>{escape(labels[name])}</span>' for name in found)
     return f"<p class=legend>{''.join(parts)}</p>"
 
 
 def draw_fill(cells: Ints, windows: Ints, marks: Sequence[tuple[int, str, str]]) -> str:
-    """Tokens of every request by bucket, stacked; the window as a line, and what happened as marks with a hint."""
+    """Draw the tokens of every request by bucket, stacked, with the window as a line and events as marks.
+
+    Args:
+        cells: tokens, `[request, cell]`.
+        windows: tokens of each request's window; 0 = unknown.
+        marks: request, kind and description of each event.
+    """
     many = len(cells)
     if not many:
         return "<p>No requests.</p>"
@@ -88,7 +104,7 @@ def _build_steps(xs: np.ndarray, ys: np.ndarray) -> str:
 
 
 def draw_heatmap(view: Overview) -> str:
-    """Tokens or, where prices are known, USD of every request and bucket, as coloured cells with their numbers."""
+    """Draw every request and bucket as a coloured cell with its number: USD where prices are known, else tokens."""
     priced = bool(view.usd.any())
     values = view.usd if priced else view.cells.astype(np.float64)
     shown = [number for number in range(len(CELLS)) if values[:, number].any()] if len(view) else []

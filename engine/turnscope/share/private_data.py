@@ -1,6 +1,7 @@
-"""What is private in a text: secrets, by detect-secrets' patterns and more of today's, and personal data that has a form.
+"""Private data in a text: secrets, by the patterns of detect-secrets and newer ones, and personal data with a recognisable
+form.
 
-Names of people, places and companies have none, and are not found. Pure functions; no model, no network.
+Names of people, places and companies have no such form and are not found. Pure functions; no model, no network.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from detect_secrets.plugins.base import RegexBasedDetector
 from detect_secrets.plugins.high_entropy_strings import Base64HighEntropyString
 
 FILE = Path(__file__).with_name("private.txt")
-# The first finds the key's first line alone; addresses are found below; the rest are what any assignment to a secret is.
+# The first finds only the first line of a key; IP addresses have a pattern of our own; the others match any assignment.
 LEFT_OUT = (
     "Private Key",
     "Public IP (ipv4)",
@@ -26,11 +27,11 @@ LEFT_OUT = (
     "IBM Cloud IAM Key",
     "IBM COS HMAC Credentials",
 )
-ENTROPY = 4.5  # bits a character: detect-secrets' own limit for base64
+ENTROPY = 4.5  # bits per character: detect-secrets' own limit for base64
 
 
 class PrivateSpan(NamedTuple):
-    """A stretch `[start, stop)` of a text that is not to be told, and what it is."""
+    """The part `[start, stop)` of a text that is private, and its kind."""
 
     start: int
     stop: int
@@ -38,7 +39,9 @@ class PrivateSpan(NamedTuple):
 
 
 def find_private(text: str) -> list[PrivateSpan]:
-    """What is private in a text, in order, without overlaps: of two that do the one that begins first, then the longer."""
+    """Find the private parts of a text, in order, without overlaps. Of two that overlap, the first and then the longer one
+    counts.
+    """
     found = sorted(_iter_matches(text), key=lambda one: (one.start, -one.stop))
     kept: list[PrivateSpan] = []
     for one in found:
@@ -53,7 +56,7 @@ def find_private(text: str) -> list[PrivateSpan]:
 
 
 def mask_text(text: str) -> tuple[str, list[str]]:
-    """A text with what is private in it replaced by what it was; and those kinds, one for each stretch."""
+    """Replace the private parts of a text by their kinds. Returns the text and the kind of each part."""
     found = find_private(text)
     if not found:
         return text, []
@@ -73,20 +76,20 @@ def _iter_matches(text: str) -> Iterator[PrivateSpan]:
 
 
 def _passes_luhn(digits: str) -> bool:
-    """ISO/IEC 7812's check digit, over 13 to 19 digits."""
+    """Whether the check digit of ISO/IEC 7812 is right, over 13 to 19 digits."""
     numbers = [int(char) for char in digits if char.isdigit()][::-1]
     doubled = [sum(divmod(2 * number, 10)) if at % 2 else number for at, number in enumerate(numbers)]
     return 13 <= len(numbers) <= 19 and len(set(numbers)) > 1 and sum(doubled) % 10 == 0
 
 
 def _is_iban(text: str) -> bool:
-    """ISO 13616's check digits."""
+    """Whether the check digits of ISO 13616 are right."""
     held = "".join(text.split())
     return 15 <= len(held) <= 34 and int("".join(str(int(char, 36)) for char in held[4:] + held[:4])) % 97 == 1
 
 
 def _is_address(text: str) -> bool:
-    """An address of a network that others could reach or know; a version number is none."""
+    """Whether a text is the address of a network that others can reach or know. A version number is none."""
     try:
         found = ip_address(text)
     except ValueError:
@@ -108,7 +111,7 @@ def _accept_any(_: str) -> bool:
     return True
 
 
-_EMPTY = re.compile(  # no value that anybody chose
+_EMPTY = re.compile(  # values that nobody chose
     r"none|null|true|false|str|string|undefined|required|optional|x+|\*+|\.+|<.*>|\$?\{.*|\$\w+|%\(?\w+.*|\[.*"
     r"|os\.environ.*|process\.env.*",
     re.IGNORECASE,
@@ -116,7 +119,7 @@ _EMPTY = re.compile(  # no value that anybody chose
 
 
 def _is_secret(text: str) -> bool:
-    """A value that somebody chose to keep to himself, not the name of one, a type, or a placeholder."""
+    """Whether a text is a chosen value, not its name, a type or a placeholder."""
     return not _EMPTY.fullmatch(text)
 
 
@@ -136,7 +139,7 @@ def _load_detectors() -> Mapping[str, type[Any]]:
 
 @cache
 def _load_patterns() -> tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...]:
-    """What is looked for: its kind, its pattern (`value` = the private part of it), and what a match has to pass."""
+    """What is searched: its kind, its pattern (`value` = the private part), and the test that a match has to pass."""
     found: list[tuple[str, re.Pattern[str], Callable[[str], bool]]] = []
     for line in (line for line in FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")):
         kind, _, pattern = line.partition("|")

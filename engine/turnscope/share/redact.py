@@ -1,6 +1,6 @@
-"""A session without what is private: `Session -> Session`, before anything is drawn of it. Numbers are carried along.
+"""Redaction: `Session -> Session`, before anything is drawn of it. Numbers stay the same.
 
-What is not known to be harmless is taken out: a field that is new to a session is redacted until it is named here.
+A field that is not known to be harmless is redacted, so a new field of a session is redacted until it is named here.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ LEVELS: dict[Level, str] = {
     "full": "Everything as it is.",
 }
 PLACEHOLDER = "[not included]"
-MIN_SECRET = 6  # characters from which on a private value is taken out wherever else it stands, alone or amid a word
-MIN_NAME = 3  # alike, of what stands alone: the name of a user
-# Texts that say nothing of a conversation: kinds, roles, names of models and rules, what a provider calls its settings.
+MIN_SECRET = 6  # characters from which on a private value is removed everywhere, also inside a word
+MIN_NAME = 3  # characters from which on it is removed as a whole word, such as the name of a user
+# Texts that say nothing of a conversation: kinds, roles, names of models and rules, a provider's settings.
 _PLAIN = {
     *("role", "origin", "bucket", "kind", "action", "source", "model", "asked", "stop_reason", "slot", "place", "severity"),
     *("rule", "trigger", "edit", "tag", "media_type", "type", "format", "version", "cli_version", "tool"),
 }
-_ENCODED = ("signature", "data", "encrypted_content")  # what nobody can read, and a reader could decode
-_OPEN = ("about", "answers", "facts", "extra", "settings", "ratings")  # whatever a tool writes there, by whatever name
+_ENCODED = ("signature", "data", "encrypted_content")  # nobody can read these, but somebody could decode them
+_OPEN = ("about", "answers", "facts", "extra", "settings", "ratings")  # a tool may write anything into these, under any name
 _KEPT_KEYS = ("type", "id", "tool_use_id", "name", "is_error", "content", "text", "thinking", "input", "source", "role")
 
 
 @dataclass(slots=True)
 class RedactedSession:
-    """A session to hand on, counted as it was before. `found`: how often something private was taken out, by kind.
+    """A redacted session with the token counts of the original.
 
-    `values`: what was taken out, so that it can be looked for in what is made of it. Never to be shown.
+    Attributes:
+        found: how many private parts of each kind were removed.
+        values: what was removed, to check the result for it; never to be shown.
     """
 
     session: Session
@@ -52,7 +54,13 @@ class RedactedSession:
 
 
 def redact(session: Session, ledger: Ledger, level: Level) -> RedactedSession:
-    """A session at a level. `ledger`: the counts of the same session."""
+    """Redact a session.
+
+    Args:
+        session: the session.
+        ledger: its token counts.
+        level: how much stays.
+    """
     if level == "full":
         return RedactedSession(session, ledger, level)
     plain = msgspec.to_builtins(session, str_keys=True, enc_hook=LazyContent.read)
@@ -73,9 +81,12 @@ def redact(session: Session, ledger: Ledger, level: Level) -> RedactedSession:
 
 @dataclass(slots=True)
 class _Names:
-    """New names for what identifies: the same one for the same thing, numbered as they come.
+    """New names for identifiers: the same name for the same thing, numbered in order of appearance.
 
-    `memo`: the ledger's tokens of what stands in for blocks; `counts`: the same of what then stands in for it.
+    Attributes:
+        tools: whether names of tools are replaced.
+        memo: the ledger's tokens of placeholders by text.
+        counts: the same tokens by the text that replaces it.
     """
 
     tools: bool
@@ -86,15 +97,15 @@ class _Names:
     tool_names: dict[str, str] = field(default_factory=dict)
 
     def rename_digest(self, value: str) -> str:
-        """A block's digest, which could be guessed from a short text."""
+        """A new name for a block's digest, from which a short text could be guessed."""
         return self.digests.setdefault(value, f"digest-{len(self.digests)}")
 
     def rename_id(self, value: str) -> str:
-        """An identifier."""
+        """A new name for an identifier."""
         return self.ids.setdefault(value, f"id-{len(self.ids)}") if value else value
 
     def rename_text(self, old: str, new: str) -> str:
-        """A text that stands for another, counted as that one was."""
+        """A text that replaces another and keeps its token count."""
         if (tokens := self.memo.get(make_text_key(old))) is None:
             return new
         new = new if new != PLACEHOLDER else f"{PLACEHOLDER} {len(self.counts) + 1}"
@@ -102,12 +113,12 @@ class _Names:
         return new
 
     def rename_tool(self, value: str) -> str:
-        """A tool's name."""
+        """A new name for a tool."""
         return self.tool_names.setdefault(value, f"tool-{len(self.tool_names) + 1}") if self.tools and value else value
 
 
 def _collect_private(value: JSON) -> dict[str, list[PrivateSpan]]:
-    """Every text of a session with what is private in it."""
+    """Every text of a session with its private parts."""
     found: dict[str, list[PrivateSpan]] = {}
 
     def look(text: str) -> str:
@@ -120,7 +131,7 @@ def _collect_private(value: JSON) -> dict[str, list[PrivateSpan]]:
 
 
 def _build_masker(stretches: Mapping[str, Sequence[PrivateSpan]], kinds: Mapping[str, str]) -> Callable[[str], str]:
-    """A function that takes what is private out of a text: what was found there, and what was found elsewhere."""
+    """A function that removes private parts from a text: those found in it, and those found anywhere else."""
     long = sorted((value for value in kinds if len(value) >= MIN_NAME), key=len, reverse=True)
     alone = [
         re.escape(value) if len(value) >= MIN_SECRET and kinds[value] != "user name" else rf"(?<!\w){re.escape(value)}(?!\w)"
@@ -140,7 +151,7 @@ def _build_masker(stretches: Mapping[str, Sequence[PrivateSpan]], kinds: Mapping
 
 
 def _walk(value: Any, change: Callable[[str], str], names: _Names | None, key: str = "") -> Any:
-    """A value with all its texts changed, keys of objects among them; without `names` it is only looked at."""
+    """Change all texts of a value, keys of objects included. Without `names` it is only read."""
     if isinstance(value, str):
         if key == "digest":
             return names.rename_digest(value) if names else value
@@ -155,7 +166,7 @@ def _walk(value: Any, change: Callable[[str], str], names: _Names | None, key: s
 
 
 def _strip_texts(value: Any, names: _Names, key: str = "") -> Any:
-    """A session's fields with every text gone that is not known to be harmless."""
+    """Remove every text of a session's fields that is not known to be harmless."""
     if key == "raw":
         return _strip_content(value, names)
     if isinstance(value, str):
@@ -175,7 +186,7 @@ def _rename_value(value: str, names: _Names, key: str) -> str:
 
 
 def _strip_content(raw: Any, names: _Names) -> Any:
-    """A block as it was sent, with its form alone."""
+    """A block as it was sent, with its structure only."""
     if not isinstance(raw, Mapping):
         return PLACEHOLDER
     made: dict[str, Any] = {}

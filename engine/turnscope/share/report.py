@@ -1,7 +1,7 @@
-"""One HTML file of a session, to hand on: headline, what filled each request, what it cost, decisions, policies, audit.
+"""A report of a session as one HTML file: headline, fill of each request, cost, decisions, other policies, audit.
 
-It opens anywhere and asks nothing of any network: no script, no font, no picture from elsewhere. It is made of a session that
-was redacted before (`redact`), and not given out where anything that was taken out stands in it all the same.
+It opens anywhere and loads nothing from a network: no script, no font, no picture. It is made of a redacted session (`redact`).
+If anything that was removed is in it all the same, no report is returned.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from turnscope.views.cache_breaks import find_breaks
 from turnscope.views.comparison import Row, SharedFacts, build_row
 from turnscope.views.findings import format_headline, mark_breaks, rank_findings
 from turnscope.views.overview import LABELS, Overview, build_overview
+from turnscope.views.total_cost import freeze_estimates
 
 POLICIES = ("keep-everything", "last-20-messages", "clear-tool-results", "condense-oldest")
-MAX_DECISIONS = 2_000  # listed; a report of more says so
-MAX_TEXT = 600  # characters of a block that a transcript shows
-MAX_BLOCKS = 4_000  # blocks
-MIN_TELLTALE = 24  # characters from which on a text of the session must not stand in a report without content
+MAX_DECISIONS = 2_000  # decisions that are listed; a report of more says so
+MAX_TEXT = 600  # characters of a block that the transcript shows
+MAX_BLOCKS = 4_000  # blocks of the transcript
+MIN_TELLTALE = 24  # characters of a line that must not be in a report without content
 
 
 class RedactionError(TurnscopeError):
-    """Something that was to be taken out stands in what was made. Nothing is given out."""
+    """The report holds something that redaction removed, so no report is returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report, and what has been taken out of it, by kind."""
+    """A report, and what was removed from it, by kind."""
 
     html: str
     markdown: str
@@ -49,11 +50,18 @@ class Report:
 
 
 def build_report(session: Session, level: Level, policies: Sequence[str] = POLICIES) -> Report:
-    """The report of a session's main path, and its summary as Markdown. Unredacted: it would tell what it must not.
+    """Build the report of a session's main path, and its summary as Markdown.
 
-    `policies` are compared on the session as it is told, so that nothing is told by way of them.
+    Args:
+        session: the session.
+        level: how much of it the report shows.
+        policies: names of policies that are compared on the redacted session.
+
+    Raises:
+        RedactionError: the report would show something that was removed.
     """
     known = opening.replay(session)
+    session = freeze_estimates(known)  # what is counted of an answer's text is counted before it is taken out
     given = redact(session, known.ledger, level)
     made = _collect_data(given, load_prices().add_proofs(session), policies)
     html, text = "".join(_render_page(made)), _render_summary(made)
@@ -64,7 +72,7 @@ def build_report(session: Session, level: Level, policies: Sequence[str] = POLIC
 
 @dataclass(frozen=True, slots=True)
 class _ReportData:
-    """What a report tells, all of it made of the redacted session."""
+    """The contents of a report, all of them made of the redacted session."""
 
     given: RedactedSession
     record: Trace
@@ -89,7 +97,7 @@ def _collect_data(given: RedactedSession, prices: Prices, policies: Sequence[str
 
 
 def _check_leaks(out: str, session: Session, given: RedactedSession) -> None:
-    """Fail closed: look for what was taken out in what was made."""
+    """Search a result for what was removed. RedactionError if anything is found."""
     if given.level == "full":
         return
     if given.level == "masked":
@@ -99,7 +107,7 @@ def _check_leaks(out: str, session: Session, given: RedactedSession) -> None:
         wrong = next((text for block in session.blocks for text in _iter_telltale_lines(block.text) if text in plain), "")
     if wrong:
         hint = "Nothing was written. Choose a level that tells less, and report this: it is a defect."
-        raise RedactionError("the report would tell something that was to be taken out", hint=hint)
+        raise RedactionError("the report would show something that was to be removed", hint=hint)
 
 
 def _iter_telltale_lines(text: str) -> Iterator[str]:
@@ -213,5 +221,5 @@ def _render_summary(made: _ReportData) -> str:
 
 
 def _escape(text: str) -> str:
-    """A text that Markdown and HTML take for nothing but a text, on one line."""
+    """A text on one line that Markdown and HTML show as it is."""
     return re.sub(r"([\\`*_{}\[\]()#!|<>@&~])", r"\\\1", " ".join(text.split())).replace("\\<", "&lt;").replace("\\&", "&amp;")

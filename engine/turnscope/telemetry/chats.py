@@ -58,7 +58,7 @@ class TracingSink:
             ended.status,
             tuple(DecisionRecord(by, one, expected(one.before), expected(one.after)) for by, one in iter_decisions(plan)),
             plan.expected_tokens,
-            {str(bucket): expected(tokens) for bucket, tokens in plan.seen.buckets.items()},
+            spans.split_tokens(plan.seen.buckets, plan.calibration.scale, plan.expected_tokens),
             usd=ended.usd,
             attempts=ended.attempts,
             error=ended.error,

@@ -10,6 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from turnscope.planning.assemble import AS_RECORDED
 from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
+from turnscope.session.model import select_model_output
 from turnscope.telemetry import spans
 from turnscope.telemetry.spans import DecisionRecord, RequestRecord
 from turnscope.views import decision_log
@@ -31,7 +32,8 @@ def iter_spans(trace: Trace, *, content: bool = False) -> Iterator[ReadableSpan]
 def _build_record(trace: Trace, n: int, first: int, content: bool) -> RequestRecord:
     plan, session = trace.plans[n], trace.session
     request, recorded = plan.request, trace.policy.name == AS_RECORDED
-    expected = trace.get_terms(n).predict
+    total = trace.count_tokens(n)
+    answer = session.blocks[request.cut : request.stop]
     facts = trace.prices.find_facts(plan.model)
     cost = trace.prices.compute_cost(request.usage, plan.model, request.sent_at) if recorded and request.usage else None
     return RequestRecord(
@@ -42,12 +44,13 @@ def _build_record(trace: Trace, n: int, first: int, content: bool) -> RequestRec
         plan,
         "complete" if recorded else "replayed",
         tuple(DecisionRecord(by, one, *decision_log.count_tokens(trace, one)) for by, one in decision_log.iter_decisions(plan)),
-        trace.count_tokens(n),
-        {str(bucket): expected(tokens) for bucket, tokens in plan.seen.buckets.items()},
+        total,
+        spans.split_tokens(plan.seen.buckets, trace.get_terms(n).scale, total),
         usd=cost.total if cost else None,
         attempts=request.attempts,
         body=build_body(plan, session) if content else None,
-        answer=tuple(block.raw for block in session.blocks[request.cut : request.stop]) if content else (),
+        answer=tuple(block.raw for block in answer) if content else (),
         agent=session.source or "turnscope",
         first=first,
+        estimated_output=trace.ledger.count_content(select_model_output(answer)) if recorded and request.output_stub else 0,
     )

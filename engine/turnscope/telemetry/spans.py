@@ -42,9 +42,9 @@ class DecisionRecord(Struct, frozen=True):
 class RequestRecord(Struct, frozen=True):
     """A request of conversation `session` as telemetry tells of it.
 
-    `status`: complete, interrupted, refused, failed, or replayed (it was never sent so, and nothing was billed). `body` and
-    `answer` are told only where they are given. `expected`: prompt tokens, `buckets` alike. `usd`: what was billed, None where
-    nobody knows.
+    `expected`: prompt tokens; `buckets`: how they split over the five buckets and `hidden` (see `split_tokens`). `status`:
+    complete, interrupted, refused, failed, or replayed (it was never sent so, and nothing was billed). `body` and `answer` are
+    told only where they are given. `usd`: what was billed, None where nobody knows.
     """
 
     session: str
@@ -62,7 +62,25 @@ class RequestRecord(Struct, frozen=True):
     body: Mapping[str, JSON] | None = None
     answer: Sequence[JSON] = ()
     agent: str = "turnscope"
+    estimated_output: int = 0  # tokens of the answer as counted, where the recorded output cannot be true
     first: int = 0  # the first request of its turn, as far as that is told together
+
+
+def split_tokens(buckets: Mapping[Any, int], scale: float, total: int) -> dict[str, int]:
+    """The tokens of a prompt by bucket, and `hidden`: what the log does not hold, or does not explain. They add up to `total`.
+
+    Args:
+        buckets: counted tokens by bucket.
+        scale: provider tokens per counted token.
+        total: provider tokens of the whole prompt.
+    """
+    split = {str(bucket): round(scale * tokens) for bucket, tokens in buckets.items()}
+    hidden = total - sum(split.values())
+    if hidden < 0:  # rounded up in several buckets: the largest gives way
+        largest = max(split, key=lambda bucket: split[bucket])
+        split[largest] += hidden
+        hidden = 0
+    return split | {"hidden": hidden}
 
 
 def build_request_spans(told: RequestRecord) -> Iterator[ReadableSpan]:
@@ -131,6 +149,7 @@ def _build_attributes(told: RequestRecord) -> dict[str, Any]:
         names.ATTEMPTS: told.attempts if told.attempts != 1 else None,
         names.ERROR: type(told.error).__name__ if told.error else "",
         names.UNTIMED: True if request.sent_at is None else None,
+        names.ESTIMATED_OUTPUT: told.estimated_output or None,
     }
     return about | {key: value for key, value in told_of.items() if value not in (None, "")}
 
@@ -140,6 +159,8 @@ def _list_usage(usage: Usage | None) -> dict[str, int]:
         return {}
     found = {names.INPUT_TOKENS: usage.prompt_tokens, names.OUTPUT_TOKENS: usage.output_tokens}
     found |= {names.CACHE_READ: usage.cache_read_input_tokens, names.CACHE_WRITE: usage.cache_creation_input_tokens}
+    if usage.cache_creation_1h_input_tokens:
+        found[names.CACHE_WRITE_1H] = usage.cache_creation_1h_input_tokens
     passes = [one for one in usage.iterations if one.kind == "compaction"]
     if passes:
         found[names.COMPACTION_READ] = sum(one.prompt_tokens for one in passes)
@@ -215,8 +236,10 @@ def _get_times(request: Request) -> tuple[int, int]:
 
 def _build_context(told: RequestRecord, what: str, number: int) -> SpanContext:
     name = f"{told.session}\0{told.policy if told.status == 'replayed' else ''}\0{told.request.turn}"
-    trace, span = (blake2b(key.encode("utf-8", "replace"), digest_size=size).digest() for key, size in
-                   ((name, 16), (f"{name}\0{what}\0{number}", 8)))  # fmt: skip
+    trace, span = (
+        blake2b(key.encode("utf-8", "replace"), digest_size=size).digest()
+        for key, size in ((name, 16), (f"{name}\0{what}\0{number}", 8))
+    )
     return SpanContext(int.from_bytes(trace, "big"), int.from_bytes(span, "big"), False, TraceFlags(TraceFlags.SAMPLED))
 
 

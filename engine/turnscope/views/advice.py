@@ -1,7 +1,6 @@
-"""What a search over a policy's parameters found: points of dollars against lost references, and which of them to take.
+"""The result of a search over a policy's parameters: settings with their cost and lost references, and the one to take.
 
-Values and their reading alone: what may be turned (`list_axes`), which points no other one beats (`find_pareto_front`), the
-policy of a point. Replays and the search itself are the library's (`library.advising`).
+Holds values and how to read them. The search itself and its replays are in `library.advising`.
 """
 
 from __future__ import annotations
@@ -21,16 +20,23 @@ from turnscope.session.model import JSON
 from turnscope.views import parameters
 from turnscope.views.parameters import Parameter
 
-RANGE_FACTOR = 4  # a whole number is tried from a quarter to four times what the file says
-SHARE_RANGE = (0.1, 1.0)  # and a share between these
-MIN_SAVING = 0.01  # share that has to be saved: less is chance
-# how long a summary is and what a text is counted by: what a longer one would say is not known, so turning it proves nothing
+RANGE_FACTOR = 4  # a whole number is searched from a quarter of the file's value to four times that value
+SHARE_RANGE = (0.1, 1.0)  # a share is searched between these
+MIN_SAVING = 0.01  # a smaller saving, as a share of the cost, may be chance
+# not searched: a replay cannot show what a longer summary or another way of counting would change
 EXCLUDED = {"cap", "clip", "frame", "primer", "factor", "ratio", "output", "window", "fallback_window", "margin", "reserve"}
 
 
 class Axis(Struct, frozen=True):
-    """One parameter that may be turned, by key as in `parameters.group_parameters`. Numbers lie between `low` and `high`; a
-    flag or a choice has `values`. `usual`: it is turned where nobody says what is to be."""
+    """One parameter of the search space. `key` is that of `parameters.group_parameters`.
+
+    Attributes:
+        label: its name for people, with its unit.
+        own: its value in the policy's file.
+        low, high: the range of a number.
+        values: what a flag or a choice may be; () for a number.
+        usual: whether it is searched where the caller names no parameters.
+    """
 
     key: str
     words: str
@@ -42,13 +48,22 @@ class Axis(Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it counts something."""
+        """Whether its values are whole numbers."""
         return isinstance(self.own, int) and not self.values
 
 
 class Figures(Struct, frozen=True):
-    """What a policy came to over sessions: USD, references lost of those that answers take up, requests that could not have
-    been sent (over the window, refused or rejected), requests that it changed, and the fullest share of a window."""
+    """The result of a policy over one or more sessions.
+
+    Attributes:
+        usd: simulated cost in USD.
+        lost: references that answers reuse and that their requests lacked.
+        uses: references that answers reuse.
+        unsent: requests that could not be sent: over the window, refused or rejected.
+        changed: requests that the policy changed.
+        requests: all requests.
+        peak: the highest fill of a window, 0 to 1.
+    """
 
     usd: Decimal = Decimal(0)
     lost: int = 0
@@ -60,14 +75,21 @@ class Figures(Struct, frozen=True):
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(
-            self.usd + other.usd, self.lost + other.lost, self.uses + other.uses, self.unsent + other.unsent,
-            self.changed + other.changed, self.requests + other.requests, max(self.peak, other.peak),
-        )  # fmt: skip
+            usd=self.usd + other.usd,
+            lost=self.lost + other.lost,
+            uses=self.uses + other.uses,
+            unsent=self.unsent + other.unsent,
+            changed=self.changed + other.changed,
+            requests=self.requests + other.requests,
+            peak=max(self.peak, other.peak),
+        )
 
 
 class Point(Struct, frozen=True):
-    """One setting: what differs from the policy's file, and what it came to on the sessions that were searched and, of points
-    on the front, on those that were held out."""
+    """One setting: its changes against the policy's file, its figures on the searched sessions, and on those held out.
+
+    Only points of the Pareto front have figures of held-out sessions.
+    """
 
     changes: dict[str, Any]
     searched: Figures
@@ -75,11 +97,18 @@ class Point(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """What a search found. `points[0]` is the policy as its file says, `text` that file; `front`: numbers of the points that no
-    other one beats, the cheapest first; `chosen`: the one to take, None where there is nothing to advise, and `because` why.
+    """The result of a search. `points[0]` is the policy as in its file.
 
-    `too_few`: why the sessions do not suffice to advise, "" where they do. `left_out`: sessions that were not looked at, by
-    reason. `stopped`: it was ended before all `trials` were made.
+    Attributes:
+        text: the policy's file.
+        front: numbers of the Pareto-optimal points, the cheapest first.
+        chosen: number of the advised point; None = there is nothing to advise.
+        because: why this point is advised.
+        searched, held: names of the sessions that were searched, and of those held out.
+        left_out: sessions that were not used, by reason.
+        impossible: settings that a rule or a missing price ruled out.
+        too_few: why the sessions do not suffice; "" = they do.
+        stopped: whether the search ended before all `trials` were made.
     """
 
     policy: str
@@ -102,7 +131,7 @@ class Advice(Struct, frozen=True):
 
     @property
     def holdout_result(self) -> str:
-        """How the advised point does on the sessions that the search never saw, in a sentence."""
+        """How the advised point does on the held-out sessions, in one sentence; "" where there is nothing to say."""
         if not self.chosen:
             return ""
         if not self.held:
@@ -119,7 +148,7 @@ class Advice(Struct, frozen=True):
         )
 
     def build_policy(self, number: int) -> Policy:
-        """The policy of a point. The file's own is as it stands; another says of itself where it comes from."""
+        """Build the policy of a point. Where it differs from the file, its doc and source say so."""
         base = policies.parse(self.policy, self.text)
         point = self.points[number]
         if not point.changes:
@@ -138,11 +167,11 @@ class Advice(Struct, frozen=True):
         )
 
     def to_toml(self, number: int) -> str:
-        """The policy of a point as the text of a file."""
+        """Write the policy of a point as TOML."""
         return self.build_policy(number).to_toml()
 
     def describe_changes(self, changes: Mapping[str, JSON]) -> str:
-        """What differs from the file, for people."""
+        """Describe the changes of a setting for people."""
         words = {axis.key: axis.words for axis in self.axes}
         said = (
             f"{words.get(key, key)}: {f'{value:,}' if type(value) in (int, float) else value}" for key, value in changes.items()
@@ -150,13 +179,13 @@ class Advice(Struct, frozen=True):
         return "; ".join(said) or "as its file says"
 
     def to_json(self) -> str:
-        """All of it as JSON, with the chosen policy's file."""
+        """Write all of it as JSON, with the TOML of the chosen policy."""
         value = to_builtins(self, str_keys=True) | {"generalises": self.holdout_result}
         value["toml"] = self.to_toml(self.chosen) if self.chosen is not None else None
         return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
     def to_text(self) -> str:
-        """All of it as text: what is advised and why, the front, and the advised policy's file."""
+        """Write the advice, the Pareto front and the TOML of the advised policy as plain text."""
         told = [self.too_few or self.because, self.holdout_result]
         told += [f"Stopped before all {self.trials:,} settings were tried."] if self.stopped else []
         lines = [
@@ -189,12 +218,15 @@ class Advice(Struct, frozen=True):
 
     @property
     def front_points(self) -> tuple[tuple[int, Point], ...]:
-        """The points that no other one beats, with their numbers, the cheapest first."""
+        """The Pareto-optimal points with their numbers, the cheapest first."""
         return tuple((number, self.points[number]) for number in self.front)
 
 
 def list_axes(policy: Policy) -> tuple[Axis, ...]:
-    """Every parameter of a policy that may be turned, the budget's first. Zero and less switch something off, and are left."""
+    """List every parameter that can be searched, those of the budget first.
+
+    A number of zero or below switches something off, so it is not searched.
+    """
     found = []
     for group in parameters.group_parameters(policy):
         for knob in group.parameters:
@@ -222,8 +254,13 @@ def _build_axis(knob: Parameter, aside: bool, formula: str) -> Axis | None:
 
 
 def find_pareto_front(points: Sequence[Figures]) -> tuple[int, ...]:
-    """Numbers of the points that no other one beats in dollars and in lost references, the cheapest first; of equal ones the
-    first. Only points count that leave the fewest requests unsent: one that could not be sent is no choice."""
+    """Find the points that no other point beats in both USD and lost references.
+
+    Only points with the fewest unsent requests count. Of equal points the first one counts.
+
+    Returns:
+        Numbers of the points, the cheapest first.
+    """
     if not points:
         return ()
     fewest = min(point.unsent for point in points)
@@ -239,9 +276,16 @@ def find_pareto_front(points: Sequence[Figures]) -> tuple[int, ...]:
 
 
 def choose_point(points: Sequence[Figures], best: Iterable[int]) -> tuple[int | None, str]:
-    """Which point of the front to take, and why: the cheapest that loses no more than the policy as its file says.
+    """Choose a point of the Pareto front: the cheapest that loses no more than the policy as in its file.
 
-    Where the file's own leaves requests unsent that others do not, it is no yardstick: then it is the one that loses least.
+    Where the policy itself leaves more requests unsent, it is no baseline: then the point that loses least is chosen.
+
+    Args:
+        points: all points; the first one is the policy as in its file.
+        best: numbers of the Pareto-optimal points, the cheapest first.
+
+    Returns:
+        The number of the point, None where there is none, and why it is chosen.
     """
     numbers = [*best]
     if not numbers:

@@ -1,7 +1,7 @@
-"""The pre-deploy checklist of the session-context pattern, held against a session: seven points and three anti-patterns.
+"""Checks a session against the pre-deploy checklist of the session-context pattern: seven points and three anti-patterns.
 
-A log shows what happened, not what would have: where a point needs something that never happened in it (a full window, an
-overflow), it is unknown, and says what would show it. Source of the points: the pattern's checklist and its anti-patterns.
+A log shows only what happened. A point is unknown where it needs something that never happened, such as a full window or an
+overflow; its text says what would show it. The points are those of the pattern's own checklist.
 """
 
 from __future__ import annotations
@@ -19,16 +19,23 @@ from turnscope.views.decision_log import iter_decisions
 from turnscope.views.overview import Overview
 
 Verdict = Literal["pass", "warning", "fail", "unknown"]
-MAX_LINKS = 12  # requests that a point links to
-LONG_SHARE = 0.5  # of the window: below, nothing had to be taken out
-MAX_UNNAMED_SHARE = 0.15  # share of the prompts that may stand in no named bucket
-MIN_CACHED_SHARE = 0.5  # share of the tokens of all requests after the first that a cache should have held
-MIN_SLIDES = 3  # requests in a row that each leave out more of the oldest messages
+MAX_LINKS = 12  # requests that a point links to, at most
+LONG_SHARE = 0.5  # of the window; in a shorter prompt nothing had to be cut
+MAX_UNNAMED_SHARE = 0.15  # of all prompt tokens; more than this in no bucket, and the buckets cannot be judged
+MIN_CACHED_SHARE = 0.5  # of all prompt tokens after the first request; a working cache serves at least this
+MIN_SLIDES = 3  # requests in a row that each drop more of the oldest messages
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One point of the checklist. `requirement` is what it wants, `found` what the session shows, `requests` where."""
+    """One point of the checklist.
+
+    Attributes:
+        requirement: what the checklist asks for.
+        verdict: pass, warning, fail or unknown.
+        found: what the session shows.
+        requests: the requests that show it, at most `MAX_LINKS`.
+    """
 
     key: str
     title: str
@@ -40,7 +47,7 @@ class Point:
 
 @dataclass(frozen=True)
 class _Case:
-    """What the points look at. `cuts`: decisions that took content out, by the policy or the server, with their request."""
+    """What the checks read. `cuts`: decisions of the policy or the server that removed content, each with its plan."""
 
     trace: Trace
     view: Overview
@@ -57,7 +64,7 @@ class _Case:
 
     @cached_property
     def refusals(self) -> list[int]:
-        """Requests that were held back: a policy says so, or the record."""
+        """Requests that were not sent, by the policy or by the record."""
         plans = enumerate(self.trace.plans)
         return [n for n, plan in plans if plan.verdict == "refuse" or plan.request.stop_reason == "refused"]
 
@@ -73,13 +80,18 @@ class _Case:
 
     @property
     def peak(self) -> float:
-        """The largest share of its window that a request filled; 0 where no window is known."""
+        """The highest fill of a window, 0 to 1; 0 where no window is known."""
         known = [p / w for p, w in zip(self.view.prompts, self.view.windows, strict=True) if w]
         return float(max(known, default=0.0))
 
 
 def audit(trace: Trace, view: Overview) -> tuple[Point, ...]:
-    """The seven points of the checklist in order, then the three anti-patterns. `view`: the overview of the same trace."""
+    """Check a session: the seven points of the checklist, then the three anti-patterns.
+
+    Args:
+        trace: the session as it was sent.
+        view: the overview of the same trace.
+    """
     case = _Case(trace, view)
     return tuple(
         Point(key, title, asks, verdict, f"{found[:1].upper()}{found[1:]}", tuple(dict.fromkeys(requests))[:MAX_LINKS])
@@ -92,7 +104,7 @@ _Outcome = tuple[Verdict, str, Sequence[int]]
 
 
 def _cuts_conversation(trace: Trace, decision: Decision) -> bool:
-    """Whether a decision took content of the conversation out: notices that were never content do not count."""
+    """Whether a decision removed content of the conversation. Notices are no content."""
     span = decision.edit.span
     return span is None or any(block.kind != "notice" for block in trace.session.blocks[span.start : span.stop])
 
@@ -114,7 +126,7 @@ def _check_buckets(case: _Case) -> _Outcome:
 
 
 def _splits_pair(trace: Trace, decision: Decision) -> bool:
-    """Whether what was dropped parts a tool's result from its call: the mark of a cut that knows no buckets."""
+    """Whether a drop separates a tool result from its call, as a cut does that ignores buckets."""
     span = decision.edit.span
     if span is None:
         return False
@@ -235,7 +247,7 @@ def _check_last_n(case: _Case) -> _Outcome:
 
 
 def _drops_oldest(case: _Case, decision: Decision) -> bool:
-    """Whether a decision dropped content that stands before all that is kept of the conversation."""
+    """Whether a decision dropped content that precedes all kept messages."""
     span, messages = decision.edit.span, case.trace.session.messages
     first = next((message.start for message in messages if message.role in ("user", "assistant")), 0)
     return span is not None and span.start <= first + len(messages) // 2 and decision.edit.body == ()
@@ -256,7 +268,7 @@ def _check_shared_id(case: _Case) -> _Outcome:
 
 
 def _digest_system_prompt(plan: Plan, system: Sequence[Block]) -> str:
-    """The system prompt of a request, by its digests."""
+    """The digests of a request's system prompt, as one string."""
     return "".join(
         block.digest for block in system if block.at < plan.request.cut and plan.after.find_piece(block.at).body is None
     )
@@ -283,7 +295,7 @@ def _check_silent_summary(case: _Case) -> _Outcome:
 
 
 def _has_usage(plan: Plan, decision: Decision) -> bool:
-    """Whether a condensation's usage, or at least the tokens it began with, are on record."""
+    """Whether the record holds a condensation's usage, or at least the tokens before it."""
     facts: dict[str, JSON] = dict(decision.edit.facts)
     return bool(facts.get("preTokens")) or any(answer.usage or answer.source != "offline" for _, answer in plan.asks)
 

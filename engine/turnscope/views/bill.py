@@ -1,8 +1,7 @@
-"""What each cell of a request cost: its tokens at their own rate, walked in provider order.
+"""What each cell of a request cost: its tokens at their own rates.
 
-A provider bills a prompt as read from cache, written to it, and uncached, in that order from the front. So the tokens that
-stand first are the cheap ones, and a cell's price depends on where its blocks stand. Holds the walk; rates are those of
-`Trace.prices`.
+A provider bills a prompt from its start: first tokens read from the cache, then tokens written to it, then uncached ones. So
+the price of a cell depends on where its blocks stand. The rates are those of `Trace.prices`.
 """
 
 from __future__ import annotations
@@ -19,14 +18,18 @@ from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Cost, Prices
 from turnscope.session.model import Block, Request, select_model_output
 
-READ, WRITTEN, UNCACHED = range(3)  # how a token of the prompt is billed
+READ, WRITTEN, UNCACHED = range(3)  # how a prompt token is billed
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one request cost; `cost` is None where nothing was recorded or its model has no known price.
+    """What one request cost.
 
-    `answer`: output tokens as billed. Where the recorded number cannot be true they are `counted`, which adds `counted_usd`.
+    Attributes:
+        answer: output tokens as billed.
+        cost: None where no usage is recorded, or where the model has no known price.
+        counted: the recorded output cannot be true, so the answer was counted here.
+        counted_usd: USD that counting the answer adds.
     """
 
     answer: int
@@ -37,10 +40,13 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """Money and tokens of every request of a path. Cells as `reconcile.CELLS`.
+    """Cost and tokens of every request of a path. Cells are those of `CELLS`.
 
-    `tokens[request, cell, how]` of the prompt, with `how` = READ, WRITTEN, UNCACHED; `usd[request, cell]` what that cost, the
-    answer left out; `answer_usd[request]` what the answer cost. Both sum to the price in `charges[request]`.
+    Attributes:
+        tokens: prompt tokens, `[request, cell, how]`, where `how` is READ, WRITTEN or UNCACHED.
+        usd: USD of the prompt, `[request, cell]`.
+        answer_usd: USD of the answer, `[request]`.
+        charges: the exact price of each request, which `usd` and `answer_usd` sum to.
     """
 
     tokens: Ints
@@ -50,7 +56,7 @@ class Bill:
 
     @property
     def totals(self) -> tuple[Decimal | None, ...]:
-        """The exact price of each request, None where there is none."""
+        """The exact price of each request; None where it has none."""
         return tuple(made.cost.total if made.cost else None for made in self.charges)
 
     @property
@@ -60,25 +66,37 @@ class Bill:
 
 
 def charge(request: Request, prices: Prices, answer: list[Block], count: Callable[[list[Block]], int]) -> Charge:
-    """Price one request. `answer`: what the model wrote; `count` gives its tokens where the record is no help.
+    """Price one request.
 
-    The count is the counter's own, without the scale of the session's fit: on answers whose record is whole the two are
-    equally far off (medians of 0.78 to 1.09 and 0.82 to 1.16 of the record over six sessions), and a fit over few requests
-    can be far out. So a request costs at most its recorded usage and the own text of its answer, both at list price.
+    The counter's own count is used, without the scale of the session's fit. Over six sessions both are equally far off (medians
+    of 0.78 to 1.09 and of 0.82 to 1.16 of the record), and a fit over few requests can be far out. So a request costs at most
+    its recorded usage and the text of its answer, both at list price.
+
+    Args:
+        request: the request with its recorded usage.
+        prices: rates by model and date.
+        answer: the blocks that the model wrote.
+        count: counts the tokens of blocks; called only where the record does not say them.
     """
     usage = request.usage
     if usage is None:
         return Charge(count(answer))
     if not request.output_stub:
         return Charge(usage.output_tokens, prices.compute_cost(usage, request.model, request.sent_at))
-    tokens = max(usage.output_tokens, count(answer))
+    counted = request.estimate.output_tokens if request.estimate else count(answer)
+    tokens = max(usage.output_tokens, counted)
     rates = prices.find_rates(request.model, usage.prompt_tokens, request.sent_at)
     more = rates.output * (tokens - usage.output_tokens) / 1_000_000 if rates else Decimal(0)
     return Charge(tokens, prices.compute_cost(usage, request.model, request.sent_at, output_tokens=tokens), True, more)
 
 
 def bill(trace: Trace, reconciled: Reconciliation) -> Bill:
-    """Price every request of a trace of what was really sent."""
+    """Price every request of a session.
+
+    Args:
+        trace: the session as it was sent.
+        reconciled: its cells, reconciled with the recorded usage.
+    """
     session, plans, ledger, prices = trace.session, trace.plans, trace.ledger, trace.prices
     n = len(plans)
     usages, rates = np.zeros((n, 3), dtype=np.int64), np.zeros((n, 3), dtype=np.float64)
@@ -86,7 +104,9 @@ def bill(trace: Trace, reconciled: Reconciliation) -> Bill:
     charges: list[Charge] = []
     for row, plan in enumerate(plans):
         request, usage = plan.request, plan.request.usage
-        told = usage is not None and not request.output_stub  # how much was written, so that nothing has to be counted
+        told = (
+            usage is not None and not request.output_stub
+        )  # the record says how long the answer is, so nothing has to be counted
         answer = [] if told else select_model_output(session.blocks[request.cut : request.stop])
         made = charge(request, prices, answer, ledger.count_content)
         charges.append(made)
@@ -108,11 +128,16 @@ def bill(trace: Trace, reconciled: Reconciliation) -> Bill:
 
 
 def _split_by_billing(usages: Ints, trace: Trace, reconciled: Reconciliation) -> Ints:
-    """Tokens of each request by how they were billed and by cell. `usages[request, how]` = what was billed; zeros say that
-    nothing was recorded, not that nothing was sent.
+    """Split the tokens of each request by how they were billed and by cell.
 
-    What the log does not hold stands first. The unattributed remainder has no place of its own: the walk is stretched to the
-    recorded total, and the remainder takes what the cells leave of each kind, so that each kind sums to what was recorded.
+    What the log does not hold comes first. The unattributed remainder has no place of its own: the walk is scaled to the
+    recorded total, and the remainder takes what the cells leave of each kind. So each kind sums to what was recorded.
+
+    Args:
+        usages: `[request, how]` recorded tokens; zeros = no usage is recorded.
+
+    Returns:
+        Tokens, `[request, how, cell]`.
     """
     most, prompts = reconciled.cells[:, :-1], usages.sum(axis=1)
     stretch = most.sum(axis=1) / np.maximum(1, prompts)
@@ -133,7 +158,7 @@ def _split_by_billing(usages: Ints, trace: Trace, reconciled: Reconciliation) ->
 
 
 def _count_before(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scale: Floats, least: Ints, most: Ints) -> Ints:
-    """How much of each cell stands before a place of each prompt, between `least` and `most`."""
+    """Count how much of each cell lies before a position in each prompt, between `least` and `most`."""
     counted = np.maximum(0.0, places - hidden) / np.where(scale == 0, np.inf, scale)
     plans, ledger = trace.plans, trace.ledger
     each = zip(rows.tolist(), counted.tolist(), strict=True)
@@ -149,9 +174,9 @@ def _count_before(rows: Ints, places: Floats, trace: Trace, hidden: Floats, scal
 
 
 def _balance_rows(found: Ints, least: Ints, most: Ints, wholes: Ints) -> Ints:
-    """Each row brought to its sum, each cell between `least` and `most`: rounding leaves no kind of token below zero.
+    """Make each row sum to its total, with each cell between `least` and `most`. Rounding then leaves no negative count.
 
-    What is too much or too little is taken from the largest cells, or put there.
+    The largest cells take the difference.
     """
     found = np.minimum(np.maximum(found, least), most)
     off, rows = wholes - found.sum(axis=1), np.arange(len(found))

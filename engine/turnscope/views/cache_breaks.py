@@ -1,7 +1,7 @@
-"""Where the prompt cache of a recorded session broke, what that cost, and why, as far as the log can tell.
+"""Cache misses of a recorded session: where the prompt cache broke, what that cost, and why, as far as the log shows it.
 
-Holds the reading of recorded usage only: it simulates no cache and knows no policy. A break is a request that reads clearly
-less from the cache than the request before had made available; a new tail that is merely written is none.
+Reads recorded usage only; it simulates no cache and knows no policy. A request is a miss if it reads clearly less from the
+cache than the request before made available. Writing a new end of the prompt is no miss.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from turnscope.views.phrases import format_duration
 
 Cause = Literal["compaction", "edit", "thinking", "model", "static", "settings", "idle", "off", "unknown"]
 
-MIN_LOSS = 1_024  # tokens; caches work in blocks and short prefixes are not cached, so smaller losses say nothing
-MIN_LOSS_SHARE = 0.04  # of what was available; a smaller loss is a matter of where the last breakpoint stood
-SIDE_REQUEST_FACTOR = 4  # a prompt this many times shorter than its neighbours belongs to another conversation (titles, checks)
-SHORT_TTL, LONG_TTL = 300.0, 3_600.0  # seconds an entry lives after its last use, at Anthropic: the two that can be bought
-# Seconds after which waiting alone explains a break. OpenAI's guide: 5 to 10 minutes, at most an hour; others do not say.
+MIN_LOSS = 1_024  # tokens; caches work in blocks and skip short prefixes, so smaller losses mean nothing
+MIN_LOSS_SHARE = 0.04  # of the cached tokens; a smaller loss depends on where the last breakpoint was
+SIDE_REQUEST_FACTOR = 4  # a prompt this many times shorter than its neighbours is a side request (a title, a check)
+SHORT_TTL, LONG_TTL = 300.0, 3_600.0  # seconds that a cache entry lives after its last use, at Anthropic
+# Seconds after which waiting alone explains a miss. OpenAI's guide: 5 to 10 minutes, at most an hour; others do not say.
 TTL_BY_PROVIDER = {"anthropic": SHORT_TTL, "openai": SHORT_TTL}
-LOOKBACK = 20  # blocks that Anthropic looks back from a breakpoint for a prefix it knows
-INVALIDATING_SETTINGS = ("thinking", "tool_choice")  # settings of which Anthropic says that a change makes the messages anew
+LOOKBACK = 20  # blocks before a breakpoint in which Anthropic looks for a known prefix
+INVALIDATING_SETTINGS = ("thinking", "tool_choice")  # changing these makes Anthropic write the messages again
 TOOL_REFERENCE = '"tool_reference"'  # in the result of a tool search: tools that the next request has
 # The provider's words for the cause of a miss, and what a person reads of them. The log itself shows what changed in messages.
 DIAGNOSES: Mapping[str, tuple[Cause, str]] = {
@@ -47,9 +47,14 @@ _MILLION = 1_000_000
 class CacheBreak:
     """One request whose prompt was billed again although the cache had held it.
 
-    `rebilled_tokens` were in the cache, were sent again and were not read from it; `usd` is what they cost beyond the price
-    of reading them, None without a price. `expected` and `read` are tokens, `idle` seconds since the answer before (None where
-    the log has no times), `at` the address where the two prompts first differ (None where the log shows no difference).
+    Attributes:
+        request: its number.
+        cause, evidence: why, as a key and in words.
+        rebilled_tokens: tokens that were cached, were sent again and were not read from the cache.
+        usd: what they cost beyond the price of reading them; None without a price.
+        expected, read: tokens that the cache held, and tokens that were read from it.
+        idle: seconds since the previous answer; None where the log has no times.
+        at: the address where the two prompts first differ; None where the log shows no difference.
     """
 
     request: int
@@ -65,23 +70,26 @@ class CacheBreak:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """A request and the one before it that tells what the cache held. `last` was sent right before, with usage or not."""
+    """A request (`plan`) and an earlier one (`base`) that shows what the cache held.
+
+    `last` was sent right before `plan`, with usage or without.
+    """
 
     base: Plan
     last: Plan
     plan: Plan
     usage: Usage
-    model: ModelFacts  # of the plan
+    model: ModelFacts  # of `plan`
     expected: int
     prompt: int  # tokens of the base's prompt
-    short: int  # tokens of what is kept, as far as it was written for five minutes
+    short: int  # tokens written for five minutes that are still expected
     long: bool  # whether anything was written for one hour so far
 
 
 def find_breaks(trace: Trace) -> tuple[CacheBreak, ...]:
-    """Every request at which the cache broke, in order. Empty where the provider's usage names no cache."""
+    """Find every request at which the cache broke, in order. Empty where the provider's usage has no cache."""
     found: list[CacheBreak] = []
-    least = 0  # the shortest prefix that was ever read: what the system prompt and tools have at least
+    least = 0  # the shortest prefix that was ever read, so the least that system prompt and tools have
     for pair in _iter_pairs(trace):
         read = pair.usage.cache_read_input_tokens
         least = min(least or read, read) if read else least
@@ -96,7 +104,7 @@ def find_breaks(trace: Trace) -> tuple[CacheBreak, ...]:
 
 
 def _iter_pairs(trace: Trace) -> Iterator[_Pair]:
-    """Each request with usage beside the one before it that belongs to the same conversation."""
+    """Yield each request with usage, and the one before it in the same conversation."""
     plans, prices = trace.plans, trace.prices
     billed = [plan for plan in plans if plan.request.usage and plan.request.usage.prompt_tokens]
     base: Plan | None = None
@@ -126,9 +134,13 @@ def _iter_pairs(trace: Trace) -> Iterator[_Pair]:
 
 
 def find_prefix_break(before: Envelope, after: Envelope) -> int | None:
-    """Address at which `after` stops carrying what `before` carried; None where it only added to the end.
+    """Find the address from which `after` no longer carries what `before` carried; None where it only adds to the end.
 
-    Chunks that both share are passed over without a look inside.
+    Chunks that both envelopes share are skipped.
+
+    Args:
+        before: the envelope of the earlier request.
+        after: the envelope of the later request.
     """
     shared = 0
     for one, other in zip(before.chunks, after.chunks, strict=False):
@@ -153,7 +165,7 @@ def find_prefix_break(before: Envelope, after: Envelope) -> int | None:
 
 
 def _is_same(a: Piece, b: Piece) -> bool:
-    """Whether two pieces that overlap put the same into the prompt where they do."""
+    """Whether two overlapping pieces put the same content into the prompt."""
     if a.body is not b.body and a.body != b.body:
         return False
     whole = bool(a.body) or a.start == a.stop or b.start == b.stop
@@ -161,7 +173,7 @@ def _is_same(a: Piece, b: Piece) -> bool:
 
 
 def _count_removed(before: Envelope, after: Envelope, at: int, ledger: Ledger) -> tuple[int, int]:
-    """Counted tokens of `before` from address `at` on: all of them, and those that `after` no longer carries."""
+    """Count the tokens of `before` from an address on: all of them, and those that `after` no longer carries."""
     here, there = list(_iter_pieces_from(before, at)), [p for p in _iter_pieces_from(after, at) if p.body is None]
     size = sum(ledger.count_tokens(max(at, p.start), p.stop) if p.body is None else sum(p.counts) for p in here)
     kept = i = 0
@@ -180,7 +192,7 @@ def _iter_pieces_from(envelope: Envelope, at: int) -> Iterator[Piece]:
 
 
 def _explain(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
-    """The break with its cause, in the order in which a cause rules out those after it."""
+    """Explain a break; None where nothing was billed again. Causes are tried in an order in which one rules out the next."""
     base, plan, usage = pair.base, pair.plan, pair.usage
     read = usage.cache_read_input_tokens
     scale = plan.calibration.scale
@@ -190,7 +202,9 @@ def _explain(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
     kept = pair.expected
     if gone:
         kept = min(kept, pair.prompt - round(gone * scale))
-        if gone >= base.seen.tokens:  # what the log does not hold may have left too: count on the shortest known prefix
+        if (
+            gone >= base.seen.tokens
+        ):  # content that the log does not hold may be gone too: expect the shortest known prefix only
             kept = min(kept, least)
     shrunk = pair.prompt + added - round(gone * scale) - usage.prompt_tokens
     if gone or base.model != plan.model or shrunk > max(MIN_LOSS, MIN_LOSS_SHARE * pair.prompt):
@@ -198,13 +212,13 @@ def _explain(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
     rebilled = max(0, min(kept, usage.prompt_tokens) - read)
     cause, evidence, idle = _find_diagnosis(pair) or _find_cause(trace, pair, at, round(behind * scale), shrunk)
     if rebilled <= MIN_LOSS:
-        return None  # what was cached is not sent any more: nothing was billed again
+        return None  # the cached content is not sent any more, so nothing was billed again
     broken = CacheBreak(plan.request.n, cause, evidence, rebilled, None, pair.expected, read, idle, at)
     return replace(broken, usd=_price_rebilled(trace.prices, pair, rebilled))
 
 
 def _price_rebilled(prices: Prices, pair: _Pair, tokens: int) -> Decimal | None:
-    """What `tokens` cost beyond reading them: they stand first behind what was read, so one-hour writes come first."""
+    """Price `tokens` beyond reading them. They follow what was read, so tokens written for one hour come first."""
     usage, request = pair.usage, pair.plan.request
     rate = prices.find_rates(request.model, usage.prompt_tokens, request.sent_at)
     if rate is None:
@@ -218,7 +232,7 @@ def _price_rebilled(prices: Prices, pair: _Pair, tokens: int) -> Decimal | None:
 
 
 def _find_cause(trace: Trace, pair: _Pair, at: int | None, behind: int, shrunk: int) -> tuple[Cause, str, float | None]:
-    """Cause, evidence in words, and the seconds since the answer before. `behind`, `shrunk`: provider tokens."""
+    """Find the cause, its evidence in words, and the seconds since the previous answer. `behind`, `shrunk`: provider tokens."""
     base, plan, usage = pair.base, pair.plan, pair.usage
     read, lost = usage.cache_read_input_tokens, pair.expected - usage.cache_read_input_tokens
     idle, longest = _measure_gap(pair)
@@ -253,7 +267,7 @@ def _find_cause(trace: Trace, pair: _Pair, at: int | None, behind: int, shrunk: 
 def _find_diagnosis(pair: _Pair, *, last: bool = False) -> tuple[Cause, str, float | None] | None:
     """The cause as the provider reports it; None where it reports none.
 
-    That messages changed is said only at `last`: the log shows which, and why.
+    A change of messages is reported only as the last resort (`last`): the log itself shows which messages changed, and why.
     """
     miss = pair.plan.request.cache_miss
     if miss is None or miss.reason not in DIAGNOSES or (miss.reason == "messages_changed" and not last):
@@ -264,7 +278,7 @@ def _find_diagnosis(pair: _Pair, *, last: bool = False) -> tuple[Cause, str, flo
 
 
 def _measure_gap(pair: _Pair) -> tuple[float | None, float | None]:
-    """Seconds since the request before: at least, and at most. The log says when an answer was whole, not when it began."""
+    """Seconds since the previous request, at least and at most. The log has the end of an answer, not its start."""
     last, now = pair.last.request, pair.plan.request
     end, start = last.answered_at or last.sent_at, now.sent_at
     if end is None or start is None:
@@ -274,7 +288,7 @@ def _measure_gap(pair: _Pair) -> tuple[float | None, float | None]:
 
 
 def _estimate_lifetime(pair: _Pair, lost: int) -> float:
-    """Seconds that what was lost could live: one hour where more was lost than had been written for five minutes."""
+    """Seconds that the lost entries could live: one hour if more was lost than was written for five minutes."""
     maker = pair.model.provider
     if maker != "anthropic":
         return TTL_BY_PROVIDER.get(maker, LONG_TTL)
@@ -283,7 +297,7 @@ def _estimate_lifetime(pair: _Pair, lost: int) -> float:
 
 
 def _find_static_change(session: Session, pair: _Pair) -> str:
-    """What changed of the system prompt or the tools; '' where nothing shows."""
+    """What changed of the system prompt or the tools; "" where nothing shows."""
     blocks = session.blocks[pair.base.request.cut : pair.plan.request.cut]
     names = {Bucket.SYSTEM: "the system prompt", Bucket.TOOLS: "the tools"}
     new = {b.bucket for b in blocks if b.bucket in names and not session.messages[b.message].fence}
@@ -297,7 +311,7 @@ def _find_static_change(session: Session, pair: _Pair) -> str:
 
 
 def _find_edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
-    """The kind of edit that first changed the prompt, and its reason as recorded."""
+    """Find the kind of edit that first changed the prompt, and its recorded reason."""
     plans = trace.plans[pair.base.request.n + 1 : pair.plan.request.n + 1]
     inserts = (d for plan in plans for d in plan.decisions if d.splice and d.edit.span == (at, at))
     made = next(inserts, None) or (trace.explain(at, pair.plan.request.n).decision if at < pair.plan.request.cut else None)
@@ -308,7 +322,7 @@ def _find_edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
 
 
 def _describe_unknown(session: Session, pair: _Pair) -> str:
-    """What can be ruled out, and what stands out without being a proof."""
+    """Describe what is ruled out, and what stands out without being proof."""
     request, idle = pair.plan.request, _measure_gap(pair)[0]
     blocks = session.blocks[pair.base.request.cut : request.cut]
     seen = ["same model", "no edit of what was sent before"]

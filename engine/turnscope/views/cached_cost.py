@@ -1,7 +1,7 @@
-"""What the requests of a replay would cost with the prompt cache that they would have met, and what each decision does to it.
+"""What a replay would cost with the prompt cache that it would have met, and what each decision does to that cache.
 
-The cache is simulated (`planning.prompt_cache`), prices are list prices, answers are taken as recorded. What was really billed
-is `views.bill`'s; what a page shows of a replay is `views.replay_cost`'s.
+The cache is simulated (`planning.prompt_cache`). Prices are list prices, answers are taken as recorded. `views.bill` has what
+was really billed, `views.replay_cost` what a page shows of a replay.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCost:
-    """USD of a replay by request, None where there is no known price: prompt and answer, and in `summary_usd` (also part of
-    `usd`) what summaries asked of a model would have cost. A request that is refused costs nothing.
+    """The simulated cost of a replay. A refused request costs nothing.
 
-    `cached_tokens`, `prompt_tokens`: tokens of all priced and unpriced requests that came from the cache, and in all.
+    Attributes:
+        usd: USD by request, prompt and answer; None without a known price.
+        summary_usd: USD by request for summaries that a model would write; part of `usd`.
+        cached_tokens: prompt tokens read from the cache, of all requests.
+        prompt_tokens: all prompt tokens.
     """
 
     usd: tuple[Decimal | None, ...]
@@ -44,22 +47,26 @@ class SimulatedCost:
 
     @property
     def unpriced_requests(self) -> int:
-        """Requests without a known price."""
+        """How many requests have no known price."""
         return sum(usd is None for usd in self.usd)
 
     @property
     def cache_share(self) -> float:
-        """Share of all prompt tokens that came from the cache, 0 to 1."""
+        """The share of prompt tokens read from the cache, 0 to 1."""
         return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class CachePrice:
-    """What one decision saves, and what it makes the cache write again, in provider tokens of its request.
+    """What one decision saves, and what it makes the cache write again, in provider tokens.
 
-    `usd`: what writing them again costs beyond reading them; `usd_per_request`: what is saved at every request from this one
-    on, at the price of reading; None without a price. `break_even`: after so many requests, its own counted; None where it
-    never does.
+    Attributes:
+        seq: number of the decision.
+        saved: tokens that each request saves from this one on.
+        rewritten: tokens that the cache writes again because of it.
+        usd: what writing them again costs beyond reading them; None without a price.
+        usd_per_request: what each request saves at the price of reading; None without a price.
+        break_even: requests, this one counted, after which it has paid for itself; None = never.
     """
 
     seq: int
@@ -71,7 +78,7 @@ class CachePrice:
 
     @property
     def sentence(self) -> str:
-        """All of it in one sentence."""
+        """Saving, rewritten tokens and break-even in one sentence."""
         saved = f"{abs(self.saved):,} tokens {'more' if self.saved < 0 else 'fewer'} from now on"
         told = f"{saved}, {self.rewritten:,} written again because of it"
         if self.usd is None or self.saved < 0 or not self.rewritten:
@@ -82,7 +89,7 @@ class CachePrice:
 
 
 def count_answer_tokens(trace: Trace) -> tuple[int, ...]:
-    """Output tokens of every recorded answer, which a replay takes over."""
+    """Output tokens of every recorded answer. A replay takes them over."""
     session, count, prices = trace.session, trace.ledger.count_content, trace.prices
     return tuple(
         request.usage.output_tokens
@@ -93,7 +100,13 @@ def count_answer_tokens(trace: Trace) -> tuple[int, ...]:
 
 
 def simulate_cost(trace: Trace, kept: Sequence[CacheUse], answers: Sequence[int] | None = None) -> SimulatedCost:
-    """Price a replay. `kept`: what the cache does for its requests; `answers`: see `count_answer_tokens`."""
+    """Price a replay.
+
+    Args:
+        trace: the replay.
+        kept: what the simulated cache does for each request.
+        answers: output tokens by request; None = those of `count_answer_tokens`.
+    """
     answers = count_answer_tokens(trace) if answers is None else answers
     usd: list[Decimal | None] = []
     condensing: list[Decimal] = []
@@ -116,9 +129,9 @@ def simulate_cost(trace: Trace, kept: Sequence[CacheUse], answers: Sequence[int]
 
 
 def _price_summary(trace: Trace, ask: Ask, answer: Answer, model: str, request: Request) -> Decimal | None:
-    """What a summary cost, or would: from its recorded usage, else all that was asked as uncached prompt; None: no price.
+    """Price a summary: its recorded usage, else its prompt and text without a cache. None without a price.
 
-    A text that was made offline stands for one of the model that the policy names, and is priced as if that had written it.
+    An offline summary is priced as if the model that the policy names had written it.
     """
     if answer.failed:
         return None
@@ -128,22 +141,30 @@ def _price_summary(trace: Trace, ask: Ask, answer: Answer, model: str, request: 
     )
     named = answer.model or ask.model
     cost = trace.prices.compute_cost(usage, named or model, request.sent_at)
-    if cost is None and named:  # the built-in model bills nothing, and a model may be unknown here
+    if cost is None and named:  # the built-in model bills nothing, and a model may be unknown
         cost = trace.prices.compute_cost(usage, model, request.sent_at)
     return cost.total if cost else None
 
 
 def _estimate_tokens(trace: Trace, text: str) -> int:
-    """Tokens of a text; of a long one by what its beginning comes to."""
+    """Estimate the tokens of a text; of a long text from its beginning."""
     counted = count_texts([text[:MAX_COUNTED]], trace.ledger.counter)[0]
     return round(counted * max(1.0, len(text) / MAX_COUNTED))
 
 
 def price_decisions(trace: Trace, kept: Sequence[CacheUse], request: int) -> Mapping[int, CachePrice]:
-    """The price of each decision of a request that changed something, by its number. IndexError: there is no such request.
+    """Price each decision of a request that changed something, by its number.
 
-    What the cache has to write again because the prompt parts is shared out in the order of the decisions: each answers for
-    what stands between its own place and the nearest to the front that was changed before it.
+    The tokens that the cache has to write again are divided among the decisions in their order. Each decision pays for the
+    tokens between its own position and the first position that was changed before it.
+
+    Args:
+        trace: the replay.
+        kept: what the simulated cache does for each request.
+        request: number of the request.
+
+    Raises:
+        IndexError: there is no such request.
     """
     plan, cache = trace.plans[request], kept[request]
     made = [decision for decision in plan.decisions if decision.splice]
@@ -161,7 +182,7 @@ def price_decisions(trace: Trace, kept: Sequence[CacheUse], request: int) -> Map
 
 
 def _split_rewritten(trace: Trace, request: int, made: Sequence[Decision], ends: int) -> list[int]:
-    """For how many counted tokens behind it each decision answers, as `price_decisions` says."""
+    """Count the tokens that each decision pays for, as `price_decisions` says. `ends`: where the previous request ends."""
     seen = trace.plans[request].seen
     front, reached, parts = ends, count_tokens_from(seen, ends, trace.ledger), list[int]()
     for decision in made:

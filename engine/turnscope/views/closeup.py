@@ -1,6 +1,6 @@
-"""One place in a trace, read closely: a block before and after a decision, and what was asked.
+"""One block at one step of a trace: its text and tokens before and after a decision, and the queries of rules.
 
-Pure functions of a trace. Session text passes through as text; nothing is HTML or markdown.
+Pure functions of a trace. Session text stays text; nothing is HTML or Markdown.
 """
 
 from __future__ import annotations
@@ -19,12 +19,17 @@ UNLOGGED_CUT = "The tool cut about {:,} tokens of this conversation. Its log doe
 
 @dataclass(frozen=True, slots=True)
 class Closeup:
-    """A block at a place. `before` and `after`: its text on either side of the decision, None where nothing stands for it.
+    """A block at a step. Tokens are the provider's, by the scale of the request.
 
-    Tokens are the provider's, by the scale of the request; of a stand-in for several blocks, those of the whole stand-in. `at`
-    is -1 for an insert. `decision` is the one at the place, where it touched the block; `touched_blocks`: blocks that it
-    touched; `replaced_blocks`: blocks that the text after stands for; `note`: why tokens are fewer than they would be, "" =
-    they are not.
+    Attributes:
+        at: its address; -1 for an insert.
+        tokens: tokens of the block itself.
+        before, after: its text before and after the decision; None = it is not in the prompt.
+        before_tokens, after_tokens: tokens of these; of a placeholder for several blocks, those of the whole placeholder.
+        decision: the decision at the step, if it touched the block.
+        touched_blocks: how many blocks that decision touched.
+        replaced_blocks: how many blocks the text after stands for.
+        note: why the tokens are scaled down; "" = they are not.
     """
 
     at: int
@@ -43,13 +48,18 @@ class Closeup:
 
 
 def get_cursor_after(trace: Trace, decision: Decision) -> Cursor:
-    """The place right after a decision of the policy was made."""
+    """The step right after a decision of the policy.
+
+    Args:
+        trace: the replay.
+        decision: one of its decisions.
+    """
     return Cursor(decision.request, decision.seq - trace.plans[decision.request].first + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class RuleQuery:
-    """A question that a rule asked while this request was planned. `offline`: answered offline, without a model."""
+    """A query of a rule while a request was planned. `offline`: it was answered without a model."""
 
     ask: Ask
     answer: Answer
@@ -57,10 +67,22 @@ class RuleQuery:
 
 
 def build_closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: int = -1) -> Closeup | None:
-    """The block `at`, else the one that the decision at the cursor is about (`focus` where it says so), else the newest one.
+    """Build the closeup of a block.
 
-    Of several that a decision is about it is the first that stood before it: a compaction spans what an earlier one took out.
-    None where the request holds no block. IndexError where the trace has no such place.
+    Without `at` and `focus` it is the block that the decision at the cursor is about, else the newest block. Of several blocks
+    it is the first one that was still in the prompt, because a compaction also spans what an earlier one removed.
+
+    Args:
+        trace: the replay.
+        cursor: the step.
+        at: address of the block; None = choose one.
+        focus: address of the block that the decision is about; -1 = unknown.
+
+    Returns:
+        None where the request holds no such block.
+
+    Raises:
+        IndexError: the trace has no such step.
     """
     frame = trace.get_frame(cursor)
     decision, cut = frame.decision, frame.plan.request.cut
@@ -94,12 +116,12 @@ def build_closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: in
 
 
 def _find_first_present(before: Envelope, span: Span) -> int:
-    """The first block of a span that stood there, as it is or by a stand-in; its very first where none did."""
+    """The first block of a span that was in the prompt, verbatim or by a placeholder; the first of all where none was."""
     return next((max(piece.start, span.start) for piece in before.iter_pieces(span) if piece.body != ()), span.start)
 
 
 def _build_insert(trace: Trace, cursor: Cursor, decision: Decision) -> Closeup:
-    """What stood in a slot and what stands there now; it stands for no block."""
+    """Build the closeup of a slot: its content before and after a decision."""
     old, new = (decision.splice.old, decision.splice.new) if decision.splice else ((), ())
     before, after = (
         next((p for p in pieces if p.slot == decision.edit.slot and p.start == p.stop), None) for pieces in (old, new)
@@ -124,7 +146,12 @@ def _count_tokens(piece: Piece | None, at: int, trace: Trace) -> int:
 
 
 def render_body(body: Placeholder, session: Session) -> str:
-    """The text of a stand-in, its parts one below the other."""
+    """The text of a placeholder, its parts separated by blank lines.
+
+    Args:
+        body: the parts.
+        session: the session, for parts that refer to a block.
+    """
     return "\n\n".join(_render_part(part, session) for part in body or ())
 
 
@@ -135,5 +162,10 @@ def _render_part(part: Part, session: Session) -> str:
 
 
 def list_rule_queries(trace: Trace, request: int) -> tuple[RuleQuery, ...]:
-    """What rules asked while a request was planned."""
+    """List the queries of rules while a request was planned.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+    """
     return tuple(RuleQuery(ask, answer, answer.source == "offline") for ask, answer in trace.plans[request].asks)

@@ -1,6 +1,6 @@
-"""An overview cut into columns for a figure: requests or turns, binned where there are more than fit on a screen.
+"""Columns of an overview for a figure: requests or turns, binned where there are more than fit on a screen.
 
-Pure functions of an `Overview`; no colours, no Plotly. A bin shows the largest value in it and remembers where that stands.
+Pure functions of an `Overview`; no colours, no Plotly. A bin shows its largest value and the request that has it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from turnscope.views.overview import Overview, list_turns
 Unit = Literal["requests", "turns"]
 Measure = Literal["tokens", "cost", "share"]
 
-WARN_AT = 0.9  # share of the window from which a prompt is close to being cut
-MIN_CACHED_SHARE = 0.5  # a cell is cold when more than this share of it was read from cache
+WARN_AT = 0.9  # of the window; from here on a prompt is close to being cut
+MIN_CACHED_SHARE = 0.5  # of a cell's tokens; a cell counts as cached above this
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Points of the saw-tooth: position on the axis, and the request that stands there."""
+    """Points of the saw-tooth: their position on the axis, and the request of each."""
 
     x: Ints
     request: Ints
@@ -31,11 +31,15 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Columns by cells. `width` units stand in one column.
+    """Columns by cells, `[column, cell]`. Cells are those of `CELLS`.
 
-    Cells as `CELLS`: `values[c, cell]` in the chosen measure; `tokens[c, cell]`; `cached[c, cell]` where most was read from
-    cache; `facts[c, cell, 10]`: the request to go to, turn, tokens, share of the prompt, USD, tokens read from cache, written,
-    uncached; the answer's tokens and USD, which no cell bears.
+    Attributes:
+        width: requests or turns in one column.
+        values: the chosen measure.
+        tokens: provider tokens.
+        cached: whether most of the cell was read from the cache.
+        facts: 10 values of each cell: the request to go to, turn, tokens, share of the prompt, USD, tokens read from the cache,
+            written to it, uncached, tokens of the answer, USD of the answer.
     """
 
     width: int
@@ -46,14 +50,25 @@ class Grid:
 
 
 def list_positions(view: Overview, by: Unit) -> Ints:
-    """Where each request stands on the axis: its number, or the ordinal of its turn."""
+    """List the position of each request on the axis: its number, or the ordinal of its turn.
+
+    Args:
+        view: the session.
+        by: requests or turns.
+    """
     if by == "requests":
         return np.arange(len(view))
     return np.repeat(np.arange(len(list_turns(view))), [turn.stop - turn.start for turn in list_turns(view)])
 
 
 def build_outline(view: Overview, by: Unit, most: int) -> Outline:
-    """The lowest and the highest prompt of each bin in the order they came, so that no drop of the saw-tooth is lost."""
+    """Find the lowest and the highest prompt of each bin, in order, so that no drop of the saw-tooth is lost.
+
+    Args:
+        view: the session.
+        by: requests or turns.
+        most: bins.
+    """
     shown = _list_last_requests(view) if by == "turns" else np.arange(len(view))
     at = np.arange(len(shown))
     if len(shown) > most:
@@ -68,7 +83,14 @@ def build_outline(view: Overview, by: Unit, most: int) -> Outline:
 
 
 def build_grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
-    """Columns for the heatmap. A turn's tokens are its last request's; its USD are the sum over its requests."""
+    """Build the columns of the heatmap. A turn has the tokens of its last request and the USD of all its requests.
+
+    Args:
+        view: the session.
+        by: requests or turns.
+        measure: tokens, USD, or share of the window.
+        most: columns.
+    """
     last = _list_last_requests(view) if by == "turns" else np.arange(len(view))
     starts = _list_turn_starts(view) if by == "turns" else np.arange(len(view))
     tokens, billed = view.cells[last], view.billed[last]
@@ -90,7 +112,7 @@ def build_grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
 
 
 def _find_largest_rows(values: Floats, width: int) -> Ints:
-    """Row of the largest value of each bin and cell."""
+    """Find the row with the largest value of each bin and cell."""
     n = len(values)
     pad = np.full((-n % width, values.shape[1]), -1.0)
     blocks = np.concatenate([values, pad]).reshape(-1, width, values.shape[1])

@@ -1,7 +1,7 @@
-"""Policies side by side on one session: a row for each with its cost, its refusals and its losses, and where two part.
+"""Policies side by side on one session: a row for each with its cost, refusals and lost references.
 
-Answers are taken as recorded under every policy: what a model would have said to another prompt is not known. Makes no replay;
-the prompt cache is simulated (`cached_cost`), losses are lexical (`losses`).
+Every policy has the recorded answers: what a model would have said to another prompt is not known. Makes no replay. The prompt
+cache is simulated (`cached_cost`); references are compared by their letters (`losses`).
 """
 
 from __future__ import annotations
@@ -37,26 +37,67 @@ ASSUMPTIONS = (
     "simulated at list prices; lost references are counted by their letters alone, so at least so much is missing."
 )
 COLUMNS = (
-    "policy", "title", "usd", "usd_condensing", "usd_billed",
-    "unpriced", "cache_share", "tokens", "kept_share", "peak_fill", "peak_request",
-    "refusals", "overflows", "over_window", "rejected", "unjudged", "changed", "decisions",
-    "lost", "lost_share", "usd_fetching", "published_saving",
-)  # fmt: skip
+    "policy",
+    "title",
+    "usd",
+    "usd_condensing",
+    "usd_billed",
+    "unpriced",
+    "cache_share",
+    "tokens",
+    "kept_share",
+    "peak_fill",
+    "peak_request",
+    "refusals",
+    "overflows",
+    "over_window",
+    "rejected",
+    "unjudged",
+    "changed",
+    "decisions",
+    "lost",
+    "lost_share",
+    "usd_fetching",
+    "published_saving",
+)
 HEADINGS = (
-    "policy", "USD", "from cache", "kept", "peak fill", "refused", "over limit", "over window", "rejected",
+    "policy",
+    "USD",
+    "from cache",
+    "kept",
+    "peak fill",
+    "refused",
+    "over limit",
+    "over window",
+    "rejected",
     "lost references",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One policy's replay in numbers. `sizes`: provider tokens of every prompt; `limits`: what each may have; `rejected`:
-    requests that the provider's API would reject; `overflows`: those over what their policy allows or over the model's window,
-    `over_window`: of these the latter, which no provider takes; `kept_share`: tokens sent of those with everything kept, 0 to
-    1. Of the record alone: `billed` in USD, `counted_usd` of it for answers that it cuts short, and `cache_errors`: by what
-    share of each prompt the simulated cache reads miss the recorded ones. `refetch_usd`: USD of writing again the blocks whose
-    words answers needed and had not; `published_saving`: what its source promises of tokens saved, "" where it promises
-    nothing; `unjudged`: requests to a provider whose rules are not known."""
+    """The replay of one policy in numbers.
+
+    Attributes:
+        cost: its simulated cost.
+        cache: what the simulated cache does for each request.
+        sizes: provider tokens of each prompt.
+        limits, windows: tokens that each prompt may have, by the policy and by the model.
+        kept_share: tokens sent, as a share of those with everything kept, 0 to 1.
+        refusals: requests that the policy refuses.
+        overflows: requests over the policy's limit or the model's window.
+        over_window: those of them over the window, which no provider accepts.
+        rejected: numbers of the requests that the provider would reject.
+        changed: numbers of the requests that the policy changed.
+        decisions: how many of each action.
+        losses: its lost references.
+        refetch_usd: USD of writing again the blocks that answers needed and that were not in the prompt.
+        published_saving: the saving that its source states; "" = none.
+        unjudged: requests to a provider whose rules are not known.
+        billed: USD billed; of the record only.
+        cache_errors: by how much of each prompt the simulated cache reads differ from the recorded ones; of the record only.
+        counted_usd: the part of `billed` for answers that the record cuts short; of the record only.
+    """
 
     policy: str
     title: str
@@ -87,18 +128,20 @@ class Row:
 
     @property
     def sendable(self) -> bool:
-        """Whether every request could have been sent: none is refused, larger than the model's window, or rejected. A policy
-        that goes beyond its own limit alone could have been."""
+        """Whether every request could have been sent: none is refused, over the model's window, or rejected.
+
+        A request over the policy's own limit alone could have been sent.
+        """
         return not (self.refusals or self.over_window or self.rejected)
 
     @property
     def rejected_count(self) -> int | None:
-        """How many requests the provider's API would reject; None where nothing is known of what it rejects."""
+        """How many requests the provider would reject; None where its rules are not known."""
         return len(self.rejected) if self.unjudged < len(self.sizes) or not self.sizes else None
 
     @property
     def calibration(self) -> str:
-        """How the simulated cache stands to what was recorded, in a sentence; "" where nothing was."""
+        """How the simulated cache compares with the record, in one sentence; "" where nothing is recorded."""
         if not self.cache_errors or self.billed is None or self.usd is None:
             return ""
         within = sum(error <= 0.02 for error in self.cache_errors) / len(self.cache_errors)
@@ -110,7 +153,7 @@ class Row:
 
     @property
     def peak(self) -> tuple[float, int]:
-        """The highest share of its window that a request fills, and which one does; (0, -1) where there is none."""
+        """The highest fill of a window, and the request that has it; (0, -1) without requests."""
         fills = [size / window for size, window in zip(self.sizes, self.windows, strict=True)]
         return (max(fills), fills.index(max(fills))) if fills else (0.0, -1)
 
@@ -123,16 +166,32 @@ class Row:
             for usd in (self.usd, sum(self.cost.summary_usd, Decimal(0)), self.billed)
         )
         return (
-            self.policy, self.title, *money, self.cost.unpriced_requests, round(self.cost.cache_share, 4), sum(self.sizes),
-            round(self.kept_share, 4), round(fill, 4), at, self.refusals, self.overflows, self.over_window, self.rejected_count,
-            self.unjudged, len(self.changed), dict(self.decisions), len(self.losses.hits), round(self.losses.rate, 4),
-            round(float(self.refetch_usd), 6), self.published_saving,
-        )  # fmt: skip
+            self.policy,
+            self.title,
+            *money,
+            self.cost.unpriced_requests,
+            round(self.cost.cache_share, 4),
+            sum(self.sizes),
+            round(self.kept_share, 4),
+            round(fill, 4),
+            at,
+            self.refusals,
+            self.overflows,
+            self.over_window,
+            self.rejected_count,
+            self.unjudged,
+            len(self.changed),
+            dict(self.decisions),
+            len(self.losses.hits),
+            round(self.losses.rate, 4),
+            round(float(self.refetch_usd), 6),
+            self.published_saving,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """What all replays of one session share: what its answers take up again, how long they are, and its messages as read."""
+    """What all replays of one session share: the references of its answers, their tokens, and its messages as checked."""
 
     references: References
     answer_tokens: tuple[int, ...]
@@ -140,12 +199,18 @@ class SharedFacts:
 
     @staticmethod
     def from_trace(trace: Trace) -> SharedFacts:
-        """Read it off any replay of the session."""
+        """Read them from any replay of the session."""
         return SharedFacts(find_references(trace.session), count_answer_tokens(trace))
 
 
 def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
-    """One policy's numbers. `sent`: the requests ask the models that were really asked."""
+    """Build the row of one replay.
+
+    Args:
+        trace: the replay.
+        shared: what all replays of its session share.
+        sent: whether its requests go to the models that they really went to.
+    """
     sizes = tuple(trace.count_tokens(n) for n in range(len(trace.plans)))
     cache = simulate_prompt_cache(trace, sizes)
     cost = simulate_cost(trace, cache, shared.answer_tokens)
@@ -181,7 +246,7 @@ def _exceeds_window(plan: Plan, size: int) -> bool:
 
 
 def _price_refetch(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decimal:
-    """USD of writing into the prompt again, once for each answer, the blocks that it needed and that were not there."""
+    """USD of writing the missing blocks of each answer into the prompt again, each block once per answer."""
     usd, needed = Decimal(0), dict[int, set[int]]()
     for hit in losses.hits:
         needed.setdefault(hit.request, set()).add(hit.block)
@@ -194,7 +259,7 @@ def _price_refetch(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decima
 
 
 def _compare_with_record(trace: Trace, cache: Sequence[CacheUse]) -> tuple[Decimal | None, tuple[float, ...], Decimal]:
-    """What was billed for the record, how far off each simulated cache read is as a share of the prompt, and USD counted."""
+    """What was billed, the error of each simulated cache read as a share of the prompt, and the USD that were counted here."""
     session = trace.session
     pairs = [(r, cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]
     off = tuple(abs(read - r.usage.cache_read_input_tokens) / r.usage.prompt_tokens for r, read in pairs if r.usage)
@@ -209,7 +274,7 @@ def _compare_with_record(trace: Trace, cache: Sequence[CacheUse]) -> tuple[Decim
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Policies side by side on a session. `rows` and `traces` in the same order, by the policies' names in `names`.
+    """Policies side by side on a session. `rows` and `traces` are in the same order, that of `names`.
 
     >>> made = turnscope.compare(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), ["keep-everything", "last-5-pairs"])
     >>> made.names, made.find_divergence("keep-everything", "last-5-pairs")
@@ -225,29 +290,43 @@ class Comparison:
         return tuple(row.policy for row in self.rows)
 
     def get_trace(self, name: str) -> Trace:
-        """The replay under a policy. UnknownEntry where it is not among them."""
+        """The replay under a policy. UnknownEntry: it is not compared here."""
         if name not in self.names:
             raise UnknownEntry(f"{name!r} is not compared here", hint=f"There are: {', '.join(self.names)}.")
         return self.traces[self.names.index(name)]
 
     def find_divergence(self, one: str, other: str) -> int | None:
-        """The first request that two policies send otherwise; None where there is none."""
+        """The first request that two policies send differently; None = there is none.
+
+        Args:
+            one, other: names of the policies.
+        """
         return find_divergence(self.get_trace(one), self.get_trace(other))
 
     def list_differences(self, one: str, other: str, request: int) -> tuple[BlockDifference, ...]:
-        """The blocks that two policies treat otherwise in a request."""
+        """List the blocks that two policies treat differently in a request.
+
+        Args:
+            one, other: names of the policies.
+            request: number of the request.
+        """
         return list_differences(self.get_trace(one), self.get_trace(other), request)
 
     def list_placements(self, one: str, other: str, request: int) -> tuple[Placement, ...]:
-        """Every block that one of two policies keeps in a request, and where it stands in the prompt of each."""
+        """List every block that one of two policies keeps in a request, and where it stands in each prompt.
+
+        Args:
+            one, other: names of the policies.
+            request: number of the request.
+        """
         return list_placements(self.get_trace(one), self.get_trace(other), request)
 
     def to_csv(self) -> str:
-        """A line per policy."""
+        """A line per policy as CSV."""
         return rows_to_csv(self.rows)
 
     def to_json(self) -> str:
-        """The same as JSON, with what each request had and every lost reference."""
+        """The rows as JSON, with the figures of each request and every lost reference."""
         return rows_to_json(self.rows)
 
     def __repr__(self) -> str:
@@ -274,17 +353,17 @@ def _format_row(made: Row) -> tuple[str, ...]:
 
 
 def format_rows(rows: Sequence[Row]) -> str:
-    """Rows as a table of plain text, with what is assumed below it."""
+    """Format rows as a table of plain text, with the assumptions below it."""
     return "\n".join((format_text(HEADINGS, map(_format_row, rows)), "", *wrap(ASSUMPTIONS, 100)))
 
 
 def rows_to_csv(rows: Sequence[Row]) -> str:
-    """Rows as CSV."""
+    """Write rows as CSV."""
     return format_csv(COLUMNS, (row.cells for row in rows))
 
 
 def rows_to_json(rows: Sequence[Row]) -> str:
-    """Rows as JSON: the values of the table, and by request the prompt's tokens and those that the cache served."""
+    """Write rows as JSON: the values of the table, and by request the prompt tokens and those read from the cache."""
     listed = [
         dict(zip(COLUMNS, row.cells, strict=True))
         | {"sizes": row.sizes, "read": [kept.read for kept in row.cache], "rejected_requests": row.rejected}
@@ -295,15 +374,18 @@ def rows_to_json(rows: Sequence[Row]) -> str:
 
 
 def find_drops(row: Row) -> tuple[tuple[int, int], ...]:
-    """Requests at which a policy's prompt fell by more than a tenth, with the tokens that went: the events on a chart."""
+    """Find the requests at which a policy's prompt fell by more than a tenth, with the tokens that went."""
     pairs = enumerate(pairwise(row.sizes), 1)
     return tuple((n, before - now) for n, (before, now) in pairs if now < 0.9 * before)
 
 
 def find_pareto_optimal(rows: Sequence[Row]) -> tuple[str, ...]:
-    """Names of the policies that no other one beats in dollars and in lost references at once.
+    """Find the policies that no other policy beats in both USD and lost references.
 
-    One under which a request could not have been sent, being over the model's window, refused or rejected, is no choice.
+    A policy with a request that could not be sent does not count.
+
+    Returns:
+        Names of the policies.
     """
     sent = (row for row in rows if row.sendable)
     priced = [(row.usd, len(row.losses.hits), row.policy) for row in sent if row.usd is not None]

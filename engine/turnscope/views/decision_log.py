@@ -1,7 +1,7 @@
-"""The decision log: every decision of a trace as a flat row, as JSON Lines, CSV, or one of them as Markdown.
+"""The decision log: every decision of a trace as a flat row, as JSON Lines or CSV, or one decision as Markdown.
 
-Holds numbers, addresses, names of rules and their reasons; no text of a block. Tokens are in two units: as counted, and as the
-provider would bill them, by the one fit of the session that everything shown goes by (`Trace.get_terms`).
+Holds numbers, addresses, names of rules and their reasons, and no text of a block. Tokens are in two units: as counted, and as
+the provider would bill them (`Trace.get_terms`).
 """
 
 from __future__ import annotations
@@ -22,15 +22,39 @@ from turnscope.views import stepper, summary_quality, tables
 from turnscope.views.cached_cost import CachePrice, price_decisions
 
 COLUMNS = (
-    "session", "policy", "decision", "request", "turn", "model", "by", "rule", "action", "because", "start", "stop", "slot",
-    "changed", "memory", "counted_before", "counted_after", "tokens_before", "tokens_after", "limit", "verdict", "facts",
-    "cache_saved", "cache_again", "cache_usd", "cache_each_usd", "cache_pays_off",
-)  # fmt: skip
+    "session",
+    "policy",
+    "decision",
+    "request",
+    "turn",
+    "model",
+    "by",
+    "rule",
+    "action",
+    "because",
+    "start",
+    "stop",
+    "slot",
+    "changed",
+    "memory",
+    "counted_before",
+    "counted_after",
+    "tokens_before",
+    "tokens_after",
+    "limit",
+    "verdict",
+    "facts",
+    "cache_saved",
+    "cache_again",
+    "cache_usd",
+    "cache_each_usd",
+    "cache_pays_off",
+)
 _FENCE = re.compile(r"`{3,}")
 
 
 def iter_rows(trace: Trace) -> Iterator[dict[str, JSON]]:
-    """One flat row per decision, in order; `by` is `policy`, or `server` for what the provider itself leaves out."""
+    """Yield one flat row per decision, in order. `by` is `policy`, or `server` for edits of the provider."""
     kept = simulate_prompt_cache(trace)
     for plan in trace.plans:
         prices = price_decisions(trace, kept, plan.request.n) if plan.is_changed else {}
@@ -41,8 +65,9 @@ def iter_rows(trace: Trace) -> Iterator[dict[str, JSON]]:
 
 
 def iter_decisions(plan: Plan) -> Iterator[tuple[str, Decision]]:
-    """What was decided of a request, and who did: the policy, or the server on what it was sent. What a server does to every
-    request, whoever asks, is left out.
+    """Yield the decisions of a request, and who made each: the policy or the server.
+
+    Edits that a server makes to every request, whoever sends it, are left out.
     """
     yield from (("policy", decision) for decision in plan.decisions)
     yield from (("server", decision) for decision in plan.server if decision.rule not in UNASKED)
@@ -52,16 +77,34 @@ def _build_row(trace: Trace, plan: Plan, decision: Decision, by: str, price: Cac
     span = decision.edit.span
     memory = next((part.rule.memory for part in trace.policy.rules if part.rule.name == decision.rule), "")
     values = (
-        trace.session.id, trace.policy.name, decision.seq, plan.request.n, plan.request.turn, plan.model, by, decision.rule,
-        decision.action, decision.edit.because, span.start if span else None, span.stop if span else None, decision.edit.slot,
-        decision.splice is not None, memory, decision.before, decision.after, *count_tokens(trace, decision), plan.budget.limit,
-        plan.verdict, dict(summary_quality.score_facts(trace, decision)), *_list_cache_effects(price),
-    )  # fmt: skip
+        trace.session.id,
+        trace.policy.name,
+        decision.seq,
+        plan.request.n,
+        plan.request.turn,
+        plan.model,
+        by,
+        decision.rule,
+        decision.action,
+        decision.edit.because,
+        span.start if span else None,
+        span.stop if span else None,
+        decision.edit.slot,
+        decision.splice is not None,
+        memory,
+        decision.before,
+        decision.after,
+        *count_tokens(trace, decision),
+        plan.budget.limit,
+        plan.verdict,
+        dict(summary_quality.score_facts(trace, decision)),
+        *_list_cache_effects(price),
+    )
     return dict(zip(COLUMNS, values, strict=True))
 
 
 def _list_cache_effects(price: CachePrice | None) -> tuple[JSON, ...]:
-    """What a decision saves, has the cache write again, what that costs, and after how many requests it pays off."""
+    """Tokens saved and rewritten, their USD, and the break-even of a decision."""
     if price is None:
         return (None,) * 5
     usd = (None if each is None else round(float(each), 6) for each in (price.usd, price.usd_per_request))
@@ -69,7 +112,12 @@ def _list_cache_effects(price: CachePrice | None) -> tuple[JSON, ...]:
 
 
 def count_tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
-    """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them."""
+    """Provider tokens of the request before and after a decision; of a recorded condensation, as its log has them.
+
+    Args:
+        trace: the replay.
+        decision: one of its decisions.
+    """
     if get_summary_block(decision.edit) >= 0:
         return stepper.measure_start(trace, decision.request)[0], stepper.measure_size(trace, decision.request)[0]
     expected = trace.get_terms(decision.request).predict
@@ -77,45 +125,67 @@ def count_tokens(trace: Trace, decision: Decision) -> tuple[int, int]:
 
 
 def to_json_lines(trace: Trace) -> str:
-    """The log as JSON Lines, one decision a line, keys as COLUMNS."""
+    """Write the log as JSON Lines, one decision a line, with the keys of `COLUMNS`."""
     return "".join(json.dumps(row, default=str) + "\n" for row in iter_rows(trace))
 
 
 def to_csv(trace: Trace) -> str:
-    """The log as CSV with a header."""
+    """Write the log as CSV with a header."""
     return tables.format_csv(COLUMNS, (tuple(row.values()) for row in iter_rows(trace)))
 
 
 def describe_decision(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> tuple[tuple[str, str], ...]:
-    """Decision `number` (from 0) of a request as names and values for people: what, why, where, by how much.
+    """Describe a decision as names and values for people: action, reason, place and tokens.
 
-    `price`: what it does to the prompt cache, where that is known. It names tools and kinds of the blocks, never their text; a
-    reason may name a file. IndexError where there is none.
+    Names tools and kinds of blocks, never their text. A reason may name a file.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+        number: number of the decision in it, from 0.
+        price: its effect on the prompt cache, if known.
+
+    Raises:
+        IndexError: there is no such decision.
     """
     plan = trace.plans[request]
     decision = plan.decisions[number]
     edit, (before, after) = decision.edit, count_tokens(trace, decision)
     span = edit.span
     return (
-        ("Action", decision.action), ("Rule", decision.rule), ("Reason", edit.because),
+        ("Action", decision.action),
+        ("Rule", decision.rule),
+        ("Reason", edit.because),
         ("Place", f"request {request} (turn {plan.request.turn}), decision {number + 1} of {len(plan.decisions)}"),
         ("Blocks", _describe_blocks(trace, span.start, span.stop) if span and span.start < span.stop else edit.slot or "none"),
         ("Tokens, counted", f"{decision.before:,} -> {decision.after:,} ({trace.ledger.label})"),
         ("Tokens, expected of the provider", f"{before:,} -> {after:,}"),
         *([("Prompt cache, simulated", price.sentence)] if price else ()),
         ("Budget", f"limit {plan.budget.limit:,}, window {plan.budget.window:,}{'' if plan.budget.known else ' (assumed)'}"),
-        ("Model", plan.model or "not named"), ("Verdict", plan.verdict),
-    )  # fmt: skip
+        ("Model", plan.model or "not named"),
+        ("Verdict", plan.verdict),
+    )
 
 
 def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | None = None) -> str:
-    """The same decision as Markdown for a bug report, with its session and its policy. IndexError where there is none."""
+    """Write a decision as Markdown for a bug report, with its session and its policy.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+        number: number of the decision in it, from 0.
+        price: its effect on the prompt cache, if known.
+
+    Raises:
+        IndexError: there is no such decision.
+    """
     decision = trace.plans[request].decisions[number]
     lines = [
-        *describe_decision(trace, request, number, price), ("Source", trace.session.source),
+        *describe_decision(trace, request, number, price),
+        ("Source", trace.session.source),
         ("Session", f"{len(trace.session.blocks):,} blocks, {len(trace.session.requests):,} requests"),
         ("Python", platform.python_version()),
-    ]  # fmt: skip
+    ]
     facts = [
         f"| {_escape_inline(name)} | {_escape_inline(value)} |"
         for name, value in summary_quality.score_facts(trace, decision).items()
@@ -123,11 +193,21 @@ def to_markdown(trace: Trace, request: int, number: int, price: CachePrice | Non
     table = ["", "| fact | value |", "| --- | --- |", *facts] if facts else []
     policy = trace.policy.to_toml()
     fence = "`" * (max((len(found) for found in _FENCE.findall(policy)), default=2) + 1)
-    return "\n".join([
-        f"## {_escape_inline(decision.action)} by {_escape_inline(decision.rule)} at request {request}", "",
-        *(f"- **{name}**: {_escape_inline(value)}" for name, value in lines), *table,
-        "", f"Policy `{trace.policy.name}`:", "", f"{fence}toml", policy.rstrip("\n"), fence, "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"## {_escape_inline(decision.action)} by {_escape_inline(decision.rule)} at request {request}",
+            "",
+            *(f"- **{name}**: {_escape_inline(value)}" for name, value in lines),
+            *table,
+            "",
+            f"Policy `{trace.policy.name}`:",
+            "",
+            f"{fence}toml",
+            policy.rstrip("\n"),
+            fence,
+            "",
+        ]
+    )
 
 
 def _describe_blocks(trace: Trace, start: int, stop: int) -> str:
@@ -141,5 +221,5 @@ def _describe_blocks(trace: Trace, start: int, stop: int) -> str:
 
 
 def _escape_inline(value: JSON) -> str:
-    """A value on one line, with what Markdown would read as markup made harmless."""
+    """A value on one line, with Markdown's markup escaped."""
     return re.sub(r"([\\`*_\[\]<>|#!])", r"\\\1", " ".join(str(value).split()))

@@ -1,4 +1,4 @@
-"""One request in detail: what it carried, what is new, what left; in provider tokens."""
+"""One request in detail, in provider tokens: what it carries, what was added, and what was removed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from turnscope.session.model import Block, Placeholder, Request, Session
 from turnscope.views.labels import label_block
 from turnscope.views.overview import CELLS, Overview
 
-_Unit = tuple[int, int, str]  # start and stop of the blocks, and the slot of an insert
+_Unit = tuple[int, int, str]  # start and stop of its blocks, and the slot of an insert
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A block or stand-in as one request carries it. `tokens` are the provider's, scaled from the count."""
+    """A block or a placeholder of one request. `tokens` are the provider's, scaled from the count.
+
+    `state`: verbatim, or the action that put it there.
+    """
 
     at: int
     stop: int
@@ -31,28 +34,41 @@ class Item:
     kind: str
     tokens: int
     text: str
-    state: str  # verbatim | the action that put it there
+    state: str
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """One request: what it carried (largest first), what is new, what left since the request before."""
+    """One request.
+
+    Attributes:
+        items: what it carries, the largest first.
+        added, removed: the difference to the previous request.
+        changed: items in both but with different content, before and after.
+        answer: the blocks of its answer.
+        change: tokens per cell against the previous request.
+    """
 
     request: Request
     items: tuple[Item, ...]
     added: tuple[Item, ...]
     removed: tuple[Item, ...]
-    changed: tuple[tuple[Item, Item], ...]  # as it stood, and as it stands
+    changed: tuple[tuple[Item, Item], ...]
     answer: tuple[Item, ...]
-    change: tuple[int, ...]  # tokens per cell against the previous request
+    change: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs between two requests, in provider tokens: `cells` as `CELLS`, before and after, each sums to its prompt.
+    """The difference between two requests, in provider tokens.
 
-    `added` stands in the second alone, `removed` in the first alone, `changed` in both but otherwise: as it stood, as it
-    stands.
+    Attributes:
+        old, new: numbers of the requests.
+        added: items of the new request only.
+        removed: items of the old request only.
+        changed: items in both but with different content, before and after.
+        cells: tokens by cell of both; each sums to its prompt.
+        prompts: prompt tokens of both.
     """
 
     old: int
@@ -65,7 +81,16 @@ class Difference:
 
 
 def compare_requests(trace: Trace, view: Overview, old: int, new: int) -> Difference:
-    """What the model saw at request `new` against request `old`, whichever was sent first. IndexError: no such request."""
+    """Compare what the model saw at two requests, whichever was sent first.
+
+    Args:
+        trace: the replay.
+        view: the overview of the same trace.
+        old, new: numbers of the requests.
+
+    Raises:
+        IndexError: there is no such request.
+    """
     was, now = dict[_Unit, Placeholder](), dict[_Unit, Placeholder]()
     for before, after in find_gaps(trace.plans[old].seen, trace.plans[new].seen):
         was |= _list_units(before)
@@ -80,7 +105,13 @@ def compare_requests(trace: Trace, view: Overview, old: int, new: int) -> Differ
 
 
 def build_detail(trace: Trace, view: Overview, n: int) -> Detail:
-    """What request `n` carried, in provider tokens."""
+    """Build the detail of one request.
+
+    Args:
+        trace: the replay.
+        view: the overview of the same trace.
+        n: number of the request.
+    """
     plan = trace.plans[n]
     scale = trace.get_terms(n).scale
     items = list(_list_items(trace, plan.seen, scale))
@@ -89,12 +120,14 @@ def build_detail(trace: Trace, view: Overview, n: int) -> Detail:
     change = view.cells[n] - view.cells[n - 1] if n else view.cells[n]
     by_size = sorted(items, key=lambda item: -item.tokens)
     blocks = trace.session.blocks[plan.request.cut : plan.request.stop]
-    answer = tuple(_build_item(trace.session, trace.ledger, block, 1.0) for block in blocks)  # as `bill.charge` counts it
+    answer = tuple(
+        _build_item(trace.session, trace.ledger, block, 1.0) for block in blocks
+    )  # counted as `bill.charge` counts it
     return Detail(plan.request, tuple(by_size), added, left, moved, answer, tuple(int(c) for c in change))
 
 
 def _list_units(pieces: Iterable[Piece]) -> dict[_Unit, Placeholder]:
-    """What can come and go by itself: each block that stands as it is, each stand-in, each insert."""
+    """List what can be added or removed by itself: each verbatim block, each placeholder, each insert."""
     found: dict[_Unit, Placeholder] = {}
     for piece in pieces:
         if piece.body is None:

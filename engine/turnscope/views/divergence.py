@@ -1,6 +1,6 @@
-"""Where two replays of a session part, and how each block, and each insert by its slot, stands in a request of either.
+"""Where two replays of a session diverge, and how each block and each insert stands in a request of either.
 
-Holds the reading of two traces; what it costs to part, and what is lost by it, is `comparison`'s.
+Reads two traces. What a divergence costs or loses is in `comparison`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ Presence = Literal["in both", "only in A", "only in B"]
 
 
 class BlockDifference(NamedTuple):
-    """A block that two policies treat otherwise in a request, or a slot, which stands before block `at`. `how`: only the first
-    has it as it is, only the second, or both have it in another form; `where` it stands in the prompt of the one that has it:
-    the middle half is the middle."""
+    """A block that two policies treat differently in a request, or an insert, which stands before block `at`.
+
+    Attributes:
+        how: only the first has it verbatim, only the second, or both have it in another form.
+        where: its region in the prompt that has it.
+    """
 
     at: int
     label: str
@@ -31,8 +34,10 @@ class BlockDifference(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """A block that stands as it is in a request of one of two policies or both, or a slot, which stands before block `at`; and
-    where in the prompt of each; "" = it does not."""
+    """A block that one of two policies or both carry verbatim, or an insert, which stands before block `at`.
+
+    `a`, `b`: its region in each prompt; "" = it is not there.
+    """
 
     at: int
     label: str
@@ -43,7 +48,11 @@ class Placement(NamedTuple):
 
 
 def find_divergence(one: Trace, other: Trace) -> int | None:
-    """The first request that two replays of a session send otherwise; None where there is none."""
+    """Find the first request that two replays of a session send differently; None = there is none.
+
+    Args:
+        one, other: the replays.
+    """
     for a, b in zip(one.plans, other.plans, strict=False):
         if find_first_change(a.seen, b.seen) is not None or find_first_change(b.seen, a.seen) is not None:
             return a.request.n
@@ -51,7 +60,15 @@ def find_divergence(one: Trace, other: Trace) -> int | None:
 
 
 def list_differences(one: Trace, other: Trace, request: int) -> tuple[BlockDifference, ...]:
-    """The blocks that two replays of a session treat otherwise in a request. IndexError where there is no such request."""
+    """List the blocks and inserts that two replays of a session treat differently in a request.
+
+    Args:
+        one, other: the replays.
+        request: number of the request.
+
+    Raises:
+        IndexError: there is no such request.
+    """
     a, b = one.plans[request].seen, other.plans[request].seen
     found: list[BlockDifference] = []
     for start, stop, _ in compare_pieces([*a.pieces], [*b.pieces], get_visible, None):
@@ -70,9 +87,14 @@ def list_differences(one: Trace, other: Trace, request: int) -> tuple[BlockDiffe
 
 
 def list_placements(one: Trace, other: Trace, request: int) -> tuple[Placement, ...]:
-    """The blocks that one of two replays of a session keeps in a request, in order, and where they stand in either.
+    """List the blocks and inserts that one of two replays keeps in a request, in order, and where they stand in each prompt.
 
-    IndexError where there is no such request.
+    Args:
+        one, other: the replays.
+        request: number of the request.
+
+    Raises:
+        IndexError: there is no such request.
     """
     session, a, b = one.session, compute_shares(one, request), compute_shares(other, request)
     found: list[Placement] = []
@@ -100,7 +122,7 @@ class _Insert(NamedTuple):
 
 
 def _find_inserts(trace: Trace, request: int) -> dict[str, _Insert]:
-    """What stands in each slot of a request beside its blocks."""
+    """The inserts of a request by slot."""
     plan = trace.plans[request]
     found: dict[str, _Insert] = {}
     for piece in plan.seen.pieces:

@@ -1,6 +1,6 @@
-"""One word for each thing that happens at a request: what markers, legends, chips, findings and the help all say.
+"""The words for what happens at a request, used by markers, legends, chips, findings and the help.
 
-Holds words alone. `overview.Marker.kind` is a key of `EVENTS`; how a kind is drawn is the figures' business.
+Holds words only. `overview.Marker.kind` is a key of `EVENTS`; figures decide how a kind is drawn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from turnscope.session.model import Action
 
 
 class Event(NamedTuple):
-    """`word` = what happened to the request or its window; `noun`, `nouns`: one and several of it; `meaning`: one sentence."""
+    """The words of one kind of event: `word` in a sentence, `noun` and `nouns` for counts, and `meaning`, one sentence."""
 
     word: str
     noun: str
@@ -20,7 +20,7 @@ class Event(NamedTuple):
     meaning: str
 
     def format_count(self, count: int) -> str:
-        """How many of it: "1 compaction", "12 clearings"."""
+        """A count with its noun: "1 compaction", "12 clearings"."""
         return f"{count:,} {self.noun if count == 1 else self.nouns}"
 
 
@@ -40,22 +40,27 @@ EVENTS = {
     "retry": Event("retried", "retry", "retries", "The provider answered with errors first."),
     "subagent": Event("subagent", "subagent", "subagents", "A subagent was started, with a window of its own."),
 }
-CUT_KINDS = ("compact", "cut", "clear", "unlogged")  # what takes something out of the window, the heaviest first
+CUT_KINDS = ("compact", "cut", "clear", "unlogged")  # events that remove something from the window, the largest first
 _KINDS: dict[Action, str] = {"condense": "compact", "drop": "cut", "retrieve": "back", "restore": "back"}
 
 
 def classify_action(action: Action) -> str:
-    """The kind of event that an action of a rule is."""
+    """The kind of event of a rule's action."""
     return _KINDS.get(action, "clear")
 
 
 def describe_event(kind: str, what: str) -> str:
-    """What happened, beginning with its one word: "compacted into a summary", "cut: the window was full"."""
+    """Describe an event, beginning with its word: "compacted into a summary", "cut: the window was full".
+
+    Args:
+        kind: a key of `EVENTS`.
+        what: what happened.
+    """
     word = EVENTS[kind].word
     return what if what.startswith(word) else f"{word}: {what}" if what else word
 
 
 def count_cuts(kinds: Iterable[str]) -> list[tuple[str, str]]:
-    """How often something was taken out of the window, by kind: [("compact", "3 compactions"), ...]; without those of none."""
+    """Count the events that removed something from the window, by kind: [("compact", "3 compactions"), ...]."""
     found = list(kinds)
     return [(kind, EVENTS[kind].format_count(found.count(kind))) for kind in CUT_KINDS if kind in found]

@@ -1,6 +1,6 @@
-"""The exact body of a request under any policy, as a value and as text, and how it differs from that of the request before.
+"""The exact body of a request under any policy, as a value and as text, and its difference to the previous body.
 
-Bodies are in the shape of Anthropic's Messages API. What the log does not hold is marked, never made up.
+Bodies have the shape of Anthropic's Messages API. What the log does not hold is marked as such.
 """
 
 from __future__ import annotations
@@ -16,21 +16,29 @@ from turnscope.planning.trace import Trace
 from turnscope.reading.recorded_body import find_common
 from turnscope.session.model import JSON
 
-MAX_LINE = 400  # characters of one line of a difference
+MAX_LINE = 400  # characters of a line of a difference
 _ROLES = {"system": "system prompt", "tools": "tools"}
 
 
 def build_exact_body(trace: Trace, request: int) -> dict[str, JSON]:
-    """The body of a request. IndexError where the trace has no such request."""
+    """Build the body of a request.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+
+    Raises:
+        IndexError: the trace has no such request.
+    """
     made = build_body(trace.plans[request], trace.session, as_recorded=trace.policy.name == AS_RECORDED)
     unknown = describe_hidden(trace.get_terms(request))
-    if unknown and not made.keys() & _ROLES.keys():  # else it is what the provider adds by itself: in no body
+    if unknown and not made.keys() & _ROLES.keys():  # otherwise the provider adds the hidden part itself, and no body holds it
         made |= {key: f"<<not in the log; {unknown}>>" for key in ("system", "tools") if key not in made}
     return made
 
 
 def describe_hidden(terms: Terms) -> str:
-    """What the log does not hold of a request, in words; "" where it holds all."""
+    """Describe what the log does not hold of a request; "" = it holds all."""
     told = {
         "system prompt and tools are about {:,} tokens together": terms.prefix,
         "what was said before this file begins is about {:,} tokens": terms.earlier,
@@ -40,7 +48,12 @@ def describe_hidden(terms: Terms) -> str:
 
 
 def format_exact_body(trace: Trace, request: int) -> str:
-    """The body of a request as JSON text that can be written as UTF-8."""
+    """Write the body of a request as JSON text that UTF-8 can encode.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+    """
     made = build_exact_body(trace, request)
     text = json.dumps(made, ensure_ascii=False, indent=2, default=str)
     try:
@@ -51,7 +64,12 @@ def format_exact_body(trace: Trace, request: int) -> str:
 
 
 def diff_with_previous(trace: Trace, request: int) -> str:
-    """What differs between the bodies of a request and of the one before it: a line per message, `-` gone, `+` new."""
+    """Compare the body of a request with the previous one: a line per message, `-` removed, `+` added.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+    """
     if not request:
         return "This is the first request: all of it is new."
     old, new = (list(_iter_lines(build_exact_body(trace, n))) for n in (request - 1, request))
@@ -69,14 +87,14 @@ def diff_with_previous(trace: Trace, request: int) -> str:
 def _format_hunk(
     old: Sequence[tuple[bytes, str]], new: Sequence[tuple[bytes, str]], start: tuple[int, int], stop: tuple[int, int]
 ) -> list[str]:
-    """One stretch of a difference, with the number of the messages that stand alike before it."""
+    """Format one hunk of a difference, with the number of the part at which it begins."""
     gone, come = old[start[0] : stop[0]], new[start[1] : stop[1]]
     where = f"@@ part {start[1] + 1:,} of {len(new):,} @@"
     return [where, *(f"- {_clip(line)}" for _, line in gone), *(f"+ {_clip(line)}" for _, line in come)]
 
 
 def _iter_lines(body: dict[str, JSON]) -> Iterator[tuple[bytes, str]]:
-    """A body in parts that can be compared: each key of its own, each tool, each block of each message."""
+    """Split a body into parts that can be compared: each other key, each tool, each block of each message."""
     for key, value in body.items():
         if key == "messages":
             for message in value:

@@ -1,7 +1,6 @@
-"""What stands out in a session: at most three ranked sentences with numbers, and one of what stands amid a long prompt.
+"""Findings of a session: at most three ranked sentences with numbers, and one about the placement of the task in a long prompt.
 
-One pure function per kind, each with the threshold below which it says nothing. Nothing found is an answer. Holds no drawing,
-and no opinion that the log does not bear out; the reading of cache breaks stands in `cache_breaks`.
+One pure function per kind, each with a threshold. Having no finding is a valid result. Cache misses are read in `cache_breaks`.
 """
 
 from __future__ import annotations
@@ -26,21 +25,21 @@ from turnscope.views.position import LONG_PROMPT, compute_share, is_mid_prompt
 from turnscope.views.repeats import find_repeats
 
 MAX_FINDINGS = 3
-BILL_SHARE = 0.5  # one kind of content that is half of the input bill is what to look at first
-THINKING_SHARE = 0.33  # of the prompt; below it the work itself is most of what is sent
-THINKING_TOKENS = 5_000  # of thinking; less is not worth a sentence
+BILL_SHARE = 0.5  # of the input cost; one kind of content that is half of it is the first to look at
+THINKING_SHARE = 0.33  # of the prompt; below this the work itself is most of what is sent
+THINKING_TOKENS = 5_000  # of thinking; less is not worth a finding
 FULL_SHARE = 0.95  # of the window; tools warn and cut at 80 to 92 %
-MIN_REBILLED = 10_000  # tokens written again in all; less is not worth a sentence
-MIN_COST_SHARE = 0.01  # of the session's price; cheaper breaks are not worth a sentence
+MIN_REBILLED = 10_000  # tokens written again in all; less is not worth a finding
+MIN_COST_SHARE = 0.01  # of the session's cost; cheaper misses are not worth a finding
 MIN_REPEATED = 2_000  # tokens of all copies of one file
 CUT_SHARE = 0.05  # of the prompt; smaller cuts are housekeeping
-MAX_CHECKED = 20  # of those, before it is said that it stands in none
-MIN_ATTEMPTS = 3  # one repetition is everyday business
-PERSISTENT_SHARE = 0.05  # of all that was sent; below it there is more to win elsewhere
-PERSISTENT_TOKENS = 2_000  # at one request; less is not worth turning anything off
-MIN_NAMED = 300  # tokens of a kind; smaller ones go unnamed beside it
-DOUBTFUL = 0.05  # share of answers, or of input tokens, beyond which the log itself is worth doubting
-MIN_COUNTED_USD = Decimal(1)  # USD that counted answers add; with cents nobody's bill is another, and the price itself says it
+MAX_CHECKED = 20  # prompts that are checked before the finding is dropped
+MIN_ATTEMPTS = 3  # a single retry is common
+PERSISTENT_SHARE = 0.05  # of all tokens sent; below this other content saves more
+PERSISTENT_TOKENS = 2_000  # at one request; less is not worth switching anything off
+MIN_NAMED = 300  # tokens of a kind; smaller kinds are not named
+DOUBTFUL = 0.05  # of answers, or of input tokens; above this the log itself is in doubt
+MIN_COUNTED_USD = Decimal(1)  # USD that counted answers add; less does not change the picture
 DOUBTFUL_TOKENS = 1_000  # at one request; less is framing that no log holds
 COST_GROUPS = {
     "Tool results are": ("tool_results",),
@@ -53,9 +52,13 @@ CUT_ACTIONS: frozenset[Action] = frozenset(("condense", "drop", "truncate", "cle
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One sentence about a session. `request` is where to look; `usd` what it cost, None where money says nothing about it.
+    """One sentence about a session.
 
-    `tokens` ranks it where there is no price; `evidence` holds the numbers behind the sentence.
+    Attributes:
+        request: the request to look at.
+        usd: its cost; None where it has no price.
+        tokens: rank it where there is no price.
+        evidence: the numbers behind the sentence.
     """
 
     text: str
@@ -68,7 +71,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What several kinds look at, computed once. `input_usd[n, cell]`: USD without the answer; `broken`: cache breaks."""
+    """What several kinds read, computed once.
+
+    `input_usd`: USD without the answer, `[request, cell]`; `broken`: cache misses.
+    """
 
     trace: Trace
     view: Overview
@@ -84,11 +90,16 @@ class _Facts:
 def rank_findings(
     trace: Trace, view: Overview, broken: Sequence[CacheBreak] | None = None, most: int = MAX_FINDINGS
 ) -> tuple[Finding, ...]:
-    """The findings of a recorded session that weigh most, heaviest first; empty = nothing stands out.
+    """Find what stands out in a recorded session, the most important first; empty = nothing.
 
-    `broken`: its cache breaks, where they are known already. Money ranks; what has no price of its own weighs its tokens at
-    the session's mean price of an input token, and without prices tokens rank alone. What stands in the middle of a prompt has
-    no price and no rank: it is told besides.
+    Findings are ranked by USD. A finding without a price has its tokens at the session's mean price of an input token; without
+    prices, tokens rank. A finding about placement has no rank and is added at the end.
+
+    Args:
+        trace: the session as recorded.
+        view: the overview of the same trace.
+        broken: its cache misses, if known already.
+        most: ranked findings.
     """
     if not len(view):
         return ()
@@ -105,19 +116,27 @@ def rank_findings(
 
 
 def format_headline(view: Overview, n: int) -> str:
-    """One sentence about request `n` alone: what the model saw. IndexError where there is no such request."""
+    """One sentence about what the model saw at a request.
+
+    Args:
+        view: the session.
+        n: number of the request.
+
+    Raises:
+        IndexError: there is no such request.
+    """
     window = int(view.windows[n])
     about = "" if view.recorded[n] >= 0 else "about "
     return f"At request {n} the model saw {about}{view.get_prompt(n):,}{f' of {window:,}' if window else ''} tokens."
 
 
 def mark_breaks(broken: Sequence[CacheBreak]) -> tuple[Marker, ...]:
-    """Cache breaks as markers for a chart."""
+    """Cache misses as markers for a chart."""
     return tuple(Marker(b.request, "break", f"cache broke ({b.cause}): {b.evidence}") for b in broken)
 
 
 def _find_cost_share(known: _Facts) -> list[Finding]:
-    """One kind of content that is most of the input bill."""
+    """One kind of content is most of the input cost."""
     table = known.input_usd if known.has_prices else known.view.cells.astype(np.float64)
     whole, cells, sums = float(table.sum()), known.view.cells, table.sum(axis=0)
     found = []
@@ -137,7 +156,7 @@ def _find_cost_share(known: _Facts) -> list[Finding]:
 
 
 def _find_cache_breaks(known: _Facts) -> list[Finding]:
-    """Cache breaks, one finding per cause, pointing at the dearest."""
+    """Cache misses: one finding per cause, at the most expensive one."""
     groups: dict[Cause, list[CacheBreak]] = defaultdict(list)
     for broken in known.broken:
         groups[broken.cause].append(broken)
@@ -191,7 +210,7 @@ def _describe_idle(known: _Facts, worst: CacheBreak) -> str:
 
 
 def _find_repeats(known: _Facts) -> list[Finding]:
-    """The file whose repeated reading was dearest to carry."""
+    """The file whose repeated reading was most expensive."""
     cells = known.view.cells[:, 3]
     table = known.input_usd[:, 3] if known.has_prices else cells.astype(np.float64)
     per_token = np.divide(table, cells, out=np.zeros(len(cells)), where=cells > 0)
@@ -210,7 +229,7 @@ def _find_repeats(known: _Facts) -> list[Finding]:
 
 
 def _find_persistent_context(known: _Facts) -> list[Finding]:
-    """What the tool itself put in and every request carries. Priced as messages are on the average."""
+    """Content that the tool injected and that every request carries, at the average price of messages."""
     carried, whole = measure_persistent_context(known.trace, known.view.scales), max(1, int(known.prompts.sum()))
     summed: Floats = sum(carried.values(), np.zeros(len(known.view)))
     there = summed[summed > 0]
@@ -231,14 +250,14 @@ def _find_persistent_context(known: _Facts) -> list[Finding]:
 
 
 def _find_cuts(known: _Facts) -> list[Finding]:
-    """What was taken out of the window, by the kind of event that took most; points at the largest of them."""
+    """Content removed from the window, of the kind of event that removed most; points at the largest event."""
     groups: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for plan in known.trace.plans:
         n = plan.request.n
         acted = [d for d in (*plan.decisions, *plan.server) if d.splice and d.action in CUT_ACTIONS]
         for kind in {classify_action(d.action) for d in acted}:
             size = round(sum(d.before - d.after for d in acted if classify_action(d.action) == kind) * plan.calibration.scale)
-            if kind == "compact" and n:  # the summary came in with it: what counts is how much shorter the prompt is
+            if kind == "compact" and n:  # the summary came in with it, so the fall of the prompt counts
                 size = int(known.prompts[n - 1] - known.prompts[n])
             if n and size >= CUT_SHARE * known.prompts[n - 1] > 0:
                 groups[kind].append((n, size))
@@ -260,7 +279,7 @@ def _find_cuts(known: _Facts) -> list[Finding]:
 
 
 def _find_unlogged_cuts(known: _Facts) -> list[Finding]:
-    """The tool cut something that its log does not hold: the prompt fell though all that was counted is still there."""
+    """The tool cut something that its log does not hold: the prompt fell, though all counted content is still there."""
     fallen = [fit for fit in known.view.fits if fit.cut_at_start]
     if not fallen:
         return []
@@ -288,9 +307,9 @@ def _find_lost_task(known: _Facts) -> list[Finding]:
 
 
 def _find_mid_prompt(known: _Facts) -> list[Finding]:
-    """The task, or the last instruction, stands in the middle half of a long prompt: where models make least of it.
+    """The task, or the last instruction, is in the middle half of a long prompt, where models recall least.
 
-    Of how many prompts is said by what was said behind it, whatever was done to that since; the one named is looked at.
+    The number of prompts follows from what was said after it, whatever was done to that since; the named prompt is checked.
     """
     trace, session = known.trace, known.trace.session
     asked = np.array([message.start for message in session.messages if message.origin == "prompt"], dtype=np.int64)
@@ -323,7 +342,7 @@ def _find_mid_prompt(known: _Facts) -> list[Finding]:
 
 
 def _count_message_tokens(ledger: Ledger, at: Ints) -> Ints:
-    """Counted tokens of messages that stand before each address."""
+    """Counted tokens of messages before each address."""
     system, tools, *_ = ledger.sums
     return np.array([ledger.total[a] - system[a] - tools[a] for a in at], dtype=np.int64)
 
@@ -331,7 +350,7 @@ def _count_message_tokens(ledger: Ledger, at: Ints) -> Ints:
 def _find_thinking(known: _Facts) -> list[Finding]:
     """Thinking became a large part of the prompt."""
     cells = known.view.cells[:, 4]
-    share = np.minimum(cells / np.maximum(known.prompts, 1), 1.0)  # an estimate may overshoot
+    share = np.minimum(cells / np.maximum(known.prompts, 1), 1.0)  # an estimate may exceed the prompt
     n = int(np.argmax(np.where(cells >= THINKING_TOKENS, share, 0)))
     if share[n] < THINKING_SHARE or cells[n] < THINKING_TOKENS:
         return []
@@ -341,7 +360,7 @@ def _find_thinking(known: _Facts) -> list[Finding]:
 
 
 def _find_full_window(known: _Facts) -> list[Finding]:
-    """A prompt nearly filled the window, or was larger."""
+    """A prompt nearly filled the window, or exceeded it."""
     fill = np.nan_to_num(known.view.fill)
     n = int(np.argmax(fill))
     if fill[n] < FULL_SHARE:
@@ -352,7 +371,7 @@ def _find_full_window(known: _Facts) -> list[Finding]:
 
 
 def _find_retries(known: _Facts) -> list[Finding]:
-    """A prompt had to be sent again and again."""
+    """A prompt was sent several times."""
     request = max(known.trace.session.requests, key=lambda r: r.attempts)
     if request.attempts < MIN_ATTEMPTS:
         return []
@@ -366,7 +385,7 @@ def _find_retries(known: _Facts) -> list[Finding]:
 
 
 def _find_output_stubs(known: _Facts) -> list[Finding]:
-    """The log understates what was answered."""
+    """The log understates the output."""
     stubs = [request.n for request in known.trace.session.requests if request.output_stub]
     tokens, whole = int(known.view.answers[stubs].sum()), int(known.view.answers.sum())
     usd, path = known.view.bill.path.counted_usd, known.view.path_total
@@ -382,7 +401,7 @@ def _find_output_stubs(known: _Facts) -> list[Finding]:
 
 
 def _find_unattributed(known: _Facts) -> list[Finding]:
-    """The log does not account for what was billed."""
+    """The log does not explain what was billed."""
     view = known.view
     rest, whole = view.cells[:, CELLS.index("unattributed")] + view.over, int(known.prompts.sum())
     share = rest.sum() / max(1, whole)

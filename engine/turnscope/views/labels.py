@@ -1,4 +1,4 @@
-"""Short names for blocks: who speaks, or the tool and what it worked on."""
+"""Short names for blocks: the speaker, or the tool and what it worked on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ RANGE_KEYS = ("offset", "limit", "view_range", "start_line", "end_line")
 
 
 def label_block(session: Session, block: Block) -> str:
-    """A short name for a block: who speaks, or the tool and what it worked on."""
+    """A short name for a block: the speaker, or the tool and what it worked on.
+
+    Args:
+        session: the session, for the call of a result.
+        block: the block.
+    """
     if block.kind in ("tool_use", "tool_result"):
         call = block if block.kind == "tool_use" else session.blocks[block.pair] if block.pair >= 0 else block
         return f"{block.name or 'tool'} {find_subject(call)}".strip()
@@ -24,13 +29,13 @@ def label_block(session: Session, block: Block) -> str:
 
 
 def _describe_range(given: Mapping[str, JSON]) -> str:
-    """Which part of a file was asked for, as the call says it; "" for all of it: two parts are not the same reading."""
+    """The part of a file that a call asked for; "" = the whole file. Reads of two parts are different reads."""
     asked = [f"{given[key]}" for key in RANGE_KEYS if isinstance(given.get(key), int | list)]
     return f" [{' '.join(asked)}]"[:40] if asked else ""
 
 
 def find_subject(call: Block) -> str:
-    """What a tool call worked on: its path, command or query, as far as its input says; at most 60 characters."""
+    """What a tool call worked on: the path, command or query of its input, at most 60 characters."""
     given = call.raw.get("input") if isinstance(call.raw, dict) else None
     if isinstance(given, dict):
         for key in ("file_path", "path", "notebook_path", "command", "pattern", "query", "url", "description", "prompt"):

@@ -1,8 +1,8 @@
-"""What a policy lost: identifiers that a recorded answer uses, that were said before, and that its request no longer carries.
+"""Lost references: identifiers that a recorded answer reuses and that its request no longer carries under a policy.
 
-Identifiers are paths and file names, names of code, ids of calls, numbers of four digits or more, and quoted strings. It is
-lexical, so a lower bound of what is missing: what an answer uses in other words is not seen, and what a stand-in still says
-counts as there. Answers are those of the record. A session's identifiers are read once; a policy's losses need no texts.
+Identifiers are paths and file names, names of code, ids of calls, numbers of four digits or more, and quoted strings. They are
+compared by their letters, so the result is a lower bound: reuse in other words is not seen, and a placeholder that repeats an
+identifier counts as present. The identifiers of a session are read once; the losses of a policy then need no texts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import JSON, Block, Part, Session, Span, select_model_output
 
-MAX_IDENTIFIER = 120  # characters of an identifier
+MAX_IDENTIFIER = 120  # characters of an identifier, at most
 _WORDS = re.compile(
     r"(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w"  # paths
     r"|\b[\w-]{3,}\.[a-z]{1,4}\b(?!\()"  # file names
@@ -27,13 +27,20 @@ _WORDS = re.compile(
     r"|(?<![\w.])\d+\.\d{2,}\b|\b\d{4,}\b"  # numbers
 )
 _RUN = re.compile(r"[\w.@+~/-]{4,}\(?")
-_QUOTED = re.compile(r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|'(?<!\w')([^'\n]{4,80})'(?!\w)")  # each begins with a letter: quick
-_ESCAPES = re.compile(r"\\[ntr\"\\/]")  # of the JSON in which a call's input stands
+_QUOTED = re.compile(
+    r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|'(?<!\w')([^'\n]{4,80})'(?!\w)"
+)  # each begins with a literal character, which is fast
+_ESCAPES = re.compile(r"\\[ntr\"\\/]")  # in the JSON of a call's input
 
 
 class LostReference(NamedTuple):
-    """One thing that an answer uses and its request lacks. `answer`: the block that uses it; `block`: the last one before that
-    says it, which does not stand; `by`: number of the decision that put it so, -1 where the provider itself leaves it out."""
+    """An identifier that an answer reuses and that its request lacks.
+
+    Attributes:
+        answer: the block that reuses it.
+        block: the last earlier block that holds it, which is not in the request.
+        by: number of the decision that removed the block; -1 = the provider removed it.
+    """
 
     request: int
     text: str
@@ -44,8 +51,13 @@ class LostReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """All that a replay lost, in the order of its requests. `uses`: per request, how many identifiers its answer takes up;
-    `decisions`: of each decision that put one of them out the request and the step at which it was made."""
+    """All lost references of a replay, in the order of its requests.
+
+    Attributes:
+        hits: the lost references.
+        uses: identifiers that each answer reuses, by request.
+        decisions: request and step of each decision that removed one of them, by its number.
+    """
 
     hits: tuple[LostReference, ...] = ()
     uses: tuple[int, ...] = ()
@@ -53,12 +65,12 @@ class Losses:
 
     @property
     def rate(self) -> float:
-        """Share of all that answers take up which is missing, 0 to 1."""
+        """Lost references as a share of all reused ones, 0 to 1."""
         return len(self.hits) / max(1, sum(self.uses))
 
     @property
     def per_request(self) -> tuple[int, ...]:
-        """How many are missing at each request."""
+        """How many references each request lost."""
         found = [0] * len(self.uses)
         for hit in self.hits:
             found[hit.request] += 1
@@ -67,35 +79,39 @@ class Losses:
 
 @dataclass(frozen=True, slots=True)
 class References:
-    """What the answers of a session take up again. `places`: where each identifier is said, rising; `uses`: per request the
-    identifiers that were said before it, with the block of the answer that has each first."""
+    """The references of a session's answers.
+
+    Attributes:
+        places: blocks that hold each identifier, in order.
+        uses: by request, the identifiers that its answer reuses, each with the first block of the answer that has it.
+    """
 
     places: Mapping[str, Sequence[int]]
     uses: tuple[Mapping[str, int], ...]
 
 
 def find_identifiers(text: str) -> set[str]:
-    """The identifiers in a text."""
+    """Find the identifiers in a text."""
     plain = _ESCAPES.sub(" ", text) if "\\" in text else text
     found = set().union(*map(_split_run, {*_RUN.findall(plain)}))
     quoted = (next(filter(None, groups)) for groups in _QUOTED.findall(plain))
-    found.update(text for text in quoted if not text.isalpha())  # a word in quotes is a word
+    found.update(text for text in quoted if not text.isalpha())  # a word in quotes is no identifier
     return found
 
 
 @lru_cache(maxsize=1 << 17)
 def _split_run(run: str) -> tuple[str, ...]:
-    """The identifiers in characters that stand together; the same ones stand in many blocks."""
+    """Find the identifiers in a run of characters. The same runs occur in many blocks, so the result is cached."""
     return tuple(word for word in _WORDS.findall(run) if len(word) <= MAX_IDENTIFIER)
 
 
 def _find_block_identifiers(block: Block) -> set[str]:
-    """The identifiers in a block."""
+    """Find the identifiers in a block."""
     return _find_content_identifiers(block.kind, block.raw, block.text)
 
 
 def _find_content_identifiers(kind: str, raw: JSON, text: str) -> set[str]:
-    """The identifiers in a text; of a call those in what is handed over, not what the tool calls its parameters."""
+    """Find the identifiers in a text; of a call those in its arguments, not the names of its parameters."""
     if kind != "tool_use" or not isinstance(raw, Mapping):
         return find_identifiers(text)
     return set().union(*map(find_identifiers, _iter_leaves(raw.get("input"))))
@@ -114,7 +130,10 @@ def _iter_leaves(value: JSON) -> Iterator[str]:
 
 
 def find_references(session: Session) -> References:
-    """Read a session's identifiers: once, for all policies. What only a tool's own summary says is derived."""
+    """Find the references of a session's answers, once for all policies.
+
+    What only a tool's own summary says is derived, so it is no reference.
+    """
     answers: list[dict[str, int]] = []
     known: dict[int, set[str]] = {}
     for request in session.requests:
@@ -141,7 +160,12 @@ def find_references(session: Session) -> References:
 
 
 def find_losses(trace: Trace, used: References) -> Losses:
-    """What the requests of a trace lack of what their answers take up."""
+    """Find the lost references of a replay.
+
+    Args:
+        trace: the replay.
+        used: the references of its session.
+    """
     said = _PlaceholderIndex(trace.session, used.places.keys())
     hits: list[LostReference] = []
     for plan, words in zip(trace.plans, used.uses, strict=False):
@@ -170,7 +194,7 @@ def _find_missing(
 
 
 def _is_present(envelope: Envelope, places: Sequence[int], last: int) -> bool:
-    """Whether one of the first `last` + 1 places stands as it is; a stretch that does not is passed over as one."""
+    """Whether one of the first `last` + 1 places is in the envelope verbatim. A piece that is not is skipped as a whole."""
     while last >= 0:
         piece = envelope.find_piece(places[last])
         if piece.body is None:
@@ -181,7 +205,7 @@ def _is_present(envelope: Envelope, places: Sequence[int], last: int) -> bool:
 
 @dataclass(slots=True)
 class _PlaceholderIndex:
-    """What stand-ins say of the identifiers that matter; chunks are shared between requests, and looked into once."""
+    """The wanted identifiers that placeholders hold. Requests share chunks, so each chunk is read once."""
 
     session: Session
     wanted: Collection[str]
@@ -189,7 +213,7 @@ class _PlaceholderIndex:
     parts: dict[object, tuple[Part, frozenset[str]]] = field(default_factory=dict)  # by text or block; a call by its id
 
     def find_in(self, envelope: Envelope) -> list[frozenset[str]]:
-        """What the stand-ins of an envelope say of them."""
+        """The wanted identifiers in the placeholders of an envelope."""
         return [found for chunk in envelope.chunks if (found := self._read_chunk(chunk))]
 
     def _read_chunk(self, chunk: Chunk) -> frozenset[str]:
@@ -200,7 +224,7 @@ class _PlaceholderIndex:
         return found[1]
 
     def _read_part(self, part: Part) -> frozenset[str]:
-        """What a part of a stand-in says; a call, or a block that stands elsewhere, as if it were that block."""
+        """The wanted identifiers in a part of a placeholder. A part that refers to a block has those of the block."""
         structured = part.kind == "tool_use" and part.ref is None
         key = part.ref if part.ref is not None else (id(part),) if structured else part.text
         if key not in self.parts:
@@ -211,9 +235,9 @@ class _PlaceholderIndex:
 
 
 class Departure(NamedTuple):
-    """Where a text stood as it was said, by request, under one policy. `out`: how its last carrier left, None while one stands.
+    """The requests that carried a text verbatim under one policy. A placeholder that repeats the text does not count.
 
-    A stand-in that repeats the text does not count.
+    `out`: how its last carrier left; None while a request still carries it.
     """
 
     policy: str
@@ -222,9 +246,11 @@ class Departure(NamedTuple):
 
 
 def find_departures(traces: Iterable[Trace], text: str) -> tuple[Departure, ...]:
-    """When a text left the window under each policy: the requests that carried one of the blocks in which it stands.
+    """Find when a text left the window under each policy.
 
-    "#214" is block 214 as a whole, where there is one.
+    Args:
+        traces: replays of one session.
+        text: the text; "#214" is block 214 as a whole, if there is one.
     """
     found: list[Departure] = []
     blocks: tuple[int, ...] | None = None
@@ -241,7 +267,12 @@ def find_departures(traces: Iterable[Trace], text: str) -> tuple[Departure, ...]
 
 
 def find_blocks(session: Session, text: str) -> tuple[int, ...]:
-    """The blocks that `find_departures` means by a text, rising."""
+    """Find the blocks that hold a text, in order, as `find_departures` does.
+
+    Args:
+        session: the session.
+        text: the text, or "#" and the number of a block.
+    """
     number = text.removeprefix("#").replace(",", "")
     if text.startswith("#") and number.isascii() and number.isdigit() and len(number) < 9 and int(number) < len(session.blocks):
         return (int(number),)
@@ -249,7 +280,7 @@ def find_blocks(session: Session, text: str) -> tuple[int, ...]:
 
 
 def _join_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Spans as rising ones without overlaps."""
+    """Join overlapping spans, in order."""
     found: list[Span] = []
     for span in sorted(spans):
         if found and span.start <= found[-1].stop:

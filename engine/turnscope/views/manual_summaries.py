@@ -1,4 +1,4 @@
-"""Summaries of a chat as a page shows them to be edited, undone and rated. Changes nothing: see `live.chat`."""
+"""Summaries in a chat's next request, for a page where they are edited, undone and rated. Changes nothing: see `live.chat`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,31 @@ from turnscope.session.model import Edit, Session
 
 @dataclass(frozen=True, slots=True)
 class ManualSummary:
-    """A summary that stands in the next request. `by` names it; `key` names its text; `rating`: up, down or ""."""
+    """A summary in the next request.
+
+    Attributes:
+        by: number of the decision that put it there.
+        key: digest of its text.
+        tokens: its size in the ledger's units.
+        replaced_blocks: how many blocks it stands for.
+        rating: up, down or "".
+    """
 
     by: int
     key: str
     text: str
-    tokens: int  # in the ledger's units
-    replaced_blocks: int  # blocks
+    tokens: int
+    replaced_blocks: int
     rating: str
 
 
 def list_summaries(pieces: Iterable[Piece], session: Session) -> tuple[ManualSummary, ...]:
-    """The summaries among an envelope's pieces, without the line that says what they are."""
+    """List the summaries among an envelope's pieces, without the line that announces a summary.
+
+    Args:
+        pieces: pieces of the next request's envelope.
+        session: the chat, which holds the ratings.
+    """
     return tuple(_build_summary(piece, session) for piece in pieces)
 
 
@@ -36,6 +49,11 @@ def _build_summary(piece: Piece, session: Session) -> ManualSummary:
 
 
 def get_rating(edit: Edit, session: Session) -> str:
-    """What somebody thought of the summary that an edit put there: up, down, or "" for nothing."""
+    """The rating of the summary that an edit put there: up, down, or "" for none.
+
+    Args:
+        edit: an edit with a summary in its body.
+        session: the chat, which holds the ratings.
+    """
     said = next((part.text for part in edit.body or () if part.kind == "summary"), "")
     return wishes.get_rating(session, strip_summary_frame(said)) if said else ""

@@ -1,7 +1,6 @@
-"""A request of a chat that is not sent yet, in the provider's tokens.
+"""The next request of a chat, in the provider's tokens: its parts, its messages, and when the chat is cut next.
 
-Its total is the plan's own projection, by which it is sent or refused; what is hidden and the scale are those of everything
-else shown.
+Its total is the plan's own projection, by which it is sent or refused. Hidden tokens and scale are those of all other numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +24,13 @@ Fits = Sequence[Fit]
 
 
 def fit_requests(session: Session, sizes: Sequence[int], plan: Plan | None = None) -> Fits:
-    """Prefix and scale of a chat's requests, which carried `sizes` counted tokens, and of the one that is planned next."""
+    """Fit the requests of a chat, and the next one.
+
+    Args:
+        session: the chat.
+        sizes: counted tokens of each request.
+        plan: the plan of the next request.
+    """
     requests = session.requests
     if plan and plan.request.n >= len(requests):
         return fit_session(session, (*requests, plan.request), (*sizes[: len(requests)], plan.seen.tokens))
@@ -33,12 +38,22 @@ def fit_requests(session: Session, sizes: Sequence[int], plan: Plan | None = Non
 
 
 def get_terms(fits: Fits, request: int) -> Terms:
-    """That of one request; where nothing was sent yet, nothing hidden and the counter's own scale."""
+    """The terms of one request; before the first request no hidden tokens and the counter's own scale.
+
+    Args:
+        fits: those of `fit_requests`.
+        request: number of the request.
+    """
     return next((fit for fit in fits if fit.start <= request < fit.stop), Fit(request, request + 1, 0, 1.0)).policy_terms
 
 
 def split_tokens(plan: Plan, fit: Terms) -> dict[str, int]:
-    """Provider tokens by part, as `CELLS` names them; they sum to `plan.expected_tokens`. What is hidden only where it is."""
+    """Split the provider tokens of a plan into the parts of `CELLS`. They sum to `plan.expected_tokens`.
+
+    Args:
+        plan: the plan.
+        fit: the terms of its request.
+    """
     prefix = min(fit.prefix, plan.expected_tokens)
     earlier = min(fit.earlier, plan.expected_tokens - prefix)
     scale = (plan.expected_tokens - prefix - earlier) / max(1, plan.seen.tokens)
@@ -47,8 +62,16 @@ def split_tokens(plan: Plan, fit: Terms) -> dict[str, int]:
 
 
 def find_mid_prompt(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, float] | None:
-    """The task or the last instruction, where it stands in the middle half of a long prompt as it was said, and which share
-    of the prompt stands before it. The words are those of the findings (`views.findings`)."""
+    """Find the task or the last instruction, if it is in the middle half of a long prompt.
+
+    Args:
+        plan: the next request.
+        session: the chat.
+        ledger: its token counts.
+
+    Returns:
+        What it is, in the words of `views.findings`, and the share of the prompt before it; None = neither is there.
+    """
     asked = [message.start for message in session.messages if message.origin == "prompt" and message.start < plan.seen.stop]
     if not asked or plan.expected_tokens < position.LONG_PROMPT:
         return None
@@ -62,13 +85,18 @@ def find_mid_prompt(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, 
     return None
 
 
-# What becomes of each message
+# The state of each message
 
 State = Literal["whole", "shortened", "summarised", "left out"]
 
 
 def list_states(plan: Plan, session: Session) -> tuple[State, ...]:
-    """What the request carries of each message of the session, in order; those said after it was made are whole."""
+    """List what the request carries of each message, in order. Messages after the request are whole.
+
+    Args:
+        plan: the request.
+        session: the chat.
+    """
     pieces = [*_list_piece_states(plan)]
     starts = [piece.start for piece, _ in pieces]
     found: list[State] = []
@@ -81,7 +109,7 @@ def list_states(plan: Plan, session: Session) -> tuple[State, ...]:
 
 
 def _list_piece_states(plan: Plan) -> list[tuple[Piece, State]]:
-    """Every piece that holds blocks, with its state. What is gone right after a summary is what that stands for, too."""
+    """Every piece that holds blocks, with its state. Dropped pieces right after a summary are part of what it replaces."""
     found: list[tuple[Piece, State]] = []
     summed = False
     for piece in plan.after.pieces:
@@ -96,7 +124,12 @@ def _list_piece_states(plan: Plan) -> list[tuple[Piece, State]]:
 
 
 def find_context_start(states: Sequence[State], said: Sequence[int]) -> int | None:
-    """Which of the messages `said` the context begins with, after the first ones that are gone from it; None: none is gone."""
+    """Find the message with which the context begins, after the first removed ones; None = none is removed.
+
+    Args:
+        states: those of `list_states`.
+        said: numbers of the messages to look at.
+    """
     gone = False
     for number in said:
         if states[number] in ("summarised", "left out"):
@@ -106,17 +139,20 @@ def find_context_start(states: Sequence[State], said: Sequence[int]) -> int | No
     return None
 
 
-# When it is cut
+# The next cut
 
 FILLER = "word "  # about one token
-MAX_TURNS = 64  # looked ahead
+MAX_TURNS = 64  # turns that are looked ahead
 
 
 class NextCut(Struct, frozen=True):
-    """When a chat is cut next. `cut_at`: prompt tokens before the policy from which it is, None = none below its window;
-    `turns`: in about how many turns as large as the newest ones, None = not within `MAX_TURNS`; `growth`: tokens of such a
-    turn, 0 = there is none yet, and `cut_at` is that of turns of a usual size. `blocked`: nothing is cut there, and nothing is
-    sent from there on.
+    """When a chat is cut next.
+
+    Attributes:
+        cut_at: prompt tokens, before the policy, from which it is cut; None = none below its window.
+        turns: turns until then, each as large as the newest ones; None = more than `MAX_TURNS`.
+        growth: tokens of such a turn; 0 = there is none yet, and `cut_at` is that of turns of a usual size.
+        blocked: nothing is cut there, and nothing is sent from there on.
     """
 
     cut_at: int | None
@@ -126,7 +162,13 @@ class NextCut(Struct, frozen=True):
 
 
 def measure_growth(session: Session, ledger: Ledger, scale: float) -> int:
-    """Provider tokens that the newest turns have added, each, on average; 0 where there was none."""
+    """Provider tokens that the newest turns added on average; 0 without turns.
+
+    Args:
+        session: the chat.
+        ledger: its token counts.
+        scale: provider tokens per counted token.
+    """
     prompts = [message.start for message in session.messages if message.origin == "prompt"][-8:]
     return round(scale * ledger.count_tokens(prompts[0], len(ledger)) / len(prompts)) if prompts else 0
 
@@ -135,7 +177,12 @@ PlanNext = Callable[[Sequence[tuple[str, str]]], Plan]
 
 
 def predict_next_cut(weigh: PlanNext, growth: int) -> NextCut:
-    """Find out by trying: `weigh` plans the next request, were these messages (role and text) said first."""
+    """Predict the next cut by planning requests with more messages.
+
+    Args:
+        weigh: plans the next request as if these messages (role and text) had been said.
+        growth: provider tokens of a turn, see `measure_growth`.
+    """
     window = weigh(()).budget.window
     usual = growth or max(64, window // 32)
 
@@ -154,7 +201,7 @@ def predict_next_cut(weigh: PlanNext, growth: int) -> NextCut:
 
 
 def _find_first_cut(most: int, plan: Callable[[int], Plan]) -> int | None:
-    """The smallest number up to `most` with which something is cut, or would not go."""
+    """Find the smallest number up to `most` with which something is cut or the request is not sent."""
     found = bisect_left(range(1, most + 1), True, key=lambda number: _is_cut(plan(number))) + 1
     return found if found <= most else None
 

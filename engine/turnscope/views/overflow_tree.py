@@ -1,7 +1,7 @@
-"""The overflow ladder of one request as a tree: does it fit, can it shrink, does a larger window take it, is it refused.
+"""Overflow handling of one request as a tree: does it fit, can it be made smaller, does a larger window take it, is it refused?
 
-A pure reading of a plan's decisions, for every policy: what a rule decided is the decision's, and a step that no rule of the
-policy takes says so. The order is the published one: projected > window, compaction, fallback, a typed refusal.
+Reads the decisions of a plan, under every policy. A step that no rule of the policy takes says so. The order is the published
+one: projected > window, compaction, fallback, typed refusal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from turnscope.planning.policy import CHECKS, REPAIRS, WISHES
 from turnscope.planning.trace import Trace
 
 Step = Literal["projected", "compaction", "fallback", "refuse"]
-CUT_ACTIONS = ("condense", "drop", "clear", "strip", "truncate")  # actions that make room
+CUT_ACTIONS = ("condense", "drop", "clear", "strip", "truncate")  # actions that save tokens
 FALLBACK = "fall_back_to_larger_window"
 QUESTIONS: dict[Step, tuple[str, str]] = {  # a question, and what becomes of a request whose answer is yes
     "projected": ("Does it fit as it comes?", "sent as it is"),
@@ -24,17 +24,21 @@ QUESTIONS: dict[Step, tuple[str, str]] = {  # a question, and what becomes of a 
     "fallback": ("Does a larger window take it?", "sent to a larger model"),
     "refuse": ("Is it refused?", "not sent: ContextWindowExceededError"),
 }
-NumberedDecisions = Sequence[tuple[int, Decision]]  # decisions of a step, each with its number in the request
+NumberedDecisions = Sequence[tuple[int, Decision]]  # the decisions of a step, each with its number in the request
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One question of the ladder, and its leaf: what becomes of a request whose answer is yes.
+    """One question of the tree, and what becomes of a request whose answer is yes (`leaf`).
 
-    `tokens` came to the question and `after` left it, in the provider's tokens as they were planned; `limit` is the one that
-    held there. `reached`: the request came to the question; `applies`: and left the ladder here. `decision`: the number of the
-    last decision behind it in the request, from 0, by `rule`; -1 where no rule decided. `because`: why. `more_decisions`: how
-    many further decisions the step took.
+    Attributes:
+        reached: whether the request came to the question.
+        applies: whether its answer was yes, so that the request stopped here.
+        tokens, after: provider tokens before and after the step, as planned.
+        limit: the limit that applied.
+        rule, decision: the rule and the number (from 0) of the last decision of the step; -1 = no rule decided.
+        because: why.
+        more_decisions: how many further decisions the step took.
     """
 
     step: Step
@@ -52,22 +56,28 @@ class Node:
 
 
 def build_tree(trace: Trace, request: int) -> tuple[Node, ...]:
-    """The ladder of a request, from the first question to the last; where it left, `applies` holds, and nowhere if it
-    overflowed.
+    """Build the tree of a request, from the first question to the last. Empty where the request never exceeded its limit.
 
-    Empty where the request was within its limit all the time. IndexError where the trace has no such request.
+    No node `applies` where the request overflowed.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+
+    Raises:
+        IndexError: there is no such request.
     """
     plan = trace.plans[request]
     return tuple(_build_nodes(plan, {part.rule.name for part in trace.policy.rules})) if is_over_limit(plan) else ()
 
 
 def is_over_limit(plan: Plan) -> bool:
-    """Whether a request was over its limit as it came, or is as it goes."""
+    """Whether a request exceeded its limit before its policy acted, or does so now."""
     return _predict_size(plan, plan.before.tokens) > _find_limit(plan) or plan.expected_tokens > plan.budget.limit
 
 
 def find_over_limit(trace: Trace) -> tuple[int, ...]:
-    """The requests of a trace that have a ladder."""
+    """List the requests that have a tree."""
     return tuple(n for n, plan in enumerate(trace.plans) if is_over_limit(plan))
 
 
@@ -101,8 +111,15 @@ def _build_nodes(plan: Plan, rules: set[str]) -> Iterator[Node]:
 def _build_node(
     step: Step, path: tuple[bool, bool], sizes: tuple[int, int], limit: int, found: NumberedDecisions, otherwise: str
 ) -> Node:
-    """`path`: whether the request came to the question, and whether it left the ladder there. `otherwise`: why, without a
-    decision.
+    """Build a node.
+
+    Args:
+        step: the question.
+        path: whether the request reached the question, and whether its answer was yes.
+        sizes: provider tokens before and after the step.
+        limit: the limit that applied.
+        found: decisions of the step.
+        otherwise: the reason where no rule decided.
     """
     question, leaf = QUESTIONS[step]
     if not path[0]:
@@ -114,21 +131,21 @@ def _build_node(
 
 
 def _predict_size(plan: Plan, tokens: int) -> int:
-    """Provider tokens of so many counted ones, without what the provider itself leaves out of this request."""
+    """Provider tokens of counted tokens, without what the provider itself removes from this request."""
     return plan.calibration.predict(tokens - plan.after.tokens + plan.seen.tokens)
 
 
 def _find_decisions(plan: Plan, *actions: str) -> list[tuple[int, Decision]]:
-    """Decisions that did one of these, each with its number; of those that change something, what made the request smaller."""
+    """The decisions with one of these actions and their numbers; of `CUT_ACTIONS` those that saved tokens."""
     found = ((n, d) for n, d in enumerate(plan.decisions) if d.action in actions)
     return [(n, d) for n, d in found if d.action not in CUT_ACTIONS or (d.splice and d.after < d.before)]
 
 
 def _find_limit(plan: Plan) -> int:
-    """The limit that the request came to: that of the model it was meant for."""
+    """The limit of the model that the request was meant for."""
     limits = (decision.edit.facts.get("limit") for _, decision in _find_decisions(plan, "fallback"))
     held = next((limit for limit in limits if isinstance(limit, int)), None)
     return plan.budget.limit if held is None else min(plan.budget.limit, plan.calibration.predict(held))
 
 
-_IDLE = {*CHECKS, *REPAIRS, WISHES, FALLBACK}  # rules that make no room
+_IDLE = {*CHECKS, *REPAIRS, WISHES, FALLBACK}  # rules that save no tokens

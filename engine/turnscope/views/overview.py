@@ -1,6 +1,6 @@
 """A session as arrays over its requests, and its turns.
 
-Pure functions of a trace. No Plotly, no Streamlit; session text passes through as text.
+Pure functions of a trace. No Plotly, no Streamlit; session text stays text.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ MAX_ROWS = 12  # requests listed in a notebook, besides the largest and those th
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Something that happened at a request. `kind` as in `events.EVENTS`; `findings.mark_breaks` adds those of broken
-    caches."""
+    """An event at a request. `kind` is a key of `events.EVENTS`; `findings.mark_breaks` adds cache misses."""
 
     request: int
     kind: str
@@ -52,23 +51,30 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A session as arrays over its requests (rows). Tokens are the provider's; money is USD.
+    """A session as arrays over the requests of one path (rows). Tokens are the provider's, money is USD.
 
-    `cells[n, 9]` as `CELLS`; `recorded[n]` prompt tokens, -1 where the log has none; `billed[n, 9, 3]` tokens of the prompt by
-    how they were billed (read, written, uncached); `usd[n, 9]` what they cost; `answers[n]` output tokens, `answer_usd[n]` what
-    they cost; `totals[n]` exact price of a request, answer included, or None; `windows[n]` tokens, 0 = unknown; `over[n]`
-    tokens that were counted beyond what was billed: by so much the cells were made smaller; `scales[n]` provider tokens per
-    counted one.
-
-    Rows are the requests of one path. `bill` is that of the whole session, and so is `total`; `path_total` is the path's own.
+    Attributes:
+        cells: tokens, `[n, cell]`, as `CELLS`.
+        recorded: prompt tokens, `[n]`; -1 where the log has none.
+        billed: prompt tokens by how they were billed (read, written, uncached), `[n, cell, 3]`.
+        usd: USD of the prompt, `[n, cell]`.
+        answers, answer_usd: tokens and USD of the answer, `[n]`.
+        totals: exact USD of each request, answer included; None without a price.
+        windows: tokens, `[n]`; 0 = unknown.
+        over: tokens counted beyond what was billed, by which the cells were made smaller, `[n]`.
+        scales: provider tokens per counted token, `[n]`.
+        sent_at: seconds since the epoch; NaN where the log has no time.
+        counter: label of the counter behind the estimates.
+        bill: cost of the whole session, with branches and subagents.
+        proved: how windows are known that are larger than the tables say.
     """
 
     session_id: str
     title: str
     source: str
-    models: tuple[str, ...]  # by request
+    models: tuple[str, ...]
     turns: Ints
-    sent_at: Floats  # NaN where the log has no time
+    sent_at: Floats
     cells: Ints
     recorded: Ints
     windows: Ints
@@ -79,11 +85,11 @@ class Overview:
     answer_usd: Floats
     markers: tuple[Marker, ...]
     fits: tuple[Fit, ...]
-    counter: str  # label of the counter behind the estimates
+    counter: str
     over: Ints
     scales: Floats
     bill: TotalCost
-    proved: tuple[str, ...]  # how windows are known that are larger than the tables say
+    proved: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.recorded)
@@ -99,17 +105,17 @@ class Overview:
 
     @property
     def fill(self) -> Floats:
-        """Share of the window that each prompt filled; NaN where the window is unknown."""
+        """Prompt tokens as a share of the window; NaN where the window is unknown."""
         return np.where(self.windows > 0, self.prompts / np.maximum(self.windows, 1), np.nan)
 
     @property
     def total(self) -> Decimal | None:
-        """USD of the whole session: this path, branches and subagents; None where no request has a price."""
+        """USD of the whole session with branches and subagents; None where no request has a price."""
         return self.bill.whole.usd
 
     @property
     def path_total(self) -> Decimal | None:
-        """USD of the requests of this path, which are the rows; None where none has a price."""
+        """USD of the requests of this path, the rows; None where none has a price."""
         return self.bill.path.usd
 
     def __repr__(self) -> str:
@@ -118,17 +124,23 @@ class Overview:
         return f"<Overview of {self.title or self.session_id!r}: {len(self)} requests, peak {peak:,} tokens, {total}>"
 
     def _repr_html_(self) -> str:
-        """The largest request as a bar; below it some requests from first to last, the first ones with a cut among them."""
+        """The largest request as a bar, and below it requests from first to last, the first ones with a cut among them."""
         if not len(self):
             return notebook.render_card(self.title or self.session_id, notebook.render_line("No request."), note=self.source)
         prompts, peak = self.prompts, int(self.prompts.argmax())
         cuts = {marker.request: marker.what for marker in self.markers if marker.kind in CUT_KINDS}
         evenly = {round(i * (len(self) - 1) / (MAX_ROWS - 1)) for i in range(MAX_ROWS)}
         rows = (
-            (n, int(self.turns[n]), int(prompts[n]), notebook.render_bar(self._get_cells(n), int(prompts[peak]), slim=True),
-             "" if self.totals[n] is None else f"${self.totals[n]:,.4f}", cuts.get(n, ""))
+            (
+                n,
+                int(self.turns[n]),
+                int(prompts[n]),
+                notebook.render_bar(self._get_cells(n), int(prompts[peak]), slim=True),
+                "" if self.totals[n] is None else f"${self.totals[n]:,.4f}",
+                cuts.get(n, ""),
+            )
             for n in sorted({*evenly, *list(cuts)[:MAX_ROWS], peak})
-        )  # fmt: skip
+        )
         head = ("request", "turn", "prompt tokens", "", "USD", "")
         note = f"{self.source} · {len(self):,} requests · {'no price' if self.total is None else f'${self.total:,.2f}'}"
         if self.total is not None and len(self.bill.parts) > 1:
@@ -144,7 +156,7 @@ class Overview:
 
 
 def build_overview(trace: Trace) -> Overview:
-    """Everything that is shown of a session as a whole."""
+    """Build the overview of a session."""
     session, plans = trace.session, trace.plans
     counts = np.array([plan.seen.counts for plan in plans], dtype=np.int64).reshape(-1, 5)
     recorded = np.array([get_prompt_tokens(plan.request) for plan in plans], dtype=np.int64)
@@ -184,7 +196,7 @@ def _list_markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) 
         for fit in fits
         if fit.cut_at_start
     ]
-    summed = -1  # the newest request that the provider itself summed up: the next one shows the same again
+    summed = -1  # the newest request that the provider itself summarised; the next one shows the same again
     for plan in plans:
         n = plan.request.n
         theirs = [d for d in plan.server if d.rule not in UNASKED and (summed < n - 1 or d.rule != GOES_ON)]
@@ -204,7 +216,7 @@ def _list_markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) 
 
 
 def _affects_conversation(session: Session, decision: Decision) -> bool:
-    """Whether a decision changed something of the conversation: no insert, no notice, no older version of a prompt or tool."""
+    """Whether a decision changed the conversation: no insert, no notice, no older version of a prompt or tool."""
     if not decision.splice or decision.edit.because == "superseded":
         return False
     span = decision.edit.span
@@ -213,7 +225,7 @@ def _affects_conversation(session: Session, decision: Decision) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One turn: its requests `[start, stop)`; tokens are its last request's, cost is the sum."""
+    """One turn: its requests `[start, stop)`. Its tokens are those of its last request, its cost is the sum."""
 
     n: int
     start: int
@@ -221,6 +233,6 @@ class Turn:
 
 
 def list_turns(view: Overview) -> tuple[Turn, ...]:
-    """The session's turns that made at least one request."""
+    """List the turns that made at least one request."""
     edges = [0, *(np.flatnonzero(np.diff(view.turns)) + 1).tolist(), len(view)]
     return tuple(Turn(int(view.turns[a]), a, b) for a, b in pairwise(edges) if a < b)

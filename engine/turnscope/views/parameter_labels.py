@@ -1,6 +1,6 @@
-"""Parameters in the words of a person: what each is called, with its unit, by rule. Holds words alone.
+"""The names of parameters for people, with their units, by rule.
 
-A parameter without a phrase here goes by its own name, so that a rule of somebody's own needs none.
+A parameter without an entry goes by its own name, so that a user's rule needs none.
 """
 
 from __future__ import annotations
@@ -290,6 +290,11 @@ SHARED_LABELS: Mapping[str, str] = {
 
 
 def describe_parameter(rule: str, name: str) -> str:
-    """What parameter `name` of a rule (or of the `budget`) is called, with its unit."""
+    """The name of a parameter for people, with its unit.
+
+    Args:
+        rule: name of the rule, or `budget`.
+        name: name of the parameter.
+    """
     found = LABELS.get(f"{rule}.{name}") or SHARED_LABELS.get(name)
     return found or name.replace("_", " ").capitalize()

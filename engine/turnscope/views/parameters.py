@@ -26,9 +26,14 @@ _KINDS: Mapping[Any, Kind] = {bool: "flag", int: "whole", float: "real", str: "t
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. `key`: `<group>.<field>`; `label`: what a person calls it, with its unit; `help`: one line.
+    """One parameter of a policy.
 
-    `choices`: of a `choice`; `optional`: it may be None.
+    Attributes:
+        key: `<group>.<field>`.
+        label: its name for people, with its unit.
+        help: one line.
+        choices: the values of a `choice`.
+        optional: whether it may be None.
     """
 
     key: str
@@ -43,7 +48,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters that belong together: the budget's, or those of one rule. `memory` is "" for the budget."""
+    """The parameters of the budget or of one rule. `memory` is that of the rule, "" for the budget."""
 
     key: str
     title: str
@@ -54,7 +59,7 @@ class Group:
 
 
 def group_parameters(policy: Policy) -> tuple[Group, ...]:
-    """Every parameter of a policy, the budget's first, then rule by rule. Rules are numbered from 1, as in the file."""
+    """List every parameter of a policy, those of the budget first, then rule by rule. Rules count from 1, as in the file."""
     budget = Group("budget", "Budget", "What a request may have.", "", "", _list_parameters("budget", "budget", policy.budget))
     rules = (
         Group(
@@ -97,8 +102,15 @@ def _build_parameter(group: str, rule: str, name: str, hint: Any, value: JSON) -
 
 
 def apply_changes(policy: Policy, changes: Mapping[str, JSON]) -> Policy:
-    """The policy with some parameters changed, by key as in `group_parameters`. PolicyError names an unknown or ill-typed
-    one."""
+    """Change some parameters of a policy.
+
+    Args:
+        policy: the policy.
+        changes: new values by key, as in `group_parameters`.
+
+    Raises:
+        PolicyError: a key is unknown, or a value has the wrong type.
+    """
     parts: dict[str, dict[str, JSON]] = {}
     for key, value in changes.items():
         group, _, name = key.partition(".")
@@ -122,53 +134,63 @@ def _change_params(params: Any, given: Mapping[str, JSON]) -> Any:
     try:
         new = {name: msgspec.convert(value, hints[name], strict=True) for name, value in given.items()}
     except msgspec.ValidationError as error:
-        raise PolicyError(f"{', '.join(given)}: {error}", hint="Give a value of the kind that the parameter has.") from error
+        raise PolicyError(f"{', '.join(given)}: {error}", hint="Give a value of the parameter's type.") from error
     try:
         return replace(params, **new) if new else params
-    except ValueError as error:  # the rule itself knows what it cannot do
+    except ValueError as error:  # the rule itself rejects the value
         raise PolicyError(str(error), hint="Give another value.") from error
 
 
 def find_changes(policy: Policy, base: Policy) -> dict[str, JSON]:
-    """What `apply_changes(base, ...)` needs to give `policy`. Both have the same rules."""
-    before = {knob.key: knob.value for group in group_parameters(base) for knob in group.parameters}
-    after = {knob.key: knob.value for group in group_parameters(policy) for knob in group.parameters}
+    """Find the changes that turn `base` into `policy`.
+
+    Args:
+        policy: the changed policy.
+        base: the policy before; it has the same rules.
+    """
+    before = {parameter.key: parameter.value for group in group_parameters(base) for parameter in group.parameters}
+    after = {parameter.key: parameter.value for group in group_parameters(policy) for parameter in group.parameters}
     return {key: value for key, value in after.items() if before.get(key) != value}
 
 
 def encode_changes(changed: Mapping[str, JSON]) -> str:
-    """Changes as text for a link; "" where there are none."""
+    """Write changes as text for a link; "" without changes."""
     return json.dumps(dict(changed), separators=(",", ":"), ensure_ascii=False) if changed else ""
 
 
 def decode_changes(text: str) -> dict[str, JSON]:
-    """Changes from a link. PolicyError where it is no such text."""
+    """Read changes from a link. PolicyError: the text is not valid."""
     try:
         found = json.loads(text) if text else {}
     except ValueError as error:
         raise PolicyError("the link's changed parameters cannot be read", hint="Open the policy without them.") from error
     if not isinstance(found, dict):
-        raise PolicyError("the link's changed parameters are no table", hint="Open the policy without them.")
+        raise PolicyError("the link's changed parameters are not a table", hint="Open the policy without them.")
     return found
 
 
-def parse_field(knob: Parameter, given: Any) -> JSON:
-    """What a form's field holds as the parameter's value: lists are written with commas, tables as lines of `name = value`."""
-    if knob.kind == "list":
+def parse_field(parameter: Parameter, given: Any) -> JSON:
+    """Read the value of a form field: lists are separated by commas, tables are lines of `name = value`.
+
+    Args:
+        parameter: the parameter.
+        given: the field's content.
+    """
+    if parameter.kind == "list":
         return [part.strip() for part in str(given).split(",") if part.strip()]
-    if knob.kind == "table":
+    if parameter.kind == "table":
         pairs = (line.partition("=") for line in str(given).splitlines() if line.strip())
         return {name.strip(): _parse_number(value.strip()) for name, _, value in pairs}
     return given
 
 
-def format_field(knob: Parameter) -> JSON:
-    """A parameter's value as a form's field shows it."""
-    if knob.kind == "list":
-        return ", ".join(map(str, knob.value))
-    if knob.kind == "table":
-        return "\n".join(f"{name} = {value}" for name, value in knob.value.items())
-    return knob.value
+def format_field(parameter: Parameter) -> JSON:
+    """Format a parameter's value for a form field."""
+    if parameter.kind == "list":
+        return ", ".join(map(str, parameter.value))
+    if parameter.kind == "table":
+        return "\n".join(f"{name} = {value}" for name, value in parameter.value.items())
+    return parameter.value
 
 
 def _parse_number(text: str) -> JSON:

@@ -1,6 +1,6 @@
-"""What a tool puts in beside the prompt and every request carries from then on: listings, instructions, memory, files.
+"""Persistent context: what a tool injects once and every later request carries, such as listings, instructions and memory.
 
-Holds the sums, and no judgement of whether they are worth a sentence (see `findings`).
+Sums tokens only; `findings` decides what is worth a sentence.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ PERSISTENT_KINDS = {
     "memory": "memory",
     "files": "files put in",
     "hooks": "text from hooks",
-}  # by kind of block; reminders of the moment are not among them
+}  # by kind of block; reminders of the moment do not persist
 
 
 def measure_persistent_context(trace: Trace, scales: Floats) -> dict[str, Floats]:
-    """Provider tokens that each request carried, by kind: what came to most first, what none carried not at all.
+    """Provider tokens of persistent context by request and kind, the largest kind first. Kinds that no request carries are left
+    out.
 
-    `scales[n]`: provider tokens per counted token.
+    Args:
+        trace: the session as recorded.
+        scales: provider tokens per counted token, `[n]`.
     """
     blocks = [block for block in trace.session.blocks if block.kind in PERSISTENT_KINDS]
     found = {block.kind: np.zeros(len(trace.plans)) for block in blocks}

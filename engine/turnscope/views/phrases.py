@@ -1,4 +1,4 @@
-"""Numbers as people say them: tokens, counts, spans and times of day. Holds no sentences and no markup."""
+"""Numbers in words: tokens, counts, durations and times of day. Holds no sentences and no markup."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ WORDS = "no one two three four five six seven eight nine ten eleven twelve".spli
 
 
 def format_tokens(count: int) -> str:
-    """A number of tokens, short from ten thousand on: 9,412, 38k, 1.2M."""
+    """A number of tokens, shortened from ten thousand on: 9,412, 38k, 1.2M."""
     if count >= 1_000_000:
         return f"{count / 1e6:.1f}M"
     return f"{count / 1000:.0f}k" if count >= 10_000 else f"{count:,}"
 
 
 def spell_count(count: int) -> str:
-    """A small count in words."""
+    """A small count as a word."""
     return WORDS[count] if count < len(WORDS) else f"{count:,}"
 
 
@@ -25,7 +25,7 @@ def spell_times(count: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A span of time in the unit that fits it: 31 s, 5.4 minutes, 12 minutes, 9 hours."""
+    """A duration in a suitable unit: 31 s, 5.4 minutes, 12 minutes, 9 hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 7_200:
@@ -34,6 +34,11 @@ def format_duration(seconds: float) -> str:
 
 
 def format_time(moment: float, dated: bool) -> str:
-    """Time of day in UTC of an epoch second, with the date where asked for."""
+    """The time of day in UTC.
+
+    Args:
+        moment: seconds since the epoch.
+        dated: whether the date is added.
+    """
     at = datetime.fromtimestamp(moment, UTC)
     return f"{at:%H:%M} UTC" + (f" on {at:%Y-%m-%d}" if dated else "")

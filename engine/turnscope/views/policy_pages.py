@@ -1,7 +1,7 @@
-"""A page about a policy, as data: what it is and promises, its rules with parameters and pictures, constants, sources.
+"""The page of a policy, as data: what it is and guarantees, its rules with parameters and pictures, constants, sources.
 
-One function makes it, for the app and for the README beside the policies (`python -m tests.regenerate policies`).
-Holds values and their words; nothing is run, and nothing but text files of the package is read.
+The app and the README beside the policies (`python -m tests.regenerate policies`) are made of it. Runs nothing, and reads
+only text files of the package.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ GUARANTEES = {
 
 @dataclass(frozen=True, slots=True)
 class RulePage:
-    """One rule: what it does, where it comes from, its parameters in words with their values, and what it does to a request."""
+    """One rule: what it does, its source, its parameters with their values, and a picture of it at work."""
 
     name: str
     doc: str
     memory: str
     source: str
-    parameters: tuple[tuple[str, str, str], ...]  # words, value, help
+    parameters: tuple[tuple[str, str, str], ...]  # label, value, help
     picture: str = ""
 
 
@@ -71,7 +71,7 @@ class PolicyPage:
     doc: str
     facts: tuple[tuple[str, str], ...]
     budget: RulePage
-    models: tuple[tuple[str, str], ...]  # pattern of a model's name, and what holds for it instead
+    models: tuple[tuple[str, str], ...]  # pattern of a model's name, and the parameters for it
     rules: tuple[RulePage, ...]
     constants: tuple[tuple[str, str], ...]
 
@@ -80,7 +80,12 @@ NO_SAVING = "no published figure is known; Compare measures it on a session"
 
 
 def build_page(policy: Policy, group: str = "") -> PolicyPage:
-    """The page about a policy. `group`: what it belongs to in the list of all."""
+    """Build the page of a policy.
+
+    Args:
+        policy: the policy.
+        group: the title of its group in the list of policies.
+    """
     told = {
         "Package": policy.package,
         "Source": policy.source,
@@ -112,17 +117,17 @@ def build_page(policy: Policy, group: str = "") -> PolicyPage:
 
 
 def build_pages(shelf: PolicyCatalog) -> tuple[PolicyPage, ...]:
-    """The pages of all policies, in the order in which they are offered."""
+    """Build the pages of all policies, in the order of the list."""
     return tuple(build_page(shelf.policies[name], group.title) for group in group_policies(shelf) for name in group.names)
 
 
 def _mark_unsourced(text: str) -> str:
-    """A sentence with its sources in brackets; one without any is ours, and says so."""
+    """A sentence with its sources in brackets; a sentence without a source says that it is our own."""
     return text if not text or "(" in text else f"{text} (our words: no source is known)"
 
 
 def _describe_counter(policy: Policy) -> str:
-    """What a policy decides with, and how far that is from recorded usage, where it has a name here."""
+    """The counter of a policy's decisions, with its error against recorded usage, if it has a name here."""
     if policy.counter:
         return f"{policy.counter} ({get_counter(policy.counter).label})"
     return str(policy.constants.get("counter") or "the session's own counter")
@@ -144,7 +149,7 @@ def _describe_models(policy: Policy) -> tuple[tuple[str, str], ...]:
 
 
 def _build_budget_page(group: Group) -> RulePage:
-    """The budget's parameters, those alone that are not as they are by default."""
+    """The parameters of the budget that differ from their defaults."""
     usual = {field.name: getattr(BudgetParams(), field.name) for field in fields(BudgetParams)} | {"formula": ""}
     return _build_rule_page(
         replace(group, parameters=tuple(knob for knob in group.parameters if knob.value != usual[knob.name]))
@@ -165,9 +170,9 @@ def _format_value(knob: Parameter) -> str:
 
 @cache
 def _read_picture(rule: str) -> str:
-    """The first picture of a rule that shows it at work: a small session, and what of it is sent; "" where there is none."""
+    """The first picture that shows a rule at work: a small session, and what is sent of it; "" = there is none."""
     folder = next((folder for folder in PICTURES if folder.is_dir()), PICTURES[0])
-    if find_rule_package(rule):  # a package's picture lies beside its rule
+    if find_rule_package(rule):  # the picture of a package's rule lies beside the rule
         module = sys.modules.get(getattr(find_rule(rule).edits, "__module__", ""))
         folder = Path(getattr(module, "__file__", None) or folder).parent
     path = folder / f"{rule}.txt"
@@ -179,18 +184,18 @@ def _read_picture(rule: str) -> str:
 
 
 def _shows_change(case: list[str]) -> bool:
-    """Whether something is changed in a picture's last request, or it is warned, refused or sent elsewhere."""
+    """Whether a picture's last request is changed, warned about, refused or sent to another model."""
     told = [line.partition(":")[::2] for line in case[1:]]
     return any(mark in text for key, text in told for mark in ("-", "~", "[", "+") if key == "after") or any(
         key in ("verdict", "model") for key, _ in told
     )
 
 
-# As Markdown
+# Markdown
 
 
 def to_markdown(shelf: PolicyCatalog) -> str:
-    """All pages as one Markdown text."""
+    """Write all pages as one Markdown text."""
     made = build_pages(shelf)
     lines = ["# The policies", "", *_INTRODUCTION, ""]
     for group in dict.fromkeys(each.group for each in made):
@@ -240,7 +245,7 @@ def _format_parameters(rule: RulePage) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text on one line, with what Markdown would read as markup kept as it is written."""
+    """Text on one line, with Markdown's markup escaped."""
     kept = " ".join(text.split())
     for mark in ("\\", "*", "_", "<", "[", "`"):
         kept = kept.replace(mark, f"\\{mark}")

@@ -1,6 +1,6 @@
-"""Where in the prompt of a request a block stands: near its beginning or end, or in the middle, of which models make least.
+"""The placement of a block in a request's prompt: near its start, near its end, or in the middle, where models recall least.
 
-Holds the measure alone: the share of the prompt's provider tokens that stand before a block, in the order of the provider.
+The measure is the share of the prompt's provider tokens before the block, in the provider's order.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from turnscope.session.model import Bucket
 
 Region = Literal["head", "middle", "tail"]
 
-LONG_PROMPT = 50_000  # tokens of a prompt; in a shorter one it matters little where something stands
+LONG_PROMPT = 50_000  # tokens; in a shorter prompt the placement matters little
 
 
 def compute_share(trace: Trace, request: int, at: int) -> float:
-    """Which share of a request's prompt stands before block `at`, 0 to 1. IndexError where there is no such one of either."""
+    """Compute the share of a request's prompt before a block, 0 to 1.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+        at: address of the block.
+
+    Raises:
+        IndexError: there is no such request or block.
+    """
     if trace.session.blocks[at].bucket in (Bucket.SYSTEM, Bucket.TOOLS):
         return 0.0
     rest = count_tokens_from(trace.plans[request].seen, at, trace.ledger) * trace.get_terms(request).scale
@@ -25,7 +34,15 @@ def compute_share(trace: Trace, request: int, at: int) -> float:
 
 
 def compute_shares(trace: Trace, request: int) -> dict[int, float]:
-    """The same of every block that stands in a request as it is. IndexError where there is no such request."""
+    """Compute the share of the prompt before every verbatim block of a request, 0 to 1.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+
+    Raises:
+        IndexError: there is no such request.
+    """
     ledger, blocks, behind = trace.ledger, trace.session.blocks, 0
     scale, whole = trace.get_terms(request).scale, max(1, trace.count_tokens(request))
     found: dict[int, float] = {}
@@ -41,10 +58,15 @@ def compute_shares(trace: Trace, request: int) -> dict[int, float]:
 
 
 def classify_position(share: float) -> Region:
-    """The middle half is the middle; the quarters around it are head and tail."""
+    """The region of a share: the middle half is the middle, the quarters around it are head and tail."""
     return "head" if share < 0.25 else "tail" if share >= 0.75 else "middle"
 
 
 def is_mid_prompt(before: float, upto: float) -> bool:
-    """Whether what begins behind one share of the prompt and ends at another stands in the middle half as a whole."""
+    """Whether content lies completely in the middle half.
+
+    Args:
+        before: share of the prompt before its start.
+        upto: share of the prompt before its end.
+    """
     return classify_position(before) == classify_position(upto) == "middle"

@@ -1,6 +1,6 @@
-"""A range of requests in numbers: what was sent in it, what that cost, and where it grew most.
+"""A range of requests in numbers: what was sent, what it cost, and where it grew most.
 
-Pure functions of an `Overview`; no drawing. Positions on a chart become requests before they come here.
+Pure functions of an `Overview`; no drawing. The caller turns positions on a chart into requests.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from turnscope.views.overview import Overview
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Requests `[start, stop)`. `tokens` sent in all; `usd` of those with a price, None where none has; `unpriced`: how many
-    have usage but no price; `repeated_share`: share of the tokens that the request before had carried already; `growth` tokens
-    at request `growth_request` (-1 = nothing grew); `peak` tokens; `events`: "3 compactions", ...
+    """Requests `[start, stop)`.
+
+    Attributes:
+        tokens: tokens sent in all.
+        usd: USD of the requests with a price; None where none has one.
+        unpriced: requests with usage but no price.
+        repeated_share: share of the tokens that the previous request had sent already.
+        growth_request, growth: the request that grew most, and by how many tokens; -1 = none grew.
+        peak: tokens of the largest prompt.
+        events: "3 compactions", ...
     """
 
     start: int
@@ -40,13 +47,23 @@ class Range:
 
 
 def compute_repeated_share(sizes: Sequence[int], before: int) -> float:
-    """The share of requests' tokens that the request before each had carried already. `before`: tokens before the first."""
+    """Compute the share of tokens that the request before each one had sent already, 0 to 1.
+
+    Args:
+        sizes: prompt tokens of the requests.
+        before: prompt tokens of the request before the first.
+    """
     tokens = sum(sizes)
     return 1 - sum(max(0, b - a) for a, b in pairwise((before, *sizes))) / tokens if tokens else 0.0
 
 
 def summarize_range(view: Overview, start: int, stop: int) -> Range:
-    """Requests `start` up to and without `stop`, both brought inside the session; empty where nothing is between them."""
+    """Summarize requests `[start, stop)`. Both ends are moved inside the session.
+
+    Args:
+        view: the session.
+        start, stop: numbers of requests.
+    """
     start = max(0, min(start, len(view)))
     stop = max(start, min(stop, len(view)))
     prompts = view.prompts

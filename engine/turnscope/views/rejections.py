@@ -1,6 +1,6 @@
-"""What the provider would refuse of a session under a policy, for people: one sentence of the whole, one line of a request.
+"""What the provider would reject of a session under a policy, for people: a sentence about all requests, a line about one.
 
-What is wrong with each request is `planning.rejections`'; here it is counted and put into words.
+`planning.rejections` finds the problems; this module counts and words them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from turnscope.planning.refusals import UNKNOWN, find_judge, select_refused
 from turnscope.planning.rejections import SharedChecks, check_trace
 from turnscope.planning.trace import Trace
 
-MAX_REASONS = 3  # reasons that a sentence gives
+MAX_REASONS = 3  # reasons in a sentence
 _KINDS = (
     (re.compile(r"^the call \S+ has"), "a call has"),
     (re.compile(r"^no call before this result has the id \S+$"), "a result has no call before it"),
@@ -28,8 +28,12 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Rejections:
-    """By request, what the provider would reject of it. `kinds`: what it would be refused for first, and in how many; `rules`:
-    by whose rules each is judged, "" where none are known.
+    """The problems of each request.
+
+    Attributes:
+        requests: problems by request.
+        kinds: the first problem of a request, without names and numbers, and how many requests have it.
+        rules: whose rules judge each request, "" = unknown.
     """
 
     requests: tuple[tuple[Problem, ...], ...]
@@ -38,17 +42,17 @@ class Rejections:
 
     @property
     def count(self) -> int:
-        """Requests that would be refused."""
+        """Requests that would be rejected."""
         return sum(map(bool, self.requests))
 
     @property
     def first_request(self) -> int:
-        """The first of them; -1 where there is none."""
+        """The first of them; -1 = there is none."""
         return next((n for n, found in enumerate(self.requests) if found), -1)
 
     @property
     def sentence(self) -> str:
-        """All of it in one sentence; "" where nothing would be refused, by rules that are known."""
+        """All of it in one sentence; "" where nothing would be rejected by known rules."""
         unknown = self.rules.count(UNKNOWN)
         left = f"{unknown:,} of {len(self.requests):,} requests are not judged: their provider's rules are not known here"
         if not self.count:
@@ -62,7 +66,12 @@ class Rejections:
 
 
 def find_rejections(trace: Trace, shared: SharedChecks | None = None) -> Rejections:
-    """What the provider would reject of every request, counted by what it is. `shared`: see `rejections`."""
+    """Find what the provider would reject of every request.
+
+    Args:
+        trace: the replay.
+        shared: see `planning.rejections`.
+    """
     rules = tuple(find_judge(plan.model, trace.prices) for plan in trace.plans)
     found = tuple(select_refused(problems, known) for problems, known in zip(check_trace(trace, shared), rules, strict=True))
     kinds = Counter(classify_problem(problems[0]) for problems in found if problems)
@@ -70,7 +79,7 @@ def find_rejections(trace: Trace, shared: SharedChecks | None = None) -> Rejecti
 
 
 def classify_problem(problem: Problem) -> str:
-    """What is wrong, without names and numbers: the same words for the same mistake."""
+    """A problem without names and numbers, so that the same mistake has the same words."""
     for pattern, words in _KINDS:
         if pattern.search(problem.what):
             return pattern.sub(words, problem.what)
@@ -78,6 +87,6 @@ def classify_problem(problem: Problem) -> str:
 
 
 def format_problems(problems: Sequence[Problem]) -> str:
-    """What is wrong with one request, in one line; "" where nothing is."""
+    """The problems of one request in one line; "" without problems."""
     told = "; ".join(f"{path}: {what}" for path, what in problems[:MAX_REASONS])
     return told + (f"; and {len(problems) - MAX_REASONS:,} more" if len(problems) > MAX_REASONS else "")

@@ -1,7 +1,7 @@
-"""Files that were read again and again: which requests carried more than one copy of the same reading, and how much of it.
+"""Duplicate reads: requests that carried more than one copy of the same reading, and how many tokens that was.
 
-Holds the search over tool calls and their results. Only calls with the very same input count as the same reading, so parts of
-a file are no repetition of one another.
+Searches tool calls and their results. Only calls with the same input are the same reading, so parts of a file are no duplicates
+of one another.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ PATHS = ("file_path", "path", "notebook_path", "filePath", "absolute_path", "tar
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Requests `start` to `stop` (both included) carried copies of one reading of `path`, all but the newest in vain.
+    """Requests `start` to `stop` (both included) that carried copies of one reading. All copies but the newest are waste.
 
-    `peak_request`: the first of these requests that carried the most of it, which were `reads` copies of `tokens` together;
-    `weight`: what the older copies came to, in the unit of `paid`.
+    Attributes:
+        path: the file.
+        peak_request: the first of these requests that carried most of it.
+        reads, tokens: copies at that request, and their tokens.
+        weight: what the older copies came to, in the unit of `paid`.
     """
 
     path: str
@@ -43,13 +46,16 @@ class Repeat:
 class _Copy(NamedTuple):
     tokens: int
     came: int  # first request that carried it
-    left: int  # first request after that which did not
+    left: int  # first request after that which did not carry it
 
 
 def find_repeats(trace: Trace, scales: Floats, paid: Floats) -> Iterator[Repeat]:
-    """Every stretch of requests that carried a reading more than once.
+    """Find every run of requests that carried a reading more than once.
 
-    `scales[n]`: provider tokens per counted token; `paid[n]`: what one token of a tool result came to in requests before `n`.
+    Args:
+        trace: the session as recorded.
+        scales: provider tokens per counted token, `[n]`.
+        paid: what one token of a tool result came to in all requests before `n`, `[n]`.
     """
     plans, ledger = trace.plans, trace.ledger
     cuts = [plan.request.cut for plan in plans]
@@ -81,13 +87,15 @@ def _build_key(call: Block) -> tuple[str, ...]:
     if not isinstance(given, dict) or not WRITES.isdisjoint(given):
         return ()
     path = next((given[key] for key in PATHS if isinstance(given.get(key), str) and given[key]), "")
-    if "." not in path.replace("\\", "/").rpartition("/")[2]:  # a folder: listed or searched, not read
+    if "." not in path.replace("\\", "/").rpartition("/")[2]:  # a folder is listed or searched, not read
         return ()
     return (path, call.name, *(f"{key}={given[key]}" for key in sorted(given, key=str)))
 
 
 def _find_departure(plans: Sequence[Plan], changed: Sequence[int], at: int, came: int) -> int:
-    """First request from `came` on that no longer carries block `at`, past the end where all do. What left stays away."""
+    """The first request from `came` on that no longer carries a block; past the end where all carry it. What left does not
+    return.
+    """
     if plans[-1].seen.find_piece(at).body is None:
         return len(plans)
     low, high = bisect_left(changed, came), len(changed)
@@ -101,7 +109,7 @@ def _find_departure(plans: Sequence[Plan], changed: Sequence[int], at: int, came
 
 
 def _join_copies(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[Repeat]:
-    """Overlapping lives of older copies, joined. A copy is old from the arrival of the next one on."""
+    """Join overlapping lives of older copies. A copy is old once the next one arrives."""
     group: list[_Copy] = []
     stop = start = 0
     weight = 0.0
@@ -123,7 +131,7 @@ def _join_copies(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[R
 def _build_repeat(path: str, start: int, stop: int, group: Sequence[_Copy], weight: float) -> Repeat:
     peak = held = most = reads = copies = 0
     events = [(copy.came, copy.tokens) for copy in group] + [(copy.left, -copy.tokens) for copy in group]
-    for request, tokens in sorted(events):  # at one request, what leaves goes before what comes
+    for request, tokens in sorted(events):  # at one request, removals come before additions
         held, copies = held + tokens, copies + (1 if tokens > 0 else -1)
         if held > peak:
             peak, most, reads = held, request, copies

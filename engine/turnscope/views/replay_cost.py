@@ -1,7 +1,7 @@
-"""What the requests and the decisions of a replay cost, as every page that shows a replay has it.
+"""What the requests and decisions of a replay cost, for every page that shows a replay.
 
-A request that was sent as it stands here has the price it was billed. That of any other one is simulated
-(`cached_cost.simulate_cost`), and is the figure of the comparison.
+A request that was sent exactly so has the price that was billed. Any other has a simulated price (`cached_cost.simulate_cost`),
+the same as in a comparison.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from turnscope.views.cached_cost import CachePrice, SimulatedCost, price_decisio
 
 @dataclass(frozen=True, slots=True)
 class ReplayCosts:
-    """USD by request, None where there is no known price: as billed where this very request was, else simulated.
+    """USD by request; None without a known price. Billed where this very request was sent, else simulated.
 
-    `simulated`: all of them simulated.
+    `simulated`: all requests simulated.
     """
 
     usd: tuple[Decimal | None, ...]
@@ -30,12 +30,20 @@ class ReplayCosts:
 
 
 def simulate_cache(trace: Trace) -> tuple[CacheUse, ...]:
-    """What the simulated prompt cache does for each request of a trace."""
+    """Simulate the prompt cache for each request of a trace."""
     return simulate_prompt_cache(trace)
 
 
 def price_replay(trace: Trace, sizes: Sequence[int]) -> tuple[ReplayCosts, Mapping[int, CachePrice]]:
-    """Price the requests of a trace, whose prompts have `sizes` tokens, and its decisions, by their numbers."""
+    """Price the requests and the decisions of a replay.
+
+    Args:
+        trace: the replay.
+        sizes: prompt tokens of each request.
+
+    Returns:
+        The cost of the requests, and the price of each decision by its number.
+    """
     kept = simulate_prompt_cache(trace, sizes)
     made = simulate_cost(trace, kept)
     billed = trace.policy.name == AS_RECORDED

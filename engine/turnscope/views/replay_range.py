@@ -1,6 +1,6 @@
-"""A stretch of requests of a replay in numbers: what was sent in it, what it cost, what was decided, where it changed most.
+"""A range of a replay's requests in numbers: what was sent, what it cost, what was decided, where it changed most.
 
-Pure functions of a trace and its steps. What was really sent, with its events, has `ranges` over an `Overview`.
+Pure functions of a trace and its steps. `ranges` has what was really sent, with its events.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from turnscope.views.stepper import Steps
 
 @dataclass(frozen=True, slots=True)
 class ReplayRange:
-    """Requests `[start, stop)`. Tokens are the provider's.
+    """Requests `[start, stop)` of a replay, in provider tokens.
 
-    `tokens`: sent in all; `repeated_share`: the share of them that is no growth over the request before; `rules`: rule and
-    action with how often it was decided and changed something, the most frequent first; `change_request`: the request with the
-    biggest change against the one before, None where none changed, and `change` by how much; `peak`: the largest request's
-    tokens.
+    Attributes:
+        tokens: tokens sent in all.
+        repeated_share: share of them that the previous request had sent already.
+        usd, unpriced: USD of the requests with a price, and how many have none.
+        rules: rule, action and how often it changed something, the most frequent first.
+        change_request, change: the request that changed most against the previous one, and by how many tokens; None = none did.
+        peak: tokens of the largest prompt.
     """
 
     start: int
@@ -42,7 +45,13 @@ class ReplayRange:
 
 
 def summarize_replay_range(trace: Trace, steps: Steps, start: int, stop: int) -> ReplayRange:
-    """Requests `start` up to and without `stop`, both brought inside the trace."""
+    """Summarize requests `[start, stop)` of a replay. Both ends are moved inside the trace.
+
+    Args:
+        trace: the replay.
+        steps: the same replay for the stepper.
+        start, stop: numbers of requests.
+    """
     count = len(trace.plans)
     start = max(0, min(start, count))
     stop = max(start, min(stop, count))

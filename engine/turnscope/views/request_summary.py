@@ -1,6 +1,6 @@
-"""One request as a page shows it: its bar and cards, its blocks in groups, a sentence about it.
+"""One request as a page shows it: its bar, its cards, its blocks in groups, and a sentence about it.
 
-Pure functions over an `Overview`, a `Trace` and the items of `views.detail`. No HTML: session text passes through as text.
+Pure functions of an `Overview`, a `Trace` and the items of `views.detail`. No HTML: session text stays text.
 """
 
 from __future__ import annotations
@@ -31,16 +31,19 @@ SEGMENT_ORDER = (
     "tool_results",
     "thinking",
     "unattributed",
-)  # left to right in the bar
-MIN_OVERCOUNT = 0.005  # of the prompt, counted beyond what was billed; less is not worth a sentence
+)  # from left to right in the bar
+MIN_OVERCOUNT = 0.005  # of the prompt, counted beyond what was billed; less needs no note
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One part of a request. `tokens` as reconciled: never negative, and all of a request's sum to its prompt.
+    """One part of a request.
 
-    `usd` is what this part of the prompt cost; `change` is against the request before; `mark` says how
-    the number was come by: measured, estimated or inferred.
+    Attributes:
+        tokens: reconciled tokens, never negative; those of a request sum to its prompt.
+        usd: what this part of the prompt cost.
+        change: tokens against the previous request.
+        mark: measured, estimated or inferred.
     """
 
     name: str
@@ -53,9 +56,21 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class RequestSummary:
-    """One request in numbers. Tokens; USD, of which `total` is the segments' and the answer's. `window` and `reserve` are 0
-    where unknown; `previous_segments` is the request before, drawn, where something was cut in between, else empty; `notes`:
-    what is not as it seems about these numbers, in sentences; `events`: kind and what happened."""
+    """One request in numbers: provider tokens and USD.
+
+    Attributes:
+        window, reserve: 0 where unknown.
+        previous_segments: those of the previous request, where something was cut in between; else empty.
+        total: USD of the prompt and the answer.
+        counted: the answer was counted here, because its record cannot be true or is missing.
+        logged_usd: USD that the log states.
+        read, written, uncached: prompt tokens by how they were billed.
+        events: kind and description of what happened.
+        notes: caveats about these numbers, in sentences.
+        injected: what the tool injected: word and tokens, the largest first.
+        inserts: what the policy inserted: slot, bucket and tokens, the largest first.
+        seconds: from sending to the end of the answer; 0 where the log does not say.
+    """
 
     n: int
     turn: int
@@ -69,21 +84,21 @@ class RequestSummary:
     total: Decimal | None
     answer: int
     answer_usd: float
-    counted: bool  # the answer was counted, because its record cannot be true or there is none
-    logged_usd: float | None  # USD that the log itself says
+    counted: bool
+    logged_usd: float | None
     read: int
     written: int
     uncached: int
     events: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     sentence: str
-    injected: tuple[tuple[str, int], ...] = ()  # what the tool put in beside the prompt: word and tokens, largest first
-    inserts: tuple[tuple[str, str, int], ...] = ()  # what the policy put in: slot, bucket and tokens, largest first
-    seconds: float = 0.0  # from when it was sent to the end of its answer; 0 where the log does not tell
+    injected: tuple[tuple[str, int], ...] = ()
+    inserts: tuple[tuple[str, str, int], ...] = ()
+    seconds: float = 0.0
 
     @property
     def speed(self) -> float:
-        """Tokens of the answer per second; 0 where the log tells no duration."""
+        """Tokens of the answer per second; 0 where the log has no duration."""
         return self.answer / self.seconds if self.seconds else 0.0
 
     @property
@@ -100,7 +115,13 @@ class RequestSummary:
 
 
 def summarize_request(view: Overview, trace: Trace, n: int) -> RequestSummary:
-    """Request `n` in numbers."""
+    """Summarize one request.
+
+    Args:
+        view: the overview of the session.
+        trace: the trace of the same session.
+        n: number of the request.
+    """
     request = trace.plans[n].request
     events = [marker for marker in view.markers if marker.request == n]
     cut = any(marker.kind in CUT_KINDS for marker in events)
@@ -134,7 +155,12 @@ def summarize_request(view: Overview, trace: Trace, n: int) -> RequestSummary:
 
 
 def list_notes(trace: Trace, n: int) -> tuple[str, ...]:
-    """What is not as it seems about the numbers of request `n` as it is sent here: what they may be off by, and why."""
+    """List caveats about the numbers of a request: how far off they may be, and why.
+
+    Args:
+        trace: the trace.
+        n: number of the request.
+    """
     terms, counted = trace.get_terms(n), trace.plans[n].seen.tokens
     told = []
     if terms.cut:
@@ -155,7 +181,7 @@ def list_notes(trace: Trace, n: int) -> tuple[str, ...]:
 
 
 def _describe_uncut(terms: Terms) -> str:
-    """What an estimate holds that the tool itself had cut by then."""
+    """What an estimate holds that the tool had already cut."""
     if not terms.max_overestimate:
         return ""
     return (
@@ -189,7 +215,7 @@ def _build_segments(view: Overview, n: int) -> tuple[Segment, ...]:
 
 
 def find_opening_request(view: Overview) -> int:
-    """The request to show first: the fullest before the largest cut, else the fullest of all."""
+    """Find the request to show first: the fullest one before the largest cut, else the fullest of all."""
     largest = find_largest_cut(view)
     prompts = view.prompts[: largest.request] if largest else view.prompts
     since = max((cut.request for cut in find_cuts(view) if largest and cut.request < largest.request), default=0)
@@ -197,22 +223,32 @@ def find_opening_request(view: Overview) -> int:
 
 
 def find_largest_cut(view: Overview) -> Cut | None:
-    """Where most was taken out of the window; clearings count only where nothing else was. None where nothing ever was."""
+    """Find the cut that removed most. Clearings count only where there is no other cut. None = nothing was cut."""
     found = [cut for cut in find_cuts(view) if cut.request]
     return max([cut for cut in found if cut.kind != "clear"] or found, key=lambda cut: cut.before - cut.after, default=None)
 
 
 def annotate(trace: Trace, view: Overview) -> tuple[Overview, tuple[Finding, ...]]:
-    """The overview with cache breaks among its markers, and what stands out in the session."""
+    """Add cache misses to the markers of an overview, and find what stands out in the session.
+
+    Args:
+        trace: the session as recorded.
+        view: its overview.
+    """
     broken = find_breaks(trace)
     marks = sorted((*view.markers, *mark_breaks(broken)), key=lambda marker: marker.request)
     return replace(view, markers=tuple(marks)), rank_findings(trace, view, broken)
 
 
 def describe_buckets(trace: Trace, requests: Sequence[int], most: int = 3) -> list[tuple[str, str, str, str, str]]:
-    """What each bucket of some requests is made of, largest first, as one short text per bucket ("Read 41,200 · Bash 9,800").
+    """Describe the content of each bucket of some requests, the largest first: "Read 41,200 · Bash 9,800".
 
-    Looks at every piece of these requests, so ask for those on the screen only.
+    Reads every piece of these requests, so pass only the requests on the screen.
+
+    Args:
+        trace: the trace.
+        requests: numbers of the requests.
+        most: kinds of content per bucket.
     """
     blocks = trace.session.blocks
     names = sorted({(BUCKETS.index(block.bucket), block.name or block.kind) for block in blocks})
@@ -252,7 +288,7 @@ def _format_buckets(
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Blocks of one request that belong together: same tool and subject, or same kind. Tokens of all of them."""
+    """Blocks of one request with the same tool and subject, or of the same kind. `text` is that of the largest block."""
 
     label: str
     bucket: str
@@ -260,11 +296,17 @@ class Group:
     tokens: int
     share: float
     state: str
-    text: str  # of the largest one
+    text: str
 
 
 def group_items(items: Iterable[Item], whole: int, most: int = 12) -> tuple[Group, ...]:
-    """The largest groups, the largest first. `whole`: tokens that shares refer to."""
+    """Group items, the largest groups first.
+
+    Args:
+        items: those of `views.detail`.
+        whole: tokens that shares refer to.
+        most: groups.
+    """
     held: dict[tuple[str, str], list[Item]] = {}
     for item in items:
         label = f"{item.label} (call)" if item.kind == "tool_use" else item.label
@@ -281,7 +323,7 @@ def _build_group(label: str, bucket: str, members: list[Item], whole: int) -> Gr
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The window was cut or results were cleared: prompt tokens of the request before and of this one."""
+    """A cut or a clearing: prompt tokens of the previous request and of this one."""
 
     request: int
     kind: str
@@ -291,7 +333,7 @@ class Cut:
 
 
 def find_cuts(view: Overview) -> tuple[Cut, ...]:
-    """Every cut and clearing of a session, in order; several at one request count once."""
+    """List every cut and clearing of a session, in order. Several at one request count once."""
     found: dict[int, Cut] = {}
     prompts = view.prompts
     for marker in view.markers:

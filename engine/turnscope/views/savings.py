@@ -1,7 +1,7 @@
-"""The one change of policy that would have saved most of a session's dollars, net of what it does to the cache and loses.
+"""The one change of policy that would have saved most of a session's cost, net of its cache misses and lost references.
 
-Judges rows of a comparison; makes no replay. Both sides are simulated alike: what a policy would have cost with the prompt
-cache that it would have met, its summaries, and having again what its answers needed and had not.
+Compares rows of a comparison; makes no replay. Both sides are simulated in the same way: the cost with the prompt cache,
+summaries, and re-fetching what answers needed and did not have.
 """
 
 from __future__ import annotations
@@ -14,19 +14,28 @@ from turnscope.planning.assemble import AS_RECORDED
 from turnscope.views.comparison import Row
 
 CANDIDATES = (
-    "keep-everything", "clear-tool-results", "short-tool-results", "strip-thinking", "condense-oldest", "balanced",
-    "reactive-75", "last-20-messages",
-)  # fmt: skip
-MIN_SHARE = Decimal("0.05")  # of the session's cost; less is within what a simulation is off by
+    "keep-everything",
+    "clear-tool-results",
+    "short-tool-results",
+    "strip-thinking",
+    "condense-oldest",
+    "balanced",
+    "reactive-75",
+    "last-20-messages",
+)
+MIN_SHARE = Decimal("0.05")  # of the session's cost; less is within the error of the simulation
 MIN_USD = Decimal("0.05")  # USD; less is not worth a change
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What a change would have saved. USD; `usd_before`, `usd_after`: simulated, with what was lost; `refetch_usd`: that part
-    of `usd_after`.
+    """What a change of policy would have saved, in simulated USD.
 
-    `lost`: references that its answers would not have had. `share`: of what was, 0 to 1.
+    Attributes:
+        usd_before, usd_after: cost of the record and of the policy, re-fetching included.
+        refetch_usd: the part of `usd_after` for re-fetching.
+        lost: its lost references.
+        cache_share: share of its prompts read from the cache, 0 to 1.
     """
 
     policy: str
@@ -47,7 +56,7 @@ class Saving:
 
     @property
     def sentence(self) -> str:
-        """All of it in one sentence or two."""
+        """All of it in one or two sentences."""
         some = f"{self.lost:,} lost reference{'' if self.lost == 1 else 's'}"
         again = f", {self.refetch_usd:,.2f} for fetching {some} again included" if self.lost else ", with no lost reference"
         return (
@@ -57,9 +66,12 @@ class Saving:
 
 
 def find_best_saving(rows: Sequence[Row]) -> Saving | None:
-    """The change among the rows, of which one is the record, that would have saved most; None where none is worth it.
+    """Find the change that would have saved most; None = none is worth it.
 
-    One under which a request could not have been sent is no change that helps.
+    A policy with a request that could not be sent does not count.
+
+    Args:
+        rows: rows of a comparison, one of which is the record.
     """
     record = next((row for row in rows if row.policy == AS_RECORDED), None)
     if record is None or record.usd is None or record.cost.unpriced_requests:

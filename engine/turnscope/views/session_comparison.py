@@ -1,6 +1,6 @@
-"""Two sessions side by side, each as it was recorded: the same task by two models, or before a change and after it.
+"""Two sessions side by side, each as recorded: the same task by two models, or before and after a change.
 
-Holds the numbers of each; whether the two did the same work is for whoever compares them to say.
+Holds the numbers of each. Whether both did the same work is for the reader to say.
 """
 
 from __future__ import annotations
@@ -16,8 +16,14 @@ from turnscope.views.tables import format_csv
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One session's record. `row`: its numbers as in a comparison of policies, by its own title; `answers`: tokens of all of
-    them; `minutes` from its first request to its last answer, None where the log has no times."""
+    """The record of one session.
+
+    Attributes:
+        row: its numbers as in a comparison of policies, under its own title.
+        answers: output tokens.
+        calls: tool calls.
+        minutes: from its first request to its last answer; None where the log has no times.
+    """
 
     title: str
     models: tuple[str, ...]
@@ -29,12 +35,17 @@ class Side:
 
     @property
     def name(self) -> str:
-        """What tells it from the other: its title and the model that most of its requests asked."""
+        """What tells it from the other session: its title and the model of most of its requests."""
         return f"{self.title} · {self.models[0] if self.models else 'model not named'}"
 
 
 def build_side(trace: Trace, shared: SharedFacts) -> Side:
-    """A session in numbers. `trace`: as it was sent; `shared`: see `comparison.SharedFacts`."""
+    """Build the numbers of a session.
+
+    Args:
+        trace: the session as it was sent.
+        shared: see `comparison.SharedFacts`.
+    """
     session = trace.session
     title = session.title or session.id
     models = tuple(model for model, _ in Counter(request.model for request in session.requests if request.model).most_common())
@@ -57,7 +68,7 @@ def _measure_minutes(trace: Trace) -> float | None:
 
 
 def list_measures(sides: Sequence[Side]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What is told of each, a measure at a time, as texts; a dash where the log does not say."""
+    """Yield each measure with its value for every session, as texts; a dash where the log does not say."""
     rows = [each.row for each in sides]
     yield "Models", tuple(", ".join(each.models) or "–" for each in sides)
     yield "Requests", tuple(f"{len(made.sizes):,}" for made in rows)
@@ -84,5 +95,5 @@ def _format_usd(amount: object) -> str:
 
 
 def sides_to_csv(sides: Sequence[Side]) -> str:
-    """The same as CSV, a column per session."""
+    """Write the measures as CSV, a column per session."""
     return format_csv(("", *(each.name for each in sides)), ((what, *values) for what, values in list_measures(sides)))

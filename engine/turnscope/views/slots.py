@@ -1,7 +1,7 @@
-"""What was put in beside what was said, by slot: layers, memory, notes, web results, documents, retrieved conversations, and
-what a log says that its tool put in.
+"""Inserts by slot: layers, memory, notes, web results, documents, retrieved conversations, and what a log says its tool
+injected.
 
-Pure functions of a trace. A slot is a part of the buckets that its texts go out in: split off, all totals stay as they are.
+Pure functions of a trace. A slot is a part of the buckets that its texts go out in, so all totals stay the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import BUCKETS, ZERO, Counts, Session
 from turnscope.views.overview import Overview
 
-MAX_SLOTS = 10  # slots that are told apart, those with most tokens; the rest is one
+MAX_SLOTS = 10  # slots shown by name, the largest ones; the rest is one slot
 OTHERS = "others"
 SLOT_LABELS = {"context": "context summary", "recorded": "seen in the request", OTHERS: "other inserts"}
 
@@ -31,9 +31,11 @@ SlotCounts = dict[str, Counts]
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots of a session's requests, those with most tokens first. `tokens[request, slot, bucket]`: the provider's.
+    """The slots of a session's requests, the largest first.
 
-    `buckets`: in which most of each goes out.
+    Attributes:
+        buckets: the bucket that most of each slot goes out in.
+        tokens: provider tokens, `[request, slot, bucket]`.
     """
 
     names: tuple[str, ...]
@@ -46,18 +48,23 @@ class Slots:
 
 
 def label_slot(slot: str) -> str:
-    """A slot's name for people."""
+    """The name of a slot for people."""
     text = SLOT_LABELS.get(slot) or INJECTED_KINDS.get(slot, slot.replace("_", " "))
     return text[:1].upper() + text[1:]
 
 
 def count_slot_tokens(envelope: Envelope) -> SlotCounts:
-    """What stands in each slot of an envelope, in counted tokens."""
+    """Count the tokens of each slot of an envelope by bucket."""
     return _sum_counts({piece.slot: piece.counts} for piece in envelope.pieces if piece.slot and any(piece.counts))
 
 
 def describe_slots(envelope: Envelope, scale: float) -> tuple[tuple[str, str, int], ...]:
-    """Of each slot of one request its label, a bucket and its tokens there, `scale` for one counted; largest first."""
+    """List label, bucket and provider tokens of each slot of an envelope, the largest first.
+
+    Args:
+        envelope: the envelope.
+        scale: provider tokens per counted token.
+    """
     found = count_slot_tokens(envelope).items()
     rows = (
         (label_slot(slot), bucket, round(count * scale))
@@ -68,9 +75,14 @@ def describe_slots(envelope: Envelope, scale: float) -> tuple[tuple[str, str, in
 
 
 def build_slots(trace: Trace, view: Overview) -> Slots | None:
-    """The slots of every request of a trace; None where nothing was ever put in."""
+    """Build the slots of every request; None where there are no inserts.
+
+    Args:
+        trace: the replay.
+        view: the overview of the same trace.
+    """
     read = _build_reader(trace.session, trace.ledger)
-    chunks: dict[int, SlotCounts] = {}  # chunks are shared by requests; the plans keep them alive
+    chunks: dict[int, SlotCounts] = {}  # requests share chunks; the plans keep them alive, so their ids stay valid
     rows: list[SlotCounts] = []
     for plan in trace.plans:
         for chunk in plan.seen.chunks:
@@ -93,9 +105,13 @@ def build_slots(trace: Trace, view: Overview) -> Slots | None:
 
 
 def split_by_slot(view: Overview, found: Slots) -> Overview:
-    """The overview with a cell more for each slot, behind `CELLS`, and the buckets without them: the same sums in every row.
+    """Split an overview's buckets: one more cell for each slot after `CELLS`, and the buckets without them. Sums stay the same.
 
-    A slot bears its bucket's price, and what of that was read from cache, by its share of the bucket's tokens.
+    A slot has the price and the cached share of its bucket, by its share of the bucket's tokens.
+
+    Args:
+        view: the overview.
+        found: its slots.
     """
     share = found.tokens / np.maximum(view.cells[:, None, :5], 1)
     usd = (share * view.usd[:, None, :5]).sum(axis=2)
@@ -115,18 +131,18 @@ def split_by_slot(view: Overview, found: Slots) -> Overview:
 
 
 def _round_tokens(sizes: np.typing.NDArray[np.float64], most: Ints) -> Ints:
-    """Sizes as whole tokens, the slots of a bucket at most what that holds."""
+    """Round sizes to whole tokens. The slots of a bucket do not exceed it."""
     tokens = np.rint(sizes).astype(np.int64)
     return np.maximum(np.minimum(tokens, _compute_remainder(tokens, most[:, None])), 0)
 
 
 def _compute_remainder(parts: Ints, most: Ints) -> Ints:
-    """What of `most` is left for each of some parts (along the second axis), once those before it have theirs."""
+    """What is left of `most` for each part (along the second axis) after the parts before it."""
     return most - (np.cumsum(parts, axis=1) - parts)
 
 
 def _build_reader(session: Session, ledger: Ledger) -> Callable[[Piece], SlotCounts]:
-    """Reads what a piece holds of slots: all of it where it stands in one, else the blocks that the tool put in."""
+    """Build a function that reads the slots of a piece: the piece's own slot, else the blocks that the tool injected."""
     put = [block for block in session.blocks if block.kind in INJECTED_KINDS]
     ats = [block.at for block in put]
 

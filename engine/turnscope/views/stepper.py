@@ -1,14 +1,13 @@
-"""A trace as the stepper in the browser needs it: sent once, so that every step forwards or back is made there.
+"""A trace for the stepper in the browser. It is sent once; every step forwards or backwards is then made there.
 
-Holds the arrangement of data only; what was kept and why is the trace's. Arrays stand in columns, texts in one table. The
-state of a block at (request, step) is: `carried` painted request by request, then the first `step` decisions of that request.
-A change is a decision after which the request differs from the request before it; a rule that makes the same cut again only
-stands still. Tokens are in the ledger's units; what the log does not hold of a request, its scale and its rest
-(`Trace.get_terms`) turn them into the provider's.
+Only arranges data. Arrays are in columns, texts in one table. The state of a block at (request, step) is: `carried`, painted
+request by request, then the first `step` decisions of that request. A *change* is a decision after which the request differs
+from the previous one; a rule that makes the same cut again is *still*. Tokens are in the ledger's units. Hidden tokens, scale
+and remainder of a request (`Trace.get_terms`) turn them into the provider's.
 
-Two totals of each request are the provider's: `size`, as it was sent (recorded where it was), and `start`, before its first
-decision. What lies between them goes by counted tokens. A recorded condensation names its summary, which is a message of its
-own: nothing from there on (`later`) existed before it.
+Two totals of each request are the provider's: `size`, as sent (recorded if possible), and `start`, before its first decision.
+Between them counted tokens decide. A recorded condensation names its summary, which is a message of its own: nothing from there
+on (`later`) existed before it.
 """
 
 from __future__ import annotations
@@ -33,26 +32,34 @@ from turnscope.views.labels import label_block
 from turnscope.views.replay_cost import ReplayCosts, price_replay
 
 STATES = ("kept", "restored", "rewritten", "cleared", "condensed", "dropped", "summed")
-KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED, SUMMED = range(7)  # summed: condensed, and the summary stands elsewhere
-KINDS = ("look", "change", "still", "event")  # event: a warning, fallback or refusal that the request before did not have
+KEPT, RESTORED, REWRITTEN, CLEARED, CONDENSED, DROPPED, SUMMED = range(
+    7
+)  # SUMMED: condensed, and the summary is a message of its own
+KINDS = ("look", "change", "still", "event")  # event: a warning, fallback or refusal that the previous request did not have
 LOOK, CHANGE, STILL, EVENT = range(4)
 VERDICTS = ("send", "warn", "overflow", "refuse")
 
 _OF = {"condense": CONDENSED, "drop": DROPPED, "clear": CLEARED, "strip": CLEARED}
 _EVENTS = ("warn", "fallback", "refuse")
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
-_HOLE = "\x01"  # stands for a number in a sentence of the table: most sentences differ in their numbers alone
-_LONGEST = 400  # characters of a sentence or of a fact
+_HOLE = "\x01"  # stands for a number in a sentence of the table, because most sentences differ in their numbers only
+_LONGEST = 400  # characters of a sentence or a fact
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """What the browser gets, and what a page says about the whole.
+    """What the browser gets, and what a page says about all of it.
 
-    `data`: JSON in UTF-8. `changes`: every place at which something changed, in order; `changed`: requests that have one.
-    `sent_tokens`, `uncut_tokens`: provider tokens of all requests, under the policy and with everything kept. `peak`: provider
-    tokens of the largest request, and its number. `verdicts`: requests by verdict, as VERDICTS. `sizes`: provider tokens by
-    request; `costs`: what they cost.
+    Attributes:
+        data: JSON in UTF-8.
+        changes: every step at which something changed, in order.
+        changed: how many requests have a change.
+        decisions: how many decisions there are.
+        sent_tokens, uncut_tokens: provider tokens of all requests, under the policy and with everything kept.
+        peak: provider tokens of the largest request, and its number.
+        verdicts: how many requests have each of `VERDICTS`.
+        sizes: provider tokens by request.
+        costs: what the requests cost.
     """
 
     data: bytes
@@ -68,7 +75,7 @@ class Steps:
 
 
 def build_steps(trace: Trace) -> Steps:
-    """Arrange a trace for the browser. Work grows with what changed, and once with the number of blocks."""
+    """Arrange a trace for the browser. The work grows with the changes, and once with the number of blocks."""
     columns = _Columns(trace)
     previous: Plan | None = None
     for plan in trace.plans:
@@ -93,18 +100,31 @@ def build_steps(trace: Trace) -> Steps:
 
 
 def measure_size(trace: Trace, n: int) -> tuple[int, bool]:
-    """Provider tokens of request `n` as it is sent here, and whether they are recorded; else they are estimated."""
+    """Provider tokens of a request as it is sent, and whether they are recorded (else estimated).
+
+    Args:
+        trace: the replay.
+        n: number of the request.
+    """
     return trace.count_tokens(n), trace.get_terms(n).error == 0.0
 
 
 def measure_start(trace: Trace, n: int) -> tuple[int, Terms, int]:
-    """Request `n` before its first decision: provider tokens, what turns counted ones into them, and the block from which on
-    nothing existed yet, because the recorded condensation that it came with had not been made (-1 = all did)."""
+    """Measure a request before its first decision.
+
+    Args:
+        trace: the replay.
+        n: number of the request.
+
+    Returns:
+        Provider tokens; the terms that turn counted tokens into them; and the first block that did not exist yet, because the
+        recorded condensation of this request had not been made (-1 = all existed).
+    """
     plan, terms = trace.plans[n], trace.get_terms(n)
     tokens, sure = measure_size(trace, n)
     later = min((at for d in plan.decisions if d.splice and (at := get_summary_block(d.edit)) >= 0), default=-1)
     standing = plan.before.tokens - (trace.ledger.count_tokens(later, plan.request.cut) if later >= 0 else 0)
-    if later >= 0 and sure and n:  # what stood there was sent, and billed, one request ago
+    if later >= 0 and sure and n:  # what was there was sent and billed one request ago
         terms = trace.get_terms(n - 1)
         grown = standing - trace.plans[n - 1].after.tokens
         return max(0, trace.count_tokens(n - 1) + round(terms.scale * grown)), terms, later
@@ -113,15 +133,22 @@ def measure_start(trace: Trace, n: int) -> tuple[int, Terms, int]:
 
 
 def find_estimate_error(record: Trace) -> float | None:
-    """How far estimates of a session lie off, as a share that nine of ten requests keep within. None: nothing was recorded.
+    """How far off the estimates of a session are, as a share that nine of ten requests stay within; None = nothing is recorded.
 
-    `record`: the session as recorded, for usage belongs to what was really sent.
+    Args:
+        record: the session as recorded, because usage belongs to what was really sent.
     """
     return max((fit.error for fit in record.fits if fit.error is not None), default=None)
 
 
 def find_summary_block(trace: Trace, cursor: Cursor, at: int) -> int | None:
-    """The block that holds the summary of block `at` at a place, where what stands for it is a message of its own."""
+    """Find the block that holds the summary of a block, if that summary is a message of its own.
+
+    Args:
+        trace: the replay.
+        cursor: the step.
+        at: address of the block.
+    """
     envelope = trace.get_frame(cursor).envelope
     piece = envelope.find_piece(at) if 0 <= at < envelope.stop else None
     if piece is None or piece.body != () or piece.by < 0:
@@ -131,9 +158,12 @@ def find_summary_block(trace: Trace, cursor: Cursor, at: int) -> int | None:
 
 
 def compare_with_previous(decision: Decision, previous: Plan | None, slots: dict[str, list[Placeholder]]) -> tuple[bool, int]:
-    """Whether the request before stood as this decision makes it, and the first address that did not.
+    """Whether the previous request was already as this decision makes it, and the first address that was not.
 
-    `slots`: bodies of the inserts of the request before, by slot.
+    Args:
+        decision: the decision.
+        previous: the plan of the previous request.
+        slots: bodies of the inserts of the previous request, by slot.
     """
     edit = decision.edit
     span = edit.span or Span(0, 0)
@@ -164,18 +194,18 @@ class _Columns:
         self.requests: dict[str, list[Any]] = defaultdict(list)
         self.decisions: dict[str, list[Any]] = defaultdict(list)
         self.carried: dict[str, list[Any]] = {"paint": [], "until": [0], "hide": [], "hidden": [0], "come": [], "gone": []}
-        self.facts: dict[str, int] = {}  # decisions of one rule at one request often share them
-        self.begun: set[int] = set()  # inserts that stand before the request's first decision, by decision
-        self.ended: set[int] = set()  # inserts of the request before, as it was sent
-        self.sizes: list[int] = []  # provider tokens of each request, as it was sent
-        self.summed: set[int] = set()  # blocks that hold a summary of the tool's
+        self.facts: dict[str, int] = {}  # decisions of one rule at one request often share their facts
+        self.begun: set[int] = set()  # decisions whose inserts are in the prompt before the request's first decision
+        self.ended: set[int] = set()  # decisions whose inserts are in the previous request, as it was sent
+        self.sizes: list[int] = []  # provider tokens of each request, as it is sent
+        self.summed: set[int] = set()  # blocks that hold a summary of the tool
 
     def intern_text(self, text: str) -> int:
-        """Number of a text in the table."""
+        """The number of a text in the table."""
         return self.table.setdefault(text[:_LONGEST], len(self.table))
 
     def add_carried(self, previous: Plan | None, plan: Plan) -> None:
-        """What differs between the beginnings of two neighbours, and between what the provider leaves out of them."""
+        """Add what differs between the starts of two neighbours, and between what the provider removes from them."""
         self.actions += [decision.action for decision in plan.decisions]
         start = previous.before if previous else Envelope()
         for begin, stop, (state, by) in difference.compare_envelopes(
@@ -206,7 +236,7 @@ class _Columns:
         return _OF.get(action, REWRITTEN)
 
     def add_plan(self, previous: Plan | None, plan: Plan) -> None:
-        """The columns of one request and of its decisions."""
+        """Add the columns of one request and of its decisions."""
         back = self._find_returned(previous, plan)
         if back[2]:
             self.changes.append(Cursor(plan.request.n, 0))
@@ -232,7 +262,7 @@ class _Columns:
         self._add_request(plan, back)
 
     def _add_decision(self, plan: Plan, decision: Decision, kind: int, focus: int, standing: set[int]) -> set[int]:
-        """The columns of one decision; gives the inserts that stand after it."""
+        """Add the columns of one decision. Returns the inserts that are in the prompt after it."""
         edit, splice, add = decision.edit, decision.splice, self.decisions
         start, stop = edit.span or (0, 0)
         body = None if edit.restore else edit.body
@@ -262,7 +292,7 @@ class _Columns:
         return standing - (old - new) | (new - old)
 
     def _count_placeholder(self, edit: Edit, summary: int) -> int:
-        """Counted tokens of what stands in place of a span; of a summary that is a message of its own, once."""
+        """Counted tokens of a placeholder; of a summary that is a message of its own, once."""
         if summary >= 0 and summary not in self.summed:
             self.summed.add(summary)
             session = self.trace.session
@@ -308,7 +338,7 @@ class _Columns:
         add["server"].append(self.intern_text(plan.server[-1].edit.because) if plan.server else -1)
 
     def _find_returned(self, previous: Plan | None, plan: Plan) -> tuple[int, int, int]:
-        """Blocks that stand otherwise than in the request before though no decision touched them: first run, and how many."""
+        """Blocks that differ from the previous request although no decision touched them: the first run, and how many."""
         if previous is None:
             return 0, 0, 0
         spans = sorted(d.edit.span for d in plan.decisions if d.splice and d.edit.span)
@@ -319,8 +349,10 @@ class _Columns:
         return (*rest[0], sum(stop - start for start, stop in rest)) if rest else (0, 0, 0)
 
     def add_costs(self) -> ReplayCosts:
-        """The columns of money and cache, once all requests are there: USD of each, and of each decision the provider tokens
-        that are written again because of it and after how many requests it pays off (0 = never, -1 = nothing is known).
+        """Add the columns of cost and cache, once all requests are there.
+
+        These are USD of each request, and of each decision the provider tokens that are written again because of it and its
+        break-even (0 = never, -1 = unknown).
         """
         paid, prices = price_replay(self.trace, self.sizes)
         self.requests["usd"] = [None if usd is None else round(float(usd), 6) for usd in paid.usd]
@@ -354,13 +386,13 @@ def _is_absent(piece: Piece) -> int:
 
 
 def _is_offline(plan: Plan, body: Placeholder) -> bool:
-    """Whether a stand-in holds a summary that was made without a model."""
+    """Whether a placeholder holds an offline summary."""
     made = [answer.text for _, answer in plan.asks if answer.source == "offline" and answer.text]
     return any(text in part.text for text in made for part in body or ())
 
 
 def _iter_outside(start: int, stop: int, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
-    """What of `[start, stop)` no span covers."""
+    """The parts of `[start, stop)` that no span covers."""
     for span in spans:
         if span.start >= stop:
             break
@@ -372,7 +404,7 @@ def _iter_outside(start: int, stop: int, spans: Sequence[Span]) -> Iterator[tupl
 
 
 def _format_fact(value: JSON) -> str:
-    """A fact as people read it: what a list or table holds, without its brackets."""
+    """A fact for people: the contents of a list or table without brackets."""
     if isinstance(value, dict):
         return ", ".join(f"{name} {_format_fact(of)}" for name, of in value.items())
     if not isinstance(value, list | tuple):

@@ -1,7 +1,7 @@
-"""What a condensation's summary kept of what it stands for, beside the facts of its decision: scored when somebody looks.
+"""Summary quality: how much of its source a condensation's summary still holds, added to the facts of its decision on demand.
 
-Of a summary that a rule asked for, the source is what the rule asked about; of a compaction that a tool recorded or a server
-made, what stood there before. The scores are those of `envelope.retention`. Pure functions of a trace.
+The source is what the rule asked about, or what stood there before a compaction of a tool or server. `envelope.retention`
+scores it. Pure functions of a trace.
 """
 
 from __future__ import annotations
@@ -16,12 +16,17 @@ from turnscope.planning.foreign_summaries import get_summary_block
 from turnscope.planning.trace import Trace
 from turnscope.session.model import JSON, Block, Session
 
-CACHE_SIZE = 512  # scores that are not made again
-MAX_RESULT = 2_000  # characters of a tool's result that are read, as for those who make summaries
+CACHE_SIZE = 512  # scores that are cached
+MAX_RESULT = 2_000  # characters of a tool result that are read, the same as for a summary
 
 
 def score_facts(trace: Trace, decision: Decision) -> Mapping[str, JSON]:
-    """The facts of a decision; of a condensation with what its summary kept."""
+    """The facts of a decision; of a condensation with its summary quality.
+
+    Args:
+        trace: the replay.
+        decision: one of its decisions.
+    """
     edit, plan = decision.edit, trace.plans[decision.request]
     told = score_rule_summary(plan, decision)
     if edit.action != "condense" or told is not edit.facts or edit.span is None or edit.facts.get("edited"):
@@ -33,7 +38,12 @@ def score_facts(trace: Trace, decision: Decision) -> Mapping[str, JSON]:
 
 
 def score_rule_summary(plan: Plan, decision: Decision) -> Mapping[str, JSON]:
-    """The same where a rule asked for the summary, which costs little; else the facts as they are."""
+    """The facts of a decision, with the quality of a summary that a rule asked for. This is cheap.
+
+    Args:
+        plan: the plan of the request.
+        decision: one of its decisions.
+    """
     edit = decision.edit
     if edit.action != "condense" or not edit.body or edit.restore:
         return edit.facts
@@ -51,7 +61,7 @@ def _score(source: str, summary: str) -> Mapping[str, JSON]:
 
 
 def _find_summary(session: Session, plan: Plan, decision: Decision) -> str:
-    """What stands for what a decision took out: its own words, a message of the log, or the server's block behind it."""
+    """Find the summary: the decision's own text, a message of the log, or the server's block."""
     edit = decision.edit
     if (at := get_summary_block(edit)) >= 0:
         message = session.messages[session.blocks[at].message]

@@ -1,6 +1,7 @@
-"""Blocks of a session by what they say, who said it and whether a request showed them; when each left the window, and why.
+"""Search in a session: blocks by their text, their role, and whether a request carries them; when each left the window, and
+why.
 
-Pure functions of a trace. Text is a plain substring with letter case ignored, or a regular expression with a time limit.
+Pure functions of a trace. A text is a substring without regard to case, or a regular expression with a time limit.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ from turnscope.session.model import Block, Span
 from turnscope.views.labels import label_block
 from turnscope.views.transcript import get_role, list_states
 
-PAGE_SIZE = 50  # hits of one page
-CONTEXT = 60  # characters of context on each side
-TIMEOUT = 2.0  # for a regular expression over a whole session; some take longer than anybody lives
+PAGE_SIZE = 50  # hits on one page
+CONTEXT = 60  # characters of context on each side of a match
+TIMEOUT = 2.0  # seconds for a regular expression over a whole session; some would never end
 
 Find = Callable[[str], tuple[int, int] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What to look for; "" = anything. `role`: user, assistant, system or tool; `tool`: a tool's name, of calls and results.
+    """What to search for; "" = anything.
 
-    `request` with `which`: only blocks that this request showed to the model as they are ("in"), or did not ("out").
+    Attributes:
+        text: a substring, or a regular expression where `regex` is true.
+        role: user, assistant, system or tool.
+        tool: name of a tool; finds its calls and its results.
+        request: with `which`, only blocks that this request carries verbatim ("in"), or does not ("out").
     """
 
     text: str = ""
@@ -42,9 +47,12 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A block that holds the text. `spans`: half-open ranges of requests whose prompt carried it; empty = none did.
+    """A block that holds the text.
 
-    `out`: how it stood when it last left, or in the first request that might have carried it; None while it is still there.
+    Attributes:
+        before, match, after: the text around the match.
+        spans: half-open ranges of requests that carried the block; empty = none did.
+        out: how it left last, or why the first request did not carry it; None while a request still carries it.
     """
 
     at: int
@@ -58,7 +66,7 @@ class Hit:
 
     @property
     def reason(self) -> str:
-        """How it left last, "" while it is still there."""
+        """How the block left last; "" while a request still carries it."""
         if self.out is None:
             return ""
         return f"left at request {self.out.since}" + (f": {self.out.because}" if self.out.because else "")
@@ -66,7 +74,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """All that a search found. `matches`: every block that fits; `hits`: those from the `start`-th on, a page of them."""
+    """The result of a search. `matches`: addresses of all blocks that match; `hits`: a page of them, from number `start` on."""
 
     query: Query
     matches: tuple[int, ...]
@@ -79,9 +87,16 @@ class SearchResult:
 
 
 def search(trace: Trace, query: Query | str, start: int = 0, most: int = PAGE_SIZE) -> SearchResult:
-    """Every block that fits, and the requests that carried those of one page. Nothing is found by an empty text.
+    """Find every block that matches, and the requests that carried those of one page. An empty text finds nothing.
 
-    QueryError: the pattern is wrong, or takes too long.
+    Args:
+        trace: the replay.
+        query: what to search for.
+        start: number of the first hit of the page.
+        most: hits of one page.
+
+    Raises:
+        QueryError: the pattern is wrong, or takes too long.
     """
     query = Query(query) if isinstance(query, str) else query
     if not query.text.strip():
@@ -98,7 +113,15 @@ def search(trace: Trace, query: Query | str, start: int = 0, most: int = PAGE_SI
 
 
 def find_matches(trace: Trace, query: Query) -> tuple[int, ...]:
-    """Addresses of the blocks that fit a query, in order; an empty text fits all. QueryError as for `search`."""
+    """Find the addresses of the blocks that match, in order. An empty text matches all.
+
+    Args:
+        trace: the replay.
+        query: what to search for.
+
+    Raises:
+        QueryError: the pattern is wrong, or takes too long.
+    """
     blocks = trace.session.blocks
     if query.which and 0 <= query.request < len(trace.plans):
         wanted = query.which == "in"
@@ -115,12 +138,12 @@ def find_matches(trace: Trace, query: Query) -> tuple[int, ...]:
 
 
 def list_tools(trace: Trace) -> list[str]:
-    """Names of the tools that were called in a session, sorted."""
+    """List the names of the tools that a session called, sorted."""
     return sorted({block.name for block in trace.session.blocks if block.name and block.kind in ("tool_use", "tool_result")})
 
 
 def _build_finder(query: Query) -> Find:
-    """Where a text holds what is looked for: start and end, None where it does not."""
+    """Build a function that finds the match in a text: its start and end, or None."""
     if query.regex:
         return _build_pattern_finder(query.text)
     needle = query.text.casefold().strip()
@@ -138,7 +161,8 @@ def _build_pattern_finder(text: str) -> Find:
     except regex.error as error:
         where = f" at character {error.pos + 1}" if error.pos is not None else ""
         raise QueryError(
-            f"This is no regular expression: {error.msg}{where}.", hint="Mend it, or switch “Regex” off to look for the text."
+            f"This is not a valid regular expression: {error.msg}{where}.",
+            hint="Correct it, or switch “Regex” off to search for the text.",
         ) from error
     until = time.monotonic() + TIMEOUT
 
@@ -148,7 +172,7 @@ def _build_pattern_finder(text: str) -> Find:
         except TimeoutError as error:
             raise QueryError(
                 f"This pattern takes more than {TIMEOUT:.0f} seconds here.",
-                hint="Nested repeats such as (a+)+ are slow: make it simpler, or look for a plain text.",
+                hint="Nested repeats such as (a+)+ are slow: simplify it, or search for plain text.",
             ) from error
         return found.span() if found else None
 

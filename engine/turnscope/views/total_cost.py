@@ -1,7 +1,7 @@
-"""The whole bill of a session: its path, what the branches that were left cost, and its subagents; each request once.
+"""The total cost of a session: its path, its abandoned branches and its subagents, each request once.
 
-One function makes every total that is shown. Nothing of a branch is put together for it: a request is priced from its recorded
-usage, and of an answer whose record cannot be true only the own text is counted.
+Every total that is shown comes from here. No branch is assembled for it: a request is priced from its recorded usage, and an
+answer is counted only where its record cannot be true.
 """
 
 from __future__ import annotations
@@ -11,44 +11,54 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from msgspec.structs import replace as replace_fields
+
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.tokens import make_estimator
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
-from turnscope.session.model import Block, Request, Session, select_model_output
+from turnscope.session.model import Block, Request, Session, Usage, select_model_output
 from turnscope.views.bill import Charge, charge
 
 
 @dataclass(frozen=True, slots=True)
 class CostShare:
-    """What some of a session's requests cost, in USD; None where none of them has a price, or the log says nothing.
+    """The cost of some of a session's requests, in USD.
 
-    `counted` answers are counted because their record cannot be true; that adds `counted_usd` to what was recorded.
+    Attributes:
+        sessions: paths, branches or subagents.
+        unpriced: requests with usage whose model has no known price.
+        usd: None where no request has a price.
+        counted, counted_usd: answers that were counted because their record cannot be true, and the USD that this adds.
+        logged, logged_usd: requests whose cost the log states, and that cost.
     """
 
-    sessions: int = 0  # paths, branches or subagents
+    sessions: int = 0
     requests: int = 0
-    unpriced: int = 0  # requests with usage whose model has no known price
+    unpriced: int = 0
     usd: Decimal | None = None
     counted: int = 0
     counted_usd: Decimal = Decimal(0)
-    logged: int = 0  # requests of which the log itself says what they cost
+    logged: int = 0
     logged_usd: Decimal | None = None
 
     @property
     def recorded_usd(self) -> Decimal | None:
-        """USD of the recorded usage alone, at list price."""
+        """USD of the recorded usage only, at list price."""
         return None if self.usd is None else self.usd - self.counted_usd
 
 
 @dataclass(frozen=True, slots=True)
 class TotalCost:
-    """The parts of a session's bill: the path that is looked at, the branches that left it, and all subagents."""
+    """The parts of a session's cost: its path, the branches that left it, and all subagents.
+
+    `run_usd`: what the log states for the whole run, where it states nothing for single requests.
+    """
 
     path: CostShare = CostShare()
     branches: CostShare = CostShare()
     subagents: CostShare = CostShare()
-    run_usd: Decimal | None = None  # what the log says of the whole run, where it says nothing of single requests
+    run_usd: Decimal | None = None
 
     @property
     def whole(self) -> CostShare:
@@ -67,16 +77,19 @@ class TotalCost:
 
     @property
     def parts(self) -> tuple[tuple[str, CostShare], ...]:
-        """The parts that have requests, by name; the path always."""
+        """The parts that have requests, by name; always the path."""
         named = (("path", self.path), ("branches", self.branches), ("subagents", self.subagents))
         return tuple((name, share) for name, share in named if share.requests or name == "path")
 
 
 def compute_total_cost(trace: Trace, charges: Sequence[Charge]) -> TotalCost:
-    """The bill of the session behind a trace. `charges`: those of its path, in order.
+    """Compute the total cost of a session.
 
-    A request that another part was billed for, by its id, is not counted again: resumed sessions and side questions repeat
-    what was said elsewhere.
+    A request whose id is in another part already is not counted again: resumed sessions and side questions repeat requests.
+
+    Args:
+        trace: the path.
+        charges: the charges of its requests, in order.
     """
     left, below = charge_off_path(trace)
     bill = TotalCost(
@@ -90,7 +103,7 @@ def compute_total_cost(trace: Trace, charges: Sequence[Charge]) -> TotalCost:
 
 
 def charge_off_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tuple[Request, Charge]]]:
-    """The requests of branches that were left, and those of subagents, each with what it was charged for."""
+    """Charge the requests of abandoned branches, and those of subagents."""
     session, prices = trace.session, trace.prices
     seen = {request.id for request in session.requests if request.id}
     left = [
@@ -104,10 +117,33 @@ def charge_off_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tu
     return left, below
 
 
+def freeze_estimates(trace: Trace) -> Session:
+    """The session with what its answers are counted to have written, where their record cannot be true.
+
+    So it costs the same once its texts are taken out. Its branches and subagents are done alike.
+    """
+    return _freeze(trace.session, 0, trace.ledger.count_content, trace)
+
+
+def _freeze(session: Session, start: int, count: Callable[[list[Block]], int], trace: Trace) -> Session:
+    """A session, or what a branch adds from block `start` on, with its estimates."""
+
+    def estimate(request: Request) -> Request:
+        if not request.output_stub or request.estimate is not None:
+            return request
+        answer = select_model_output(session.blocks[max(0, request.cut - start) : max(0, request.stop - start)])
+        return replace_fields(request, estimate=Usage(output_tokens=count(answer)))
+
+    forks = (replace_fields(fork, own=_freeze(fork.own, fork.start, count, trace)) for fork in session.forks)
+    below = (_freeze(agent, 0, _build_counter(agent, trace), trace) for agent in session.subagents)
+    requests = tuple(map(estimate, session.requests))
+    return replace_fields(session, requests=requests, forks=tuple(forks), subagents=tuple(below))
+
+
 def _charge_own(
     session: Session, start: int, count: Callable[[list[Block]], int], prices: Prices, seen: set[str]
 ) -> Iterator[tuple[Request, Charge]]:
-    """The requests of a session, or of what a branch adds from block `start` on, that nobody was billed for before."""
+    """Charge the requests of a session, or of a branch from block `start` on, that were not charged before."""
     for request in session.requests:
         if request.id in seen:
             continue
@@ -118,7 +154,7 @@ def _charge_own(
 
 
 def _iter_subagents(session: Session) -> Iterator[Session]:
-    """Every subagent, those of branches and of other subagents too."""
+    """Every subagent, those of branches and of other subagents included."""
     for one, _ in _iter_parts(session):
         for agent in one.subagents:
             yield agent
@@ -133,7 +169,7 @@ def _iter_parts(session: Session) -> Iterator[tuple[Session, int]]:
 
 
 def _build_counter(agent: Session, trace: Trace) -> Callable[[list[Block]], int]:
-    """Counts texts of a subagent as its own page does: with the counter of its main model."""
+    """A function that counts texts of a subagent with the counter of its main model, as its own page does."""
     models = Tally(request.model for request in agent.requests if request.model)
     family = trace.prices.find_facts(models.most_common(1)[0][0]).family if models else ""
     counter = make_estimator(family)
@@ -158,6 +194,6 @@ def _sum_charges(sessions: int, charged: Iterable[tuple[Request, Charge]]) -> Co
 
 
 def _sum_known(values: Iterable[Decimal | None]) -> Decimal | None:
-    """The sum of what is known; None where nothing is."""
+    """The sum of the known values; None where none is known."""
     known = [value for value in values if value is not None]
     return sum(known, Decimal(0)) if known else None

@@ -1,6 +1,6 @@
-"""Every block of a session in order, and how each stands in one request: in it, or out of it and why.
+"""Every block of a session in order, and how it stands in one request: in it, or out of it and why.
 
-Pure functions of a trace. `build_lines` looks closely, so it is asked for one page; `list_states` looks at all blocks at once.
+Pure functions of a trace. `build_lines` is slow per block, so call it for one page; `list_states` handles all blocks at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_TEXT = 160  # characters of a block's text on its line
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One block as a line of the transcript. `tokens` are the provider's; `because`: why it is not in the request as it is."""
+    """One block as a line of the transcript. `tokens`: provider tokens; `because`: why it is not in the request verbatim."""
 
     at: int
     turn: int
@@ -36,12 +36,20 @@ class Line:
 
 
 def get_role(block: Block) -> str:
-    """Who speaks: user, assistant, system, or tool for what a tool gave back."""
+    """The speaker: user, assistant, system, or tool for a tool result."""
     return "tool" if block.kind == "tool_result" else block.role
 
 
 def list_states(trace: Trace, n: int) -> list[State]:
-    """How every block of the session stands in request `n`, by address. IndexError where there is no such request."""
+    """List how every block of the session stands in a request, by address.
+
+    Args:
+        trace: the replay.
+        n: number of the request.
+
+    Raises:
+        IndexError: there is no such request.
+    """
     plan = trace.plans[n]
     found: list[State] = ["later"] * len(trace.session.blocks)
     for piece in plan.after.pieces:
@@ -54,12 +62,18 @@ def list_states(trace: Trace, n: int) -> list[State]:
 
 
 def build_lines(trace: Trace, n: int, places: Iterable[int]) -> tuple[Line, ...]:
-    """The blocks at these addresses as request `n` has them, each with the reason where it is not there as it is."""
+    """Build the lines of some blocks for a request, each with the reason why it is not there verbatim.
+
+    Args:
+        trace: the replay.
+        n: number of the request.
+        places: addresses of the blocks.
+    """
     return tuple(_build_line(trace, n, trace.session.blocks[at]) for at in places)
 
 
 def explain_absence(standing: BlockStatus) -> str:
-    """Why a block is not in a request as it is, in the words of `events`; "" where it is there."""
+    """Why a block is not in a request verbatim, in the words of `events`; "" = it is there."""
     if standing.state == "here":
         return ""
     made = standing.decision

@@ -1,23 +1,22 @@
-"""Lists of sessions: to drop a file on, samples, those opened before, those found; and the notes of the import."""
+"""Ways to open a session: a file that is dropped, a sample, the path of a file or of a folder."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn
 
 import streamlit as st
 from turnscope import TurnscopeError, library
 
-from pages.library import indexing, sessions
-from pages.parts import cache, cards, opening, registry, shell, url, widgets
-from pages.parts.formats import esc, short, when
+from pages.library import indexing
+from pages.parts import cache, opening, registry, shell, url, widgets
+from pages.parts.formats import short, when
 
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
 
-MOST_NOTES = 100
 STORIES = {
     "tool-results-eat-the-window": "Tool results eat the window",
     "chat-forgets-first-instruction": "A chat forgets its first instruction",
@@ -28,7 +27,6 @@ FILE_COLUMNS: dict[str, ColumnConfig] = {
     "Size": st.column_config.NumberColumn(format="%.2f MB"),
     "Modified": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
 }
-T = TypeVar("T")
 
 
 def upload() -> None:
@@ -140,93 +138,3 @@ def _open_bytes(name: str, data: bytes) -> None:
         widgets.notice(what, f"Those opened are listed below. For the others start `turnscope PATH-OF-{name}`.")
     else:
         show(opened)
-
-
-def conversations(shown: opening.Shown) -> None:
-    """The conversations of the file that is open, where it holds several; none is read before it is chosen."""
-    held = cache.conversations(shown.entry)
-    if len(held.listed) < 2:
-        return
-    rows = _filtered(f"In {shown.entry.name}"[:80], "library.inside", [*held.listed], lambda entry: f"{entry.title} {entry.id}")
-    table: dict[str, Sequence[object]] = {
-        "Title": [entry.title or entry.id for entry in rows],
-        "Requests": [entry.requests or None for entry in rows],
-        "Time": [when(entry.at) for entry in rows],
-    }
-    columns = {
-        "Title": st.column_config.TextColumn(width="large"),
-        "Time": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
-    }
-    _table("library.conversations", table, columns, [shown.entry.of(entry.id).id for entry in rows])
-    if held.rest:
-        st.html(f'<div class="ts-empty">The first {len(held.listed):,} are listed, {held.rest}.</div>')
-
-
-def _filtered(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> list[T]:
-    """A heading with a filter beside it; the rows that hold every word of the filter."""
-    with st.container(horizontal=True, vertical_alignment="bottom", key=f"{key}.head"):
-        st.html(f'<h2 class="ts-section">{title}</h2>', width="stretch")
-        wanted = st.text_input("Filter", key=key, placeholder="Filter", label_visibility="collapsed", width=220)
-    words = (wanted or "").casefold().split()
-    return [row for row in rows if all(word in text(row).casefold() for word in words)]
-
-
-def _table(key: str, table: Mapping[str, Sequence[object]], columns: Mapping[str, ColumnConfig], ids: Sequence[str]) -> None:
-    """A sortable table; choosing a row opens that session."""
-    chosen = st.dataframe(
-        table, key=key, column_config=columns, hide_index=True, on_select="rerun", selection_mode="single-row",
-        height="auto",
-    )  # fmt: skip
-    picked = chosen["selection"]["rows"]
-    if picked and 0 <= picked[0] < len(ids):
-        show(ids[picked[0]])
-
-
-def notes(shown: opening.Shown) -> None:
-    """What the import met in the session that is open, by severity."""
-    order = ("error", "warning", "info")
-    listed = sorted(shown.opened.session.notes, key=lambda note: order.index(note.severity))
-    body = "".join(
-        f'<div class="ts-note"><span class="{note.severity}">{note.severity}</span>'
-        f'<span class="ts-num ts-faint">{f"line {note.line:,}" if note.line else "file"}</span>'
-        f"<span>{esc(note.what)}</span></div>"
-        for note in listed[:MOST_NOTES]
-    )
-    more = f"{len(listed):,} note{'' if len(listed) == 1 else 's'}" + (
-        f", the first {MOST_NOTES} shown" if len(listed) > MOST_NOTES else ""
-    )
-    name = f"Import notes of {shown.view.title or shown.entry.name}"
-    st.html(cards.panel(name[:120], body or '<div class="ts-empty">Everything in the file was understood.</div>', more))
-
-
-def forget(rows: Sequence[sessions.Row]) -> None:
-    """Delete what is remembered: of all sessions, or of those that the filters leave."""
-    store = cache.store()
-    read = [row for row in rows if row.read and not library.get_chat_thread(row.path)]
-    with st.container(horizontal=True, vertical_alignment="center"):
-        with st.popover("Forget sessions", icon=":material/delete:", key="library.forgetting"):
-            told = "What is remembered of them goes: counts, costs, and their words in the search."
-            st.html(f'<div class="ts-small">{told} Chats and session files are never touched.</div>')
-            some = st.button(f"Forget the {len(read):,} listed", key="library.forget-listed", disabled=not read)
-            every = st.button("Forget all of them", key="library.forget")
-        if some or every:
-            _forget(sorted({row.path for row in read}) if some else None)
-        st.html(
-            f'<div class="ts-empty">{store.measure_size() / 1e6:,.1f} MB remembered of them in {esc(store.path.parent)}. '
-            "Chats and session files are never touched.</div>"
-        )
-
-
-def _forget(sources: Sequence[str] | None) -> None:
-    """Of these sources, or of all (None)."""
-    indexing.stop()
-    store = cache.store()
-    try:
-        store.delete() if sources is None else store.forget(sources)
-    except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
-        return
-    st.cache_resource.clear()
-    if sources is None:
-        url.forget()
-    st.rerun()

@@ -1,0 +1,87 @@
+"""Two policies at one request: where they first differ, and how each block stands in the request of either."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import streamlit as st
+from turnscope.views import comparison, divergence
+
+from pages.compare import table
+from pages.parts import opening, replays
+from pages.parts.replays import Chosen
+
+WHICH = {"differ": "That differ", "kept": "All that are kept"}
+
+
+def two(shown: opening.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> None:
+    """Where two policies first part, and how each block stands in a request of either."""
+    if len(rows) < 2:
+        return
+    st.subheader("Two policies at one request", anchor=False)
+    titles = {row.policy: row.title for row in rows}
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-two"):
+        one = st.selectbox("A", [*titles], key="compare.a", format_func=titles.__getitem__)
+        other = st.selectbox("B", [*titles], 1, key="compare.b", format_func=titles.__getitem__)
+        found = replays.traces(shown, chosen, (one, other), "two")
+        a, b = found.get(one), found.get(other)
+        first = divergence.find_divergence(a, b) if a and b else None
+        at = int(
+            st.number_input("Request", 0, len(shown.view) - 1, first or 0, key=f"compare.at.{one}.{other}.{first}", width=160)
+        )
+        which = st.segmented_control(
+            "Blocks", ["differ", "kept"], default="differ", required=True, format_func=WHICH.__getitem__, key="compare.which"
+        )
+    if a is None or b is None:
+        return
+    if first is None:
+        st.text("Both send the same at every request.")
+    else:
+        many = len(divergence.list_differences(a, b, at))
+        blocks = "1 block or insert" if many == 1 else f"{many:,} blocks and inserts"
+        st.text(f"They first part at request {first:,}. At request {at:,} they differ in {blocks}.")
+    if which == "kept":
+        _placed(divergence.list_placements(a, b, at), titles[one], titles[other])
+    elif first is not None:
+        _differing(divergence.list_differences(a, b, at), titles[one], titles[other])
+
+
+def _differing(found: Sequence[divergence.BlockDifference], one: str, other: str) -> None:
+    shapes = {"only in A": f"only in {one}", "only in B": f"only in {other}", "other form": "in another form"}
+    st.dataframe(
+        {
+            "block": [each.at for each in found[: table.ROWS]],
+            "what": [each.label for each in found[: table.ROWS]],
+            "tokens": [each.tokens for each in found[: table.ROWS]],
+            "stands": [shapes[each.how] for each in found[: table.ROWS]],
+            "where": [each.where for each in found[: table.ROWS]],
+        },
+        hide_index=True,
+        key="compare.difference",
+    )
+    table.rest(len(found))
+
+
+def _placed(found: Sequence[divergence.Placement], one: str, other: str) -> None:
+    """Every block that is kept, and where in the prompt: its first quarter, the middle half, its last quarter."""
+    same = one == other
+    for name, of in ((one, "a"), (other, "b"))[: 1 if same else 2]:
+        sums = Counter[str]()
+        for each in found:
+            sums[getattr(each, of)] += each.tokens
+        told = ", ".join(f"{sums[where]:,} tokens at the {where}" for where in ("head", "middle", "tail"))
+        st.text(f"{name}: of the blocks that it keeps, {told}.")
+    st.dataframe(
+        {
+            "block": [each.at for each in found[: table.ROWS]],
+            "what": [each.label for each in found[: table.ROWS]],
+            "tokens": [each.tokens for each in found[: table.ROWS]],
+            f"in A, {one}": [each.a or "not kept" for each in found[: table.ROWS]],
+            f"in B, {other}": [each.b or "not kept" for each in found[: table.ROWS]],
+        },
+        hide_index=True,
+        height=320,
+        key="compare.placed",
+    )
+    table.rest(len(found))
