@@ -129,7 +129,7 @@ class Alignment:
             if cell.lo == cell.hi:
                 self.show_messages(cell, [])
             else:
-                self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "drop", "its stand-in left the request that was recorded")
+                self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "drop", "its placeholder is not in the recorded request")
         self.cells = found.cells
         for cell in found.cells:
             if cell.state != "static":
@@ -152,16 +152,16 @@ class Alignment:
         place = BlockRange(cell.lo, 0, cell.hi, 0)
         original = self.originals[cell.lo] if cell.hi - cell.lo == 1 else None
         if cell.lo == cell.hi:
-            because = "stands between earlier messages" if messages else "no longer stands between earlier messages"
+            because = "inserted between earlier messages" if messages else "removed from between earlier messages"
             self.record_edit(
                 place, "insert" if messages else "drop", because, make_placeholder(messages, self.label), slot=RECORDED_SLOT
             )
             cell.state = "body"
         elif not messages:
-            self.record_edit(place, "drop", "left out of the request that was recorded")
+            self.record_edit(place, "drop", "not in the recorded request")
             cell.state = "gone"
         elif original and len(messages) == 1 and messages[0].key == original.key:
-            self.record_edit(place, "restore", "stands in the request again as it was", None)
+            self.record_edit(place, "restore", "in the request again, unchanged", None)
             cell.state = "own"
         elif original and len(messages) == 1 and messages[0].role == original.role and original.parts and messages[0].parts:
             self._alter(cell, original, messages[0])
@@ -179,7 +179,7 @@ class Alignment:
         if cell.state == "blocks":
             held = cell.blocks
         elif cell.state != "own":
-            self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "restore", "stands in the request again, altered", None)
+            self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "restore", "in the request again, changed", None)
         for i, (old, new) in enumerate(zip(held, blocks, strict=True)):
             if old != new:
                 action, because = describe_change(original.parts[i], new)
@@ -225,7 +225,7 @@ class _Static:
                 wanted = [*wanted, *((number, i) for i in range(len(keys) - taken))]
         wanted = wanted or []
         held, left = set(self.standing), set(wanted)
-        because = "superseded by another version of it" if keys else "left out of the request that was recorded"
+        because = "replaced by another version" if keys else "not in the recorded request"
         for draft, start, stop in _group_runs(sorted(held - left)):
             to.record_edit(
                 BlockRange(draft, start, draft, stop),

@@ -67,7 +67,7 @@ def read_exchanges(source: Source) -> Iterator[Exchange | Note]:
         else:
             passed += 1
     if passed:
-        yield Note("info", 0, f"{passed} records hold no request body and were passed over")
+        yield Note("info", 0, f"{passed} records hold no request body and were skipped")
 
 
 def find_exchange(record: Any, line: int) -> Exchange | None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from turnscope.errors import ImporterError, UnknownFormat, UnreadableFile
 from turnscope.extensions import report_problem
 from turnscope.reading import json_forms
-from turnscope.reading.import_errors import ambiguous_format, unknown_format
+from turnscope.reading.import_errors import make_ambiguous_format_error, make_unknown_format_error
 from turnscope.reading.importer import Importer
 from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
@@ -22,7 +22,7 @@ def claim(source: Source) -> Importer:
     """
     importer = find_claim(source)
     if importer is None:
-        raise unknown_format(source, find_importers())
+        raise make_unknown_format_error(source, find_importers())
     return importer
 
 
@@ -32,7 +32,7 @@ def find_claim(source: Source) -> Importer | None:
     best = max(scores.values())
     claims = [importer for importer, score in scores.items() if score == best > 0]
     if len(claims) > 1:
-        raise ambiguous_format(source, claims, [importer for importer in scores if importer not in claims])
+        raise make_ambiguous_format_error(source, claims, [importer for importer in scores if importer not in claims])
     return claims[0] if claims else None
 
 

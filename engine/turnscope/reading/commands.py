@@ -35,9 +35,9 @@ def convert_commands(
             found = None if message.get("tool_calls") else written(message)
             waiting, answered = f"command-{number}" if found else "", True
             if found:
-                told = extract_text(message.get("content"))
+                reported = extract_text(message.get("content"))
                 use = make_call(waiting, name, {"command": found[2]})
-                held["content"] = [*make_text(told[: found[0]].rstrip()), use, *make_text(told[found[1] :].strip())]
+                held["content"] = [*make_text(reported[: found[0]].rstrip()), use, *make_text(reported[found[1] :].strip())]
         elif role == "user" and waiting:
             held |= {"role": "tool", "tool_call_id": waiting}
             waiting = ""

@@ -40,7 +40,7 @@ def open_source(path: Path) -> Source:
         if path.is_dir():
             return Folder(path)
         if path.exists() and not path.is_file():  # a pipe or a device may never end
-            raise UnreadableFile(f"{path.name} is no regular file", hint="Save what it gives into a file and open that.")
+            raise UnreadableFile(f"{path.name} is no regular file", hint="Save its output to a file and open that file.")
     except (OSError, ValueError) as error:
         raise make_unreadable_error(path, error) from error
     source = Source(path)
@@ -56,7 +56,7 @@ def open_source(path: Path) -> Source:
     if source.head.startswith(UTF_16):
         source = Source(path, source.data.decode("utf-16", "replace").encode())
     if source.head.startswith(b"\x28\xb5\x2f\xfd"):
-        raise UnreadableFile(f"{path.name} is compressed with zstd", hint="Unpack it (`unzstd`), and open what comes out.")
+        raise UnreadableFile(f"{path.name} is compressed with zstd", hint="Unpack it with `unzstd` and open the result.")
     if source.blank:
         raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
     return source
@@ -78,7 +78,7 @@ def _inflate(source: Source) -> bytes:
 def _make_too_large_error(path: Path, room: int) -> ArchiveTooLarge:
     return ArchiveTooLarge(
         f"{path.name} would unpack to far more than it should hold",
-        hint="Where you trust it, unpack it yourself and open the folder.",
+        hint="If you trust it, unpack it yourself and open the folder.",
         limit=room,
     )
 
@@ -240,8 +240,8 @@ class Database(Source):
                     return folder
         except OSError as error:
             raise make_unreadable_error(self.path, error) from error
-        what = f"{self.path.name} is being written to all the time"
-        raise UnreadableFile(what, hint="Close the application that it belongs to, or try again in a moment.")
+        what = f"{self.path.name} changes all the time"
+        raise UnreadableFile(what, hint="Close the application that uses it, or try again in a moment.")
 
     @cached_property
     def _db(self) -> sqlite3.Connection:
@@ -275,7 +275,7 @@ class Database(Source):
             if self._steps <= STEPS:
                 raise make_unreadable_error(self.path, error) from error
             hint = "Its tables are not what a chat tool writes; check where it comes from."
-            raise UnreadableFile(f"{self.path.name} takes too long to be read", hint=hint) from error
+            raise UnreadableFile(f"{self.path.name} takes too long to read", hint=hint) from error
         except (sqlite3.Error, UnicodeError) as error:  # UnicodeError: in a column's name
             raise make_unreadable_error(self.path, error) from error
 

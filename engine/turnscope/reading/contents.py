@@ -15,7 +15,12 @@ from msgspec import structs
 from turnscope.errors import BrokenFile, TurnscopeError
 from turnscope.reading.claims import claim, recognize
 from turnscope.reading.containers import open_source
-from turnscope.reading.import_errors import nested_too_deep, no_message, no_session_inside, no_such_entry
+from turnscope.reading.import_errors import (
+    make_nesting_error,
+    make_no_message_error,
+    make_no_session_error,
+    make_no_such_entry_error,
+)
 from turnscope.reading.importer import Importer
 from turnscope.reading.nesting import find_files, may_hold_files, open_file
 from turnscope.reading.source import Entry, Source
@@ -42,7 +47,7 @@ def list_entries(source: Source) -> Iterator[Entry]:
     if empty and source.kind == "zip":
         claim(source)
     elif empty:
-        raise no_session_inside(source)
+        raise make_no_session_error(source)
 
 
 def _list_nested(file: Source, importer: Importer) -> Iterator[Entry]:
@@ -78,7 +83,7 @@ def locate_entry(source: Source, id: str) -> tuple[Source, Importer, str]:
             opened, importer = recognize(file)
             return opened, importer or claim(opened), id[at + 1 :]
         at = id.rfind(INSIDE, 0, at)
-    raise no_such_entry(source, id)
+    raise make_no_such_entry_error(source, id)
 
 
 def read_entry(source: Source, id: str = "") -> Thread:
@@ -97,11 +102,11 @@ def read_entry(source: Source, id: str = "") -> Thread:
         entry = next((entry for entry in importer.entries(file) if inner in ("", entry.id)), None)
         thread = importer.read(file, entry) if entry else None
     except RecursionError as error:
-        raise nested_too_deep(source) from error
+        raise make_nesting_error(source) from error
     if entry is None and inner:
-        raise no_such_entry(source, id)
+        raise make_no_such_entry_error(source, id)
     if thread is None or not thread.session.blocks:
-        raise no_message(source, importer)
+        raise make_no_message_error(source, importer)
     return thread
 
 
@@ -115,7 +120,7 @@ def read_source(source: Source) -> tuple[Session, ...]:
     try:
         ids = [entry.id for entry in list_entries(source)]
     except RecursionError as error:
-        raise nested_too_deep(source) from error
+        raise make_nesting_error(source) from error
     if len(ids) < 2:
         return (read_entry(source).session,)
     found: list[Session] = []

@@ -200,7 +200,7 @@ def _convert_call(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterat
             yield convert(replace(item, response=response))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             part = "body" if response is None else "response"
-            yield Note("error", item.line, f"the {part} of a call has no known shape and was left out: {error}")
+            yield Note("error", item.line, f"the {part} of a call has an unknown shape and was left out: {error}")
         else:
             return
 

@@ -10,7 +10,7 @@ from turnscope.reading.source import TOO_DEEP, Source
 from turnscope.reading.source_description import describe_source
 
 
-def unknown_format(source: Source, importers: Sequence[Importer]) -> UnknownFormat:
+def make_unknown_format_error(source: Source, importers: Sequence[Importer]) -> UnknownFormat:
     """No importer recognises the content.
 
     Args:
@@ -22,7 +22,7 @@ def unknown_format(source: Source, importers: Sequence[Importer]) -> UnknownForm
     return UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=hint, tried=tried)
 
 
-def ambiguous_format(source: Source, claims: Sequence[Importer], others: Sequence[Importer]) -> UnknownFormat:
+def make_ambiguous_format_error(source: Source, claims: Sequence[Importer], others: Sequence[Importer]) -> UnknownFormat:
     """Several importers recognise the content equally well.
 
     Args:
@@ -64,7 +64,7 @@ def _list_refusals(tried: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{title}: {why}." for title, why in tried)
 
 
-def no_session_inside(source: Source) -> UnreadableFile:
+def make_no_session_error(source: Source) -> UnreadableFile:
     """The folder holds nothing that can be opened."""
     return UnreadableFile(
         f"{source.path.name or source.path} is a folder without a session that Turnscope knows",
@@ -72,7 +72,7 @@ def no_session_inside(source: Source) -> UnreadableFile:
     )
 
 
-def no_such_entry(source: Source, id: str) -> UnknownEntry:
+def make_no_such_entry_error(source: Source, id: str) -> UnknownEntry:
     """The source holds no conversation of that id.
 
     Args:
@@ -80,22 +80,20 @@ def no_such_entry(source: Source, id: str) -> UnknownEntry:
         id: The id.
     """
     return UnknownEntry(
-        f"{source.path.name} holds no conversation {id!r}", hint="It may have been removed since; choose another from its list."
+        f"{source.path.name} holds no conversation {id!r}", hint="It may have been removed. Choose another one from the list."
     )
 
 
-def no_message(source: Source, importer: Importer) -> BrokenFile:
+def make_no_message_error(source: Source, importer: Importer) -> BrokenFile:
     """The format is known, but the file holds no message.
 
     Args:
         source: The file.
         importer: Its importer.
     """
-    return BrokenFile(
-        f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session in which something was said."
-    )
+    return BrokenFile(f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session with messages.")
 
 
-def nested_too_deep(source: Source) -> BrokenFile:
+def make_nesting_error(source: Source) -> BrokenFile:
     """The file holds JSON inside JSON, far deeper than any tool writes it."""
     return BrokenFile(f"{source.path.name} is {TOO_DEEP}", hint="No chat tool writes such a file; check where it comes from.")

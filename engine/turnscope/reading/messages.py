@@ -41,8 +41,8 @@ def convert_message(message: Value) -> tuple[str, list[JSON]]:
         if any(block.get("type") == "tool_result" for block in blocks):
             return "user", blocks
         failed = bool(message.get("error")) or message.get("status") == "error"
-        told = as_mapping(message.get("error")).get("message")
-        return "user", [make_result(id, blocks if not isinstance(held, str) else held or as_text(told), failed)]
+        reported = as_mapping(message.get("error")).get("message")
+        return "user", [make_result(id, blocks if not isinstance(held, str) else held or as_text(reported), failed)]
     reasoning = next((message[k] for k in ("reasoning_content", "reasoning") if isinstance(message.get(k), str)), "")
     blocks = [*make_thinking(reasoning), *convert_content(held)]
     return role, [*blocks, *_iter_calls(message, {as_text(b.get("id")) for b in blocks if b.get("type") == "tool_use"})]
@@ -89,11 +89,11 @@ def _is_part(part: Value) -> bool:
 def _convert_part(part: Value) -> list[JSON]:
     """Convert one part of a message's content."""
     kind = as_text(part.get("type")) or as_text(part.get("part_kind"))
-    told = next((as_text(part[key]) for key in ("text", "content") if isinstance(part.get(key), str)), "")
+    reported = next((as_text(part[key]) for key in ("text", "content") if isinstance(part.get(key), str)), "")
     id = next((as_text(part[key]) for key in ("id", "tool_call_id", "toolCallId", "call_id") if part.get(key)), "")
     match kind:
         case "text" | "input_text" | "output_text":
-            return make_text(told)
+            return make_text(reported)
         case "reasoning" | "thought" | "thinking" | "summarized_reasoning":
             words = next((part[k] for k in ("reasoning", "thinking", "text", "content") if isinstance(part.get(k), str)), "")
             if part.get("redacted") is True:  # only the provider's encrypted text is kept
@@ -115,10 +115,10 @@ def _convert_part(part: Value) -> list[JSON]:
             held = part.get("image_url") or part.get("image") or part.get("uri") or part.get("url")
             address = as_text(as_mapping(held).get("url")) or as_text(held)
             return [make_image(address)] if address and "source" not in part else [{**part, "type": "image"}]
-    return [{**part, "type": kind}] if kind else _convert_untyped(part, told)
+    return [{**part, "type": kind}] if kind else _convert_untyped(part, reported)
 
 
-def _convert_untyped(part: Value, told: str) -> list[JSON]:
+def _convert_untyped(part: Value, reported: str) -> list[JSON]:
     """Convert parts of Bedrock's Converse and of Google, which have a key for each kind."""
     if use := as_mapping(part.get("toolUse")):
         return [make_call(as_text(use.get("toolUseId")), as_text(use.get("name")), use.get("input"))]
@@ -135,8 +135,8 @@ def _convert_untyped(part: Value, told: str) -> list[JSON]:
         return [make_call(as_text(use.get("id")) or as_text(use.get("name")), as_text(use.get("name")), use.get("args"))]
     if back := as_mapping(part.get("functionResponse") or part.get("function_response")):
         return [make_result(as_text(back.get("id")) or as_text(back.get("name")), back.get("response"))]
-    if told:
-        return make_thinking(told) if part.get("thought") is True else make_text(told)
+    if reported:
+        return make_thinking(reported) if part.get("thought") is True else make_text(reported)
     return [{"type": "unknown", "value": dict(part)}] if part else []
 
 

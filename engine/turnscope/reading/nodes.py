@@ -88,7 +88,7 @@ class SkippedRecords:
         """Add a note for each kind."""
         for kind, (line, count, size) in self.kinds.items():
             many, were = ("record", "was") if count == 1 else ("records", "were")
-            builder.add_note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} passed over")
+            builder.add_note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} skipped")
 
 
 def iter_objects(
@@ -133,20 +133,20 @@ def build_thread(
     main = current if current in tree.nodes else leaves[-1] if leaves else ""
     for said in lead:
         _add_message(builder, said, None, "")
-    tree.lay(builder, tree.path(main))
+    tree.append_messages(builder, tree.find_path(main))
     builder.title = builder.title or make_title(builder)
-    session = builder.build([*tree.looks(main), *observers])
+    session = builder.build([*tree.make_observers(main), *observers])
     forks: list[Fork] = []
     for leaf in leaves:
         if leaf in tree.places:
             continue
-        path = tree.path(leaf)
+        path = tree.find_path(leaf)
         start = next(n for n, node in enumerate(path) if node not in tree.places)
         base, shared = (tree.homes[path[start - 1]], tree.places[path[start - 1]][1]) if start else (builder, len(lead))
         branch = base.start_branch(shared, f"{builder.id}~{len(forks) + 1}", builder.title)
-        tree.lay(branch, path[start:])
+        tree.append_messages(branch, path[start:])
         if branch.drafts:
-            fork = branch.build_fork(session, forks, [*tree.looks(leaf), *observers])
+            fork = branch.build_fork(session, forks, [*tree.make_observers(leaf), *observers])
             forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=fork.start)))
         else:  # it adds no message: its children continue what it shares
             tree.homes |= dict.fromkeys(path[start:], base)
@@ -211,8 +211,8 @@ class _Tree:
         cycles = self._cut_cycles()
         for count, what in (
             (twice, "repeat an id and were left out"),
-            (len(lost), "name a parent that is not there: taken as beginnings"),
-            (cycles, "were their own ancestors: the circle was cut"),
+            (len(lost), "name a missing parent: they count as beginnings"),
+            (cycles, "were their own ancestors: the cycle was cut"),
         ):
             if count:
                 builder.add_note("warning", 0, f"{count} of the messages {what}")
@@ -236,7 +236,7 @@ class _Tree:
                 at = self.above[at]
         return found
 
-    def path(self, leaf: str) -> list[str]:
+    def find_path(self, leaf: str) -> list[str]:
         """Get the ids from a root to a node."""
         found = []
         while leaf:
@@ -244,7 +244,7 @@ class _Tree:
             leaf = self.above[leaf]
         return found[::-1]
 
-    def lay(self, builder: Builder, path: Sequence[str]) -> None:
+    def append_messages(self, builder: Builder, path: Sequence[str]) -> None:
         """Append the messages of nodes."""
         for id in path:
             node = self.nodes[id]
@@ -254,9 +254,9 @@ class _Tree:
             self.places[id] = first, builder.shared + len(builder.drafts)
             self.homes[id] = builder
 
-    def looks(self, leaf: str) -> list[Observer]:
+    def make_observers(self, leaf: str) -> list[Observer]:
         """Make observers of what the cuts on a path did."""
-        cuts = [self.nodes[id] for id in self.path(leaf) if self.nodes[id].cut] if self.cuts else []
+        cuts = [self.nodes[id] for id in self.find_path(leaf) if self.nodes[id].cut] if self.cuts else []
         return [lambda session: self._observe_cuts(cuts, session)] if cuts else []
 
     def _observe_cuts(self, cuts: Sequence[Node], session: Session) -> Iterator[ObservedEdit]:
@@ -290,8 +290,8 @@ class _Tree:
         for start, stop, body in _find_gaps(row, before, static, session):
             span = Span(session.messages[start].start, session.messages[stop - 1].stop)
             gone |= {*range(start, stop)}
-            told = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
-            yield Edit("condense", cut.because, span, tuple(body), facts=told)
+            reported = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
+            yield Edit("condense", cut.because, span, tuple(body), facts=reported)
 
 
 def _find_gaps(

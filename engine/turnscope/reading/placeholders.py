@@ -91,7 +91,7 @@ def describe_change(raw: JSON, body: Bodies) -> tuple[Action, str]:
         body: What stands for it now.
     """
     if body is None:
-        return "restore", "stands in the request again as it was"
+        return "restore", "in the request again, unchanged"
     kind = make_part("user", raw).kind
     if not body:
         return ("strip" if "thinking" in kind else "drop"), f"this {kind.replace('_', ' ')} was left out of its message"
@@ -101,12 +101,8 @@ def describe_change(raw: JSON, body: Bodies) -> tuple[Action, str]:
     if len(new) < len(old) and new[:LEADING_CHARACTERS] == old[:LEADING_CHARACTERS]:
         return "truncate", f"shortened from {len(old):,} to {len(new):,} characters"
     if kind == "tool_result" and len(new) < len(old):
-        return "clear", f"{len(old):,} characters of a tool's result gave way to {len(new):,}"
-    return (
-        ("condense", f"{len(old):,} characters gave way to {len(new):,}")
-        if len(new) < len(old)
-        else ("repair", "was rewritten")
-    )
+        return "clear", f"a tool result was replaced: {len(old):,} characters became {len(new):,}"
+    return ("condense", f"{len(old):,} characters became {len(new):,}") if len(new) < len(old) else ("repair", "was rewritten")
 
 
 def list_marks(message: RecordedMessage) -> Iterator[Hashable]:

@@ -282,7 +282,7 @@ def _repair_line(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]
         while at < len(text) and text[at].isspace():
             at += 1
     if count > 1:
-        yield Note("warning", line, f"{count} records stand on one line (two writers at once); all were read"), line
+        yield Note("warning", line, f"{count} records are on one line (two writers at once); all were read"), line
 
 
 def parse_json(data: bytes) -> JSON:

@@ -141,8 +141,10 @@ def _convert_span(value: Value) -> TraceSpan:
         or as_mapping(value.get("status")).get("status_code")
         or as_mapping(value.get("status")).get("code")
     )
-    told = _find_text(value, "status_message") or _find_text(as_mapping(value.get("status")), "description", "message")
-    return TraceSpan(id, parent, trace, _find_text(value, "name"), started, ended, held, events, _describe_error(status, told))
+    reported = _find_text(value, "status_message") or _find_text(as_mapping(value.get("status")), "description", "message")
+    return TraceSpan(
+        id, parent, trace, _find_text(value, "name"), started, ended, held, events, _describe_error(status, reported)
+    )
 
 
 def _convert_otlp(value: Value) -> TraceSpan:
@@ -172,7 +174,7 @@ def _convert_jaeger(value: Value) -> TraceSpan:
     ended = started + lasted / 1e6 if started and isinstance(lasted, int) and not isinstance(lasted, bool) else None
     status = "ERROR" if tags.get("error") in (True, "true") else tags.get("otel.status_code")
     parent = _find_text(parents[0], "spanID") if parents else _find_text(value, "parentSpanID")
-    told = as_text(tags.get("otel.status_description"))
+    reported = as_text(tags.get("otel.status_description"))
     name = _find_text(value, "operationName")
     return TraceSpan(
         _find_text(value, "spanID"),
@@ -183,7 +185,7 @@ def _convert_jaeger(value: Value) -> TraceSpan:
         ended,
         tags,
         events,
-        _describe_error(status, told),
+        _describe_error(status, reported),
     )
 
 
@@ -277,6 +279,6 @@ def _parse_time(value: Any) -> float | None:
     return parse_time(value)
 
 
-def _describe_error(status: Any, told: str) -> str:
+def _describe_error(status: Any, reported: str) -> str:
     code = str(status).upper()
-    return (told or "error") if "ERROR" in code or code == "2" else ""
+    return (reported or "error") if "ERROR" in code or code == "2" else ""

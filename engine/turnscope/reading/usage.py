@@ -31,11 +31,11 @@ def convert_usage(held: Any) -> Usage | None:
     >>> convert_usage({"prompt_tokens": 1_000, "completion_tokens": 50}).prompt_tokens
     1000
     """
-    told = as_mapping(held)
-    inner = next((as_mapping(told[key]) for key in DETAIL_KEYS if told.get(key)), {})
-    prompt, output, total = (_find_count(told, *names) for names in (PROMPT_KEYS, ANSWER_KEYS, TOTAL_KEYS))
-    read = _find_count(told, *CACHE_READ_KEYS) or _find_count(inner, "cached_tokens", "cache_read")
-    made = _find_count(told, *CACHE_WRITE_KEYS) or _find_count(inner, "cache_creation")
+    reported = as_mapping(held)
+    inner = next((as_mapping(reported[key]) for key in DETAIL_KEYS if reported.get(key)), {})
+    prompt, output, total = (_find_count(reported, *names) for names in (PROMPT_KEYS, ANSWER_KEYS, TOTAL_KEYS))
+    read = _find_count(reported, *CACHE_READ_KEYS) or _find_count(inner, "cached_tokens", "cache_read")
+    made = _find_count(reported, *CACHE_WRITE_KEYS) or _find_count(inner, "cache_creation")
     apart = total == prompt + output + read + made if total and read + made else read + made > prompt
     return make_usage(prompt + (read + made if apart else 0), output, read, made)
 

@@ -39,8 +39,8 @@ _CONTINUED_ELSEWHERE, _RELOAD = "this chat was continued in another window", "Re
 
 
 _LOST = TurnscopeError(
-    "the app ended while this answer was coming; what had come of it is kept",
-    hint="It may have been billed: its tokens are estimated. Send again, or go on from here.",
+    "the app ended during this answer; the part that had arrived is kept",
+    hint="It may have been billed: its tokens are estimated. Send it again, or continue from here.",
 )
 
 
@@ -64,7 +64,7 @@ class ChatWriter:
         with self._begin_append() as db:
             sql = "select n from requests where thread = ? and status = ?"
             if any(row["n"] != self.pending for row in db.query(sql, [self.thread, pending_requests.BEGUN])):
-                raise Conflict("an answer is coming in another window of this chat", hint="Wait for its end, then reload.")
+                raise Conflict("another window of this chat is receiving an answer", hint="Wait until it ends, then reload.")
             self._insert_message(db, message, blocks, status)
 
     def record_start(self, request: Request, plan: Plan) -> None:

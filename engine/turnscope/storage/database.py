@@ -96,8 +96,8 @@ def _begin(db: Database, left: Callable[[], bool] | None) -> None:
 def _make_error(path: Path, error: Exception) -> StorageError:
     what = f"chats and opened sessions cannot be kept in {path}: {error}"
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-        return StorageError(what, hint="The file is broken and was left as it is. Put back a copy of it, or move it elsewhere.")
-    hint = "See that its folder can be written and its disk is not full, or choose another folder with TURNSCOPE_DATA."
+        return StorageError(what, hint="The file is broken and was not changed. Restore a copy of it, or move it away.")
+    hint = "Check that its folder is writable and the disk is not full, or choose another folder with TURNSCOPE_DATA."
     return StorageError(what, hint=hint)
 
 
@@ -105,7 +105,7 @@ def _migrate(db: Database) -> None:
     """Make the tables, or add what a later version needs. `user_version` tells every version the format, older ones too."""
     version = _read_version(db)
     if version > len(STEPS):
-        what = f"its format is {version}, and this version of Turnscope knows {len(STEPS)}"
+        what = f"its format is {version}, and this version of Turnscope reads formats up to {len(STEPS)}"
         raise StorageError(f"chats cannot be read: {what}", hint="Install the newer Turnscope that wrote them.")
     if version == len(STEPS):
         return

@@ -166,10 +166,10 @@ def keep(path: Path, source: str, stamp: str, sessions: Iterable[IndexedSession]
         sessions: Its sessions.
         problem: Why it could not be read; None = it was read.
     """
-    told = (problem.what, problem.hint) if problem else ("", "")
+    reported = (problem.what, problem.hint) if problem else ("", "")
     with _begin_write(path) as db:
         _delete_source(db, [source])
-        db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(make_sqlite_text, told)])
+        db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(make_sqlite_text, reported)])
         for each in sessions:
             _insert_row(db, each)
 
@@ -232,14 +232,14 @@ def search(path: Path, query: str, start: int = 0) -> tuple[int, tuple[Hit, ...]
     wanted = [(quoted or word).strip() for quoted, word in re.findall(r'"([^"]+)"|(\S+)', query)]
     wanted = [word for word in wanted if any(letter.isalnum() for letter in word)]
     if not wanted:
-        raise QueryError("there is no word in it to search for", hint="Type a word, or part of an identifier.")
+        raise QueryError("the query holds no word", hint="Type a word, or part of an identifier.")
     match = " ".join('"' + word.replace('"', '""') + '"*' for word in map(make_sqlite_text, wanted))
     sql = f"select rowid from words where words match ? order by rowid desc limit {MAX_HITS}"  # noqa: S608 - a number of ours
     with _connect(path) as db:
         try:
             found = [row[0] for row in db.execute(sql, [match])]
         except sqlite3.OperationalError as error:  # FTS5 accepts no NUL byte in a word
-            raise QueryError("it cannot be searched for", hint="Type a word, or part of an identifier.") from error
+            raise QueryError("this text cannot be searched for", hint="Type a word, or part of an identifier.") from error
         return len(found), tuple(_make_hit(db, id, wanted) for id in found[start : start + PAGE_HITS])
 
 
@@ -319,7 +319,7 @@ def _delete_source(db: sqlite3.Connection, sources: Sequence[str]) -> None:
 @contextmanager
 def _connect(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a connection. Missing tables are made. StorageError where that fails."""
-    hint = f"It holds nothing that session files do not: delete {path}, and index them again."
+    hint = f"It holds no data of its own: delete {path} and index the sessions again."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)) as db:

@@ -56,13 +56,13 @@ class Memories:
         """
         text = " ".join(text.split())
         if not text:
-            raise TurnscopeError("a fact without a word says nothing", hint="Write what is to be remembered.")
+            raise TurnscopeError("the fact is empty", hint="Write what should be remembered.")
         day = said or datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
         fact = Memory(make_fact_id(owner, text), owner, text, day, source, tier=tier)
         with begin_write(self.path) as db:
             known = self._find(db, fact.id)
             if known and known.forgotten:
-                raise TurnscopeError("this fact was forgotten on request", hint="Say it in other words to remember it anew.")
+                raise TurnscopeError("this fact was forgotten on request", hint="Use other words to remember it again.")
             if known is None:
                 self._put(db, fact)
             else:

@@ -160,6 +160,6 @@ class _Texts:
             wanted = list(split_digests(self._digests[start * DIGEST_BYTES : (start + FETCH_BLOCKS) * DIGEST_BYTES]))
             values = self._fetch(wanted)
             if any(digest not in values for digest in wanted):
-                raise TurnscopeError("a text of this session is no longer kept", hint="Open the session's file again.")
+                raise TurnscopeError("a text of this session is no longer stored", hint="Open the session's file again.")
             self._known.update((start + i, values[digest]) for i, digest in enumerate(wanted))
         return self._known[at]

@@ -27,8 +27,8 @@ def remove_thread(db: Database, thread: str) -> None:
     branches = next(db.query("select count(*) as many from threads where parent = ?", [thread]))["many"]
     if branches:
         raise TurnscopeError(
-            f"this chat has {branches:,} {'branch' if branches == 1 else 'branches'}, which would lose what they share with it",
-            hint="Delete those first.",
+            f"this chat has {branches:,} {'branch' if branches == 1 else 'branches'}, which share its beginning",
+            hint="Delete them first.",
         )
     gone = set(_iter_digests(db, "= ?", thread))
     for row in [*db.query("select id, text from messages where thread = ?", [thread])]:

@@ -186,7 +186,7 @@ class Threads:
         with begin_write(self.path) as db:
             get_owned_row(db, thread, self.user)
             if any(_query_pending(db, thread)) and not find_lost_requests(db, self.path, thread):
-                raise TurnscopeError("an answer is coming in this chat", hint="Wait for its end, or stop it.")
+                raise TurnscopeError("this chat is receiving an answer", hint="Wait until it ends, or stop it.")
             thread_removal.remove_thread(db, thread)
 
     def find_destination(self, thread: str) -> Destination | None:
