@@ -97,7 +97,7 @@ class Room:
             self.remarks = tuple(event for event in self.running.events if isinstance(event, TurnStopped | WindowAssumed))
             if self.chat.settings.window != self.told:
                 self.learned[self.chat.settings.model] = self.chat.settings.window
-            self.stale = self.running.failed is not None and not self.chat.writes.pending
+            self.stale = self.running.error is not None and not self.chat.writes.pending
             self.running = None
 
 
@@ -122,7 +122,7 @@ def room(thread: str) -> Room:
             spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())  # replaced before anything is sent
             known = cache.chat_store().list_policies(thread)
             chat, plans = branches.resume_chat(
-                session, spare, cache.chat_store().open_writer(thread), chosen, policies=known, place=to
+                session, spare, cache.chat_store().open_writer(thread), chosen, policies=known, destination=to
             )
             held = Room(
                 thread,
@@ -160,7 +160,7 @@ def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
         if held.busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         chat = held.chat
-        to = chat.place = _decided(held)
+        to = chat.destination = _decided(held)
         made, chosen = chat_form.provider(to), settled(held, to)
         chat.provider, chat.settings, chat.sink = made, chosen, cache.chat_store().open_writer(held.thread)
         chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))
