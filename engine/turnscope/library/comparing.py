@@ -139,6 +139,10 @@ def resize_budget(policy: Policy, window: int, limit: int = 0) -> Policy:
         policy: the policy.
         window: tokens of the window; 0 = as it is.
         limit: tokens that a prompt may have; 0 = as it is.
+
+    >>> policy = next(policy for policy in turnscope.policies() if policy.name == "last-5-pairs")
+    >>> resize_budget(policy, window=32_000).budget.window
+    32000
     """
     if policy.name == AS_RECORDED or not (window or limit):
         return policy

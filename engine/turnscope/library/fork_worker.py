@@ -33,6 +33,9 @@ def map_in_two(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
     Args:
         work: the function; its results are pickled by the copy.
         items: the items.
+
+    >>> map_in_two(len, ["a", "bb", "ccc"])
+    [1, 2, 3]
     """
     if len(items) < 2 or not can_fork():
         return [work(item) for item in items]

@@ -123,7 +123,11 @@ def sum_spending(rows: Iterable[Spending]) -> float | None:
 
 
 def group_by_week(days: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Sum counts of days by week, named by its Monday, from the first week to the last without gaps."""
+    """Sum counts of days by week, named by its Monday, from the first week to the last without gaps.
+
+    >>> group_by_week([("2026-01-07", 2), ("2026-01-21", 1)])
+    [('2026-01-05', 2), ('2026-01-12', 0), ('2026-01-19', 1)]
+    """
     found: dict[date, int] = {}
     for day, number in days:
         at = date.fromisoformat(day)

@@ -49,6 +49,7 @@ class OpenedSession:
 
     @property
     def session(self) -> Session:
+        """The session, loaded when it is first used."""
         if self._session is None:
             self._session = self.load_session()
         return self._session
@@ -68,6 +69,7 @@ class OpenedSession:
         return self._annotated
 
     def build_ledger(self) -> Ledger:
+        """Build the ledger of the session from its stored counts."""
         return replace(count_session(self.session, self.load_counts()), exact=self.exact)
 
 

@@ -61,8 +61,12 @@ def recognize(source: Source) -> tuple[Source, Importer | None]:
 
     None where no importer recognises either.
     """
-    importer = find_claim(source)
-    if importer is None and source.kind == "file":
+    if source.kind != "file":
+        return source, find_claim(source)
+    if "claim" not in source.cache:  # the entries of a source are listed before one is read: look once
+        source.cache["claim"] = find_claim(source)
+    importer = source.cache["claim"]
+    if importer is None:
         if "recognized" not in source.cache:
             wanted = len(json_forms.list_values(source)) <= json_forms.SNIFF_VALUES or any(
                 find_claims(json_forms.iter_forms(source, json_forms.SNIFF_VALUES))

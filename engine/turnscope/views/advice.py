@@ -262,6 +262,9 @@ def find_pareto_front(points: Sequence[Figures]) -> tuple[int, ...]:
 
     Returns:
         Numbers of the points, the cheapest first.
+
+    >>> find_pareto_front([Figures(Decimal(9), lost=0), Figures(Decimal(5), lost=2), Figures(Decimal(7), lost=2)])
+    (1, 0)
     """
     if not points:
         return ()

@@ -289,6 +289,7 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the policies, in the order of the rows."""
         return tuple(row.policy for row in self.rows)
 
     def get_trace(self, name: str) -> Trace:

@@ -91,7 +91,11 @@ class References:
 
 
 def find_identifiers(text: str) -> set[str]:
-    """Find the identifiers in a text."""
+    """Find the identifiers in a text.
+
+    >>> sorted(find_identifiers("See src/app.py: parse_args() returns 4096 for `--all`."))
+    ['--all', '4096', 'parse_args', 'src/app.py']
+    """
     plain = _ESCAPES.sub(" ", text) if "\\" in text else text
     found = set().union(*map(_split_run, {*_RUN.findall(plain)}))
     quoted = (next(filter(None, groups)) for groups in _QUOTED.findall(plain))

@@ -126,6 +126,11 @@ def apply_changes(policy: Policy, changes: Mapping[str, JSON]) -> Policy:
 
     Raises:
         PolicyError: a key is unknown, or a value has the wrong type.
+
+    >>> policy = next(policy for policy in turnscope.policies() if policy.name == "last-5-pairs")
+    >>> changed = apply_changes(policy, {"1.pairs": 3})
+    >>> changed.rules[0].params.pairs, find_changes(changed, policy)
+    (3, {'1.pairs': 3})
     """
     parts: dict[str, dict[str, JSON]] = {}
     for key, value in changes.items():
@@ -170,7 +175,11 @@ def find_changes(policy: Policy, base: Policy) -> dict[str, JSON]:
 
 
 def encode_changes(changed: Mapping[str, JSON]) -> str:
-    """Write changes as text for a link; "" without changes."""
+    """Write changes as text for a link; "" without changes.
+
+    >>> encode_changes({"1.pairs": 3}), decode_changes('{"1.pairs":3}')
+    ('{"1.pairs":3}', {'1.pairs': 3})
+    """
     return json.dumps(dict(changed), separators=(",", ":"), ensure_ascii=False) if changed else ""
 
 

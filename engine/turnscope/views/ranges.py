@@ -43,6 +43,7 @@ class Range:
 
     @property
     def requests(self) -> int:
+        """How many requests it has."""
         return self.stop - self.start
 
 
@@ -52,6 +53,9 @@ def compute_repeated_share(sizes: Sequence[int], before: int) -> float:
     Args:
         sizes: prompt tokens of the requests.
         before: prompt tokens of the request before the first.
+
+    >>> compute_repeated_share([100, 150, 160], before=0)
+    0.6097560975609756
     """
     tokens = sum(sizes)
     return 1 - sum(max(0, b - a) for a, b in pairwise((before, *sizes))) / tokens if tokens else 0.0

@@ -41,6 +41,7 @@ class ReplayRange:
 
     @property
     def decisions(self) -> int:
+        """How many decisions changed something."""
         return sum(times for _, _, times in self.rules)
 
 

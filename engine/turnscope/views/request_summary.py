@@ -103,14 +103,17 @@ class RequestSummary:
 
     @property
     def free(self) -> int:
+        """Tokens of the window that the prompt leaves free; 0 without a known window."""
         return max(0, self.window - self.prompt)
 
     @property
     def fill(self) -> float:
+        """The prompt as a share of the window; 0 without a known window."""
         return self.prompt / self.window if self.window else 0.0
 
     @property
     def warn_at(self) -> int:
+        """Tokens from which a prompt is close to being cut."""
         return round(self.window * WARN_AT)
 
 

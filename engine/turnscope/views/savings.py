@@ -48,10 +48,12 @@ class Saving:
 
     @property
     def usd(self) -> Decimal:
+        """USD that the change would have saved."""
         return self.usd_before - self.usd_after
 
     @property
     def share(self) -> float:
+        """The saving as a share of the cost before, 0 to 1."""
         return float(self.usd / self.usd_before)
 
     @property

@@ -83,6 +83,7 @@ class SearchResult:
 
     @property
     def match_count(self) -> int:
+        """How many blocks match."""
         return len(self.matches)
 
 
