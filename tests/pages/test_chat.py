@@ -466,7 +466,7 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     assert not app.exception
     for n in range(5):
         say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
-    assert "20% is the mark" in bodies(app)
+    assert "the threshold is 20%" in bodies(app)
     (_, kept), *_ = store(data_folder).list_policies(app.query_params["thread"])[-1:]
     assert kept.rules[4].params.share == 0.2
     rooms._rooms().clear()  # as after a restart of the app, in another tab

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from turnscope.atomic_file import replace_file
 from turnscope.errors import PolicyError
 from turnscope.planning import policy as policies
 from turnscope.planning.packaged_policies import find_packaged_policies
@@ -72,7 +73,8 @@ def save_policy(name: str, text: str, folder: Path) -> Policy:
 
     Raises:
         PolicyError: the name or the text is wrong.
-        OSError: the file cannot be written.
+        TurnscopeError: the file cannot be written.
+        OSError: the folder cannot be made.
     """
     if not NAME_PATTERN.fullmatch(name):
         raise PolicyError(
@@ -84,9 +86,8 @@ def save_policy(name: str, text: str, folder: Path) -> Policy:
         raise PolicyError(f"{name!r} is a policy of {owner}", hint="Save yours under another name.")
     policy = policies.parse(name, text)
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{name}.toml.part"
-    part.write_text(text, encoding="utf-8")
-    part.replace(folder / f"{name}.toml")
+    with replace_file(folder / f"{name}.toml") as part:
+        part.write_text(text, encoding="utf-8")
     return policy
 
 

@@ -32,7 +32,7 @@ class Params:
     files: Annotated[int, "files read last that come back after a compaction"] = port.FILES
     file_tokens: Annotated[int, "tokens of each"] = port.FILE
     files_tokens: Annotated[int, "tokens of all of them"] = port.ALL_FILES
-    cap: Annotated[int, "tokens that the summary may have"] = 4_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 4_000
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -50,7 +50,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return last
     told = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
     facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": told} if told else {})
-    because = f"{size:,} tokens, {mark:,} is the mark"
+    because = f"{size:,} tokens, the threshold is {mark:,}"
     if asked or params.trigger == "observed":
         because = f"{'the user asked for it' if asked else 'the tool did so here'}, at {size:,} tokens"
     if text:

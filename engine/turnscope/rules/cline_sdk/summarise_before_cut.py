@@ -22,7 +22,7 @@ class Params:
     """The options of the original."""
 
     preserve_recent_tokens: Annotated[int, "tokens of the newest messages that stay"] = port.PRESERVE_RECENT
-    cap: Annotated[int, "tokens that the summary may have"] = port.SUMMARY_OUTPUT
+    cap: Annotated[int, "maximum tokens of the summary"] = port.SUMMARY_OUTPUT
 
 
 class _Sizes(NamedTuple):

@@ -34,7 +34,7 @@ class Params:
     ] = "default"
     tokens: Annotated[int, "model_auto_compact_token_limit, which can only lower the limit (0 = unset)"] = 0
     prompts: Annotated[int, "tokens of prompts that stay, the newest first (-1 = all)"] = port.PROMPTS
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
 class Compacted(Struct, frozen=True, gc=False):

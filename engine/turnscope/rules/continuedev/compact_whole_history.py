@@ -43,7 +43,7 @@ class Params:
     output: Annotated[int, "tokens of the answer; -1 = 35 % of the window, at most 64,000"] = -1
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
     cap: Annotated[int, "most tokens of the summary"] = 4_000
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 class Compacted(Struct, frozen=True):

@@ -21,7 +21,7 @@ class Params:
     """Parameters of the rule."""
 
     keep: Annotated[float, "share of the characters that is kept, the newest"] = 0.3
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
     outputs: Annotated[int, "tokens of tool results that stay whole, counted from the newest"] = port.OUTPUT_BUDGET
 
 

@@ -30,7 +30,7 @@ class Params:
     trigger: Annotated[
         Literal["default", "observed"], "observed: where the log shows that the tool itself compacted, at whatever size"
     ] = "default"
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:

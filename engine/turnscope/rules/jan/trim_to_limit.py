@@ -33,7 +33,7 @@ class Params:
     output: Annotated[int, "tokens kept free for the answer"] = OUTPUT
     compact: Annotated[bool, "summarise what is dropped, anew for each request"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:

@@ -30,7 +30,7 @@ class Params:
         "which messages go; self_compact: the agent's own model sums up; partial_evict: the older summarizer",
     ] = "sliding_window"
     sliding_window_percentage: Annotated[float, "share of the messages that goes, 10 % more at each try"] = port.SHARE
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
 class _Read(NamedTuple):

@@ -36,7 +36,7 @@ class Params(Settings):
     instructions: Annotated[int, "tokens beside the messages (-1 = system prompt and tools, which then are no messages)"] = -1
     by_turn: Annotated[bool, "a run ends with each turn: what was shortened is whole again, only the calibration stays"] = True
     summary: Annotated[int, "tokens that the summary of what was pruned may have (0 = no summary is asked for)"] = 0
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
     trigger: Annotated[str, "summarise at: token_ratio, remaining_tokens, messages_to_refine (empty = whenever pruned)"] = ""
     trigger_at: Annotated[float, "the share of the budget, the tokens, or the messages of the trigger"] = 0.0
     retain_turns: Annotated[int, "newest turns that are never summarised"] = 2

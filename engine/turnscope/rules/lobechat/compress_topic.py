@@ -29,7 +29,7 @@ class Params:
     last_step: Annotated[bool, "the step limit is reached: no tools are sent, and none are counted"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     cap: Annotated[int, "most tokens of the summary"] = 1_000
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 class Compressed(Struct, frozen=True):

@@ -19,11 +19,11 @@ class Params:
 
     trigger: Annotated[int, "clear once the prompt has more input tokens than this"] = 100_000
     trigger_uses: Annotated[int, "clear once the prompt holds more tool uses than this instead (0 = by tokens)"] = 0
-    keep: Annotated[int, "newest tool uses that stay"] = 3
+    keep: Annotated[int, "number of newest tool uses to keep"] = 3
     clear_at_least: Annotated[int, "clear nothing unless at least this many tokens go (0 = always)"] = 0
     exclude_tools: Annotated[tuple[str, ...], "tools whose uses are never cleared"] = ()
-    clear_tool_inputs: Annotated[bool, "clear the calls' inputs too"] = False
-    clear_tool_inputs_of: Annotated[tuple[str, ...], "clear the inputs of these tools' calls alone"] = ()
+    clear_tool_inputs: Annotated[bool, "clear the inputs of the calls as well"] = False
+    clear_tool_inputs_of: Annotated[tuple[str, ...], "tools whose inputs are cleared, instead of all"] = ()
 
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:

@@ -23,7 +23,7 @@ class Params:
 
     tail_turns: Annotated[int, "newest turns that may stay (-1 = any number)"] = -1
     preserve_recent_tokens: Annotated[int, "tokens of them that may stay (-1 = a quarter of the budget, 2,000 to 15,000)"] = -1
-    cap: Annotated[int, "tokens that the summary may have"] = 4_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 4_000
 
 
 class _Sizes(NamedTuple):
@@ -39,7 +39,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     begin = find_condensable_start(envelope, ctx, False) if starts and starts[0] < ctx.request.cut else ctx.request.cut
     old = find_summary(envelope, begin) if begin < ctx.request.cut else None
     fresh = find_next_present(envelope, ctx, old.stop) if old else begin
-    because = f"the previous request had {ctx.previous_usage:,} tokens, {ctx.budget.limit:,} is the mark"
+    because = f"the previous request had {ctx.previous_usage:,} tokens, the threshold is {ctx.budget.limit:,}"
     facts = {"reported": ctx.previous_usage, "limit": ctx.budget.limit}
     if fresh >= ctx.request.cut:
         return

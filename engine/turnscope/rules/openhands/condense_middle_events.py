@@ -26,7 +26,7 @@ class Params:
     aligned: Annotated[bool, "cut only where no pair, no batch of calls and no loop with thinking is torn (the SDK)"] = True
     summarise: Annotated[bool, "a summary stands for what is forgotten; else nothing does"] = True
     minimum_progress: Annotated[float, "aligned: forget at least this share of the events, or none"] = 0.1
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:

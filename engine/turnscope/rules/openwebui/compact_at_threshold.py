@@ -42,7 +42,7 @@ class Params:
     retention: Annotated[int, "per cent of the messages that stay, 10 to 50"] = 40
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
     summary: Annotated[int, "most tokens of the summary"] = 1_000
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 class Compacted(Struct, frozen=True):

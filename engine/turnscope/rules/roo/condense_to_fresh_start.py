@@ -32,7 +32,7 @@ class Params:
     factor: Annotated[float, "what the counter says is multiplied by this, as Roo does with tiktoken's counts"] = 1.5
     count_after_condense: Annotated[bool, "right after a condense the summary's count is compared, not what was billed"] = True
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "hand-over"
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
     fold: Annotated[int, "characters of outlines of the files that were read (0 = none); Roo has 50,000"] = 0
     environment: Annotated[str, "text behind the summary (newest = the log's newest block of environment details)"] = NEWEST
 
