@@ -104,7 +104,7 @@ def _compact(talk: Conversation, refused: dict[str, Any] | None, ask: Ask, overf
         talk: The session.
         refused: The prompt that a provider called too long.
         ask: Asks the model.
-        overflow: Whether a provider called the prompt too long, as noted on the mark; None = the prompt begins with a compaction.
+        overflow: Whether a provider called the prompt too long, as noted on the mark; None = before a prompt.
     """
     seen, replay = port.select_view(talk.stored), None
     if refused:
