@@ -53,8 +53,15 @@ def examples(wanted: int) -> int:
     return wanted // 2 if CI else wanted
 
 
+MEMORY = Path("/dev/shm")
+ROOM = 4_000_000_000  # bytes that have to be free there
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    """Temporary folders lie in memory where there is room: many tests write databases, and each commit waits for a disk."""
     config.pluginmanager.import_plugin("skips")
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)
