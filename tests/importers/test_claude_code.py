@@ -311,7 +311,7 @@ def test_two_records_on_one_line_are_both_read(tmp_path: Path) -> None:
     glued = text.replace("}\n", "}", 1)
     session = opened(glued, tmp_path)
     assert session == structs.replace(opened(text, tmp_path), notes=session.notes)
-    assert notes(session, "warning") == ["1: 2 records stand on one line (two writers at once); all were read"]
+    assert notes(session, "warning") == ["1: 2 records are on one line (two writers at once); all were read"]
 
 
 @pytest.mark.parametrize("keep", [1, 40, 300])

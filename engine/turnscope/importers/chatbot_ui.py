@@ -92,15 +92,15 @@ def _make_nodes(stored: list[Value], model: str) -> Iterator[Node]:
     before: float | None = None
     for number, row in enumerate(stored):
         role, at, content = row.get("role"), parse_time(row.get("created_at")), row.get("content")
-        told = as_text(content)
+        reported = as_text(content)
         node = Node(as_text(row.get("id")) or f"#{number}", None, [], at)
         if role == "assistant":
             request = {"model": as_text(row.get("model")) or model, "sent_at": before}
-            node.messages = [NodeMessage("assistant", split_thinking(told), request=request)]
+            node.messages = [NodeMessage("assistant", split_thinking(reported), request=request)]
         elif role in ("user", "system"):
             paths = row.get("image_paths")
             images = [make_image(path) for path in (paths if isinstance(paths, list) else []) if isinstance(path, str)]
-            blocks = join_blocks([*make_text(told), *images])
+            blocks = join_blocks([*make_text(reported), *images])
             node.messages = (
                 [NodeMessage("user", blocks, "prompt")]
                 if role == "user"

@@ -159,8 +159,8 @@ def _convert_content(content: Value, passed: SkippedRecords) -> list[JSON]:
         parts = content.get("parts")
         return [block for part in (parts if isinstance(parts, list) else []) for block in _convert_part(part, passed)]
     if kind == "thoughts":
-        told = [[as_text(t.get("summary")), as_text(t.get("content"))] for t in as_rows(content.get("thoughts"))]
-        return [block for texts in told for block in make_thinking("\n".join(filter(None, texts)))]
+        reported = [[as_text(t.get("summary")), as_text(t.get("content"))] for t in as_rows(content.get("thoughts"))]
+        return [block for texts in reported for block in make_thinking("\n".join(filter(None, texts)))]
     if kind == "reasoning_recap":
         return []
     if kind == "user_editable_context":

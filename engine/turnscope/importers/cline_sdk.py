@@ -101,13 +101,13 @@ def _add_compaction(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, 
 
 
 def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
-    told, metrics = as_mapping(message.get("modelInfo")), as_mapping(message.get("metrics"))
+    reported, metrics = as_mapping(message.get("modelInfo")), as_mapping(message.get("metrics"))
     tokens = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
     used = dict(
         zip(("inputTokens", "outputTokens", "cache_read_tokens", "cache_write_tokens"), map(metrics.get, tokens), strict=True)
     )
     return {
-        "model": as_text(told.get("id")) or model,
+        "model": as_text(reported.get("id")) or model,
         "usage": convert_usage(used),
         "logged_usd": parse_usd(metrics.get("cost")),
     }

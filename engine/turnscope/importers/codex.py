@@ -80,9 +80,9 @@ class _Rollout:
 
     def _read_meta(self, meta: Mapping[str, Any]) -> None:
         self.builder.about = {**{key: meta[key] for key in ABOUT if meta.get(key)}, **self.builder.about}
-        told = meta.get("base_instructions") or meta.get("instructions")
-        if told and not self.lead:
-            self.lead.append(NodeMessage("system", extract_text(told), "system"))
+        reported = meta.get("base_instructions") or meta.get("instructions")
+        if reported and not self.lead:
+            self.lead.append(NodeMessage("system", extract_text(reported), "system"))
             if isinstance(meta.get("dynamic_tools"), list) and meta["dynamic_tools"]:
                 self.lead.insert(0, NodeMessage("tools", meta["dynamic_tools"], "system"))
 
@@ -152,11 +152,11 @@ class _Rollout:
         self.open.at = at
 
     def _add_compaction(self, payload: Mapping[str, Any], at: float | None) -> None:
-        told, history = as_text(payload.get("message")), payload.get("replacement_history")
+        reported, history = as_text(payload.get("message")), payload.get("replacement_history")
         keep: list[str | tuple[Part, ...]] = []
         if isinstance(history, list):
             items = [convert_item(record) for record in history if isinstance(record, Mapping)]
-            items = [found for found in items if not told or extract_text(found[1]) != told]
+            items = [found for found in items if not reported or extract_text(found[1]) != reported]
             mine = [(n.messages[0].role, extract_text(n.messages[0].content)) if n.messages else ("", "") for n in self.path]
             roles = [("system" if role in ("developer", "system") else role, blocks) for role, blocks in items]
             same = {y: x for x, y in find_common(mine, [(role, extract_text(join_blocks(blocks))) for role, blocks in roles])}
@@ -166,10 +166,10 @@ class _Rollout:
             ]
         else:
             keep = [node.id for node in self._iter_recent_prompts()]
-        said = [NodeMessage("user", told, "summary", "summary")] if told else []
+        said = [NodeMessage("user", reported, "summary", "summary")] if reported else []
         node = self._add_node(said, at)
         facts = {key: payload[key] for key in ("window_id",) if payload.get(key)}
-        node.cut = Cut("compacted: the history was replaced", keep, node.id if told else "", facts)
+        node.cut = Cut("compacted: the history was replaced", keep, node.id if reported else "", facts)
         self.open = None
 
     def _iter_recent_prompts(self) -> Iterator[Node]:

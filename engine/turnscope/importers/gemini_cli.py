@@ -154,8 +154,8 @@ def _make_messages(record: Record, before: float | None) -> list[NodeMessage]:
         else []
     )
     if "tool_use" not in held and "thinking" not in held:
-        told = record.get("thoughts")
-        thoughts = [t for t in told if isinstance(t, Mapping)] if isinstance(told, list) else []
+        reported = record.get("thoughts")
+        thoughts = [t for t in reported if isinstance(t, Mapping)] if isinstance(reported, list) else []
         ahead = [
             b
             for t in thoughts

@@ -96,8 +96,10 @@ def read(source: Source, _entry: Entry) -> Thread:
     if speeds:
         builder.about["tokenSpeed"] = speeds
     passed.add_notes(builder)
-    told = as_text(assistant.get("instructions"))
-    return build_thread(builder, nodes, path[-1] if path else "", [NodeMessage("system", told, "system")] if told else [])
+    reported = as_text(assistant.get("instructions"))
+    return build_thread(
+        builder, nodes, path[-1] if path else "", [NodeMessage("system", reported, "system")] if reported else []
+    )
 
 
 def _clean_message(message: Value, number: int) -> dict[str, Any]:
@@ -182,8 +184,8 @@ def _iter_stored(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
 
 def _clean_part(part: Value) -> Value:
     """A part of a stored message whose texts are texts."""
-    told = as_text(as_mapping(part.get("text")).get("value")) or as_text(part.get("text"))
-    return {**part, "text": {"value": told}, "image_url": {"url": as_text(as_mapping(part.get("image_url")).get("url"))}}
+    reported = as_text(as_mapping(part.get("text")).get("value")) or as_text(part.get("text"))
+    return {**part, "text": {"value": reported}, "image_url": {"url": as_text(as_mapping(part.get("image_url")).get("url"))}}
 
 
 def _clean_call(made: Value) -> Value:
@@ -200,11 +202,11 @@ def _get_rows(content: Any) -> list[Value]:
 
 def _convert_part(part: Value, passed: SkippedRecords) -> list[JSON]:
     kind, held = part.get("type"), part.get("text")
-    told = as_text(as_mapping(held).get("value")) or as_text(held)
+    reported = as_text(as_mapping(held).get("value")) or as_text(held)
     if kind == "text":
-        return split_thinking(told)
+        return split_thinking(reported)
     if kind == "reasoning":
-        return make_thinking(told)
+        return make_thinking(reported)
     if kind == "image_url":
         return [make_image(as_text(as_mapping(part.get("image_url")).get("url")))]
     if kind == "tool_call":

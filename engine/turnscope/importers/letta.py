@@ -1,6 +1,6 @@
 """Letta agent files (`.af`): agents with all their messages, and the ids of those that are in the context. From the schema.
 
-When the others left is not told, so the newest answer is taken to have been the first without them.
+When the others left is not reported, so the newest answer is taken to have been the first without them.
 Longer than a mapping for that.
 """
 

@@ -253,13 +253,13 @@ def _make_prompt(parts: list[Value], passed: SkippedRecords) -> list[NodeMessage
 
 def _make_output(id: str, state: Value) -> JSON:
     done = state.get("status") == "completed"
-    told = as_text(state.get("output")) if done else as_text(state.get("error")) or INTERRUPTED
+    reported = as_text(state.get("output")) if done else as_text(state.get("error")) or INTERRUPTED
     media = [
         make_image(as_text(a.get("url")))
         for a in as_rows(state.get("attachments"))
         if as_text(a.get("mime")).startswith("image/")
     ]
-    return make_result(id, [*make_text(told), *media] if media else told, not done)
+    return make_result(id, [*make_text(reported), *media] if media else reported, not done)
 
 
 def _convert_usage(tokens: Value) -> Any:
@@ -268,7 +268,7 @@ def _convert_usage(tokens: Value) -> Any:
     count = {key: value if isinstance(value, int) else 0 for key, value in {**tokens, **cache}.items()}
     whole = sum(count.get(key, 0) for key in ("input", "output", "read", "write"))
     apart = count.get("reasoning", 0) if count.get("total", 0) > whole else 0
-    told = parse_usage(
+    reported = parse_usage(
         {
             "input_tokens": count.get("input"),
             "output_tokens": count.get("output", 0) + apart,
@@ -276,7 +276,7 @@ def _convert_usage(tokens: Value) -> Any:
             "cache_creation_input_tokens": count.get("write"),
         }
     )
-    return told if told and (told.prompt_tokens or told.output_tokens) else None
+    return reported if reported and (reported.prompt_tokens or reported.output_tokens) else None
 
 
 def _observe_cleared(session: Session, cleared: Mapping[str, float]) -> Iterable[ObservedEdit]:

@@ -85,9 +85,18 @@ def find_turn_conversations(chat: ChatState) -> Iterator[Sequence[Block]]:
 
 def _build_context(chat: ChatState, plan: Plan) -> Ctx:
     """Return what a rule could read if the next request were sent now."""
-    basis, request, room = chat.live_session.get_policy_basis(chat.policy), chat.build_request(chat.live_session), plan.budget
+    basis = chat.live_session.get_policy_basis(chat.policy)
     return Ctx(
-        chat.live_session.session, request, basis.index, basis.ledger, basis.own, plan, plan.calibration, room, room.limit, 0
+        session=chat.live_session.session,
+        request=chat.build_request(chat.live_session),
+        index=basis.index,
+        ledger=basis.ledger,
+        own=basis.own,
+        previous=plan,
+        calibration=plan.calibration,
+        budget=plan.budget,
+        limit=plan.budget.limit,
+        previous_usage=0,
     )
 
 

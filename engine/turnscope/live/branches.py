@@ -109,7 +109,9 @@ def resume_chat(
 def sum_cost(session: Session, prices: Prices) -> Decimal:
     """Return what a thread's own requests and summaries cost in USD. Those of an imported session are not included.
 
-    A request without reported usage counts with its estimate.
+    Args:
+        session: The thread's session. A request without reported usage counts with its estimate.
+        prices: The prices of the models.
     """
     since, answers = (int(session.about.get(name, 0)) for name in ("live_from", "answers_from"))
     used = [(r.usage or r.estimate, r.model, r.sent_at) for r in session.requests[since:]]

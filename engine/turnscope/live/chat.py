@@ -177,8 +177,19 @@ class Chat(ChatState):
             yield TurnFailed(wrong)
             return
         plan, basis = self._plan_by_hand(), self.live_session.basis
-        ctx = Ctx(self.live_session.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
-                  plan.budget, plan.budget.limit, 0, prices=basis.prices)  # fmt: skip
+        ctx = Ctx(
+            session=self.live_session.session,
+            request=plan.request,
+            index=basis.index,
+            ledger=basis.ledger,
+            own=basis.own,
+            previous=self.plan,
+            calibration=plan.calibration,
+            budget=plan.budget,
+            limit=plan.budget.limit,
+            previous_usage=0,
+            prices=basis.prices,
+        )
         asking, answers = wishes.condense_by_hand(plan.after, ctx, keep_turns), self.build_answers(force_summaries=True)
         try:
             ask = next(asking)

@@ -103,8 +103,9 @@ class ChatState:
     assumed_window_models: set[str] = field(default_factory=set)
 
     def append_message(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
-        """Append a message to the session and store it. Tool results may wait for the store; every other message is stored on
-        return.
+        """Append a message to the session and store it.
+
+        Tool results may wait for the store; every other message is stored on return.
 
         Args:
             role: system, tools, user or assistant.
@@ -193,14 +194,27 @@ class ChatState:
         return make_answerer(find_recorded, answers, self.record_answer)
 
     def record_answer(self, ask: Ask, answer: Answer) -> None:
-        """Record the answer to a rule query, and add its cost."""
+        """Record the answer to a rule query, and add its cost.
+
+        Args:
+            ask: The query.
+            answer: Its answer. A failed lookup is not recorded.
+        """
         if ask.kind == "expect" or (ask.kind in ("recall", "rank", "provide") and answer.failed):  # nobody answered
             return
         self.spent_usd += self.compute_cost(answer.usage, answer.model) or 0
         self.record_fact(AnswerFact(ask.key, answer))
 
     def compute_cost(self, usage: Usage | None, model: str) -> Decimal | None:
-        """Return the cost of a usage in USD at the price of now; None if the usage or the price is unknown."""
+        """Return the cost of a usage in USD at the price of now.
+
+        Args:
+            usage: The billed tokens; None = unknown.
+            model: The model that was billed.
+
+        Returns:
+            The cost; None if the usage or the price is unknown.
+        """
         priced = self.live_session.prices.compute_cost(usage, model, self.clock()) if usage else None
         return priced.total if priced else None
 

@@ -27,8 +27,9 @@ Kind = Literal["offline", "anthropic", "server"]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address and its key. `key` "" = the key of the environment, for the Anthropic API alone. A key is never written to a
-    file.
+    """An address and its key.
+
+    `key` "" = the key of the environment, for the Anthropic API alone. A key is never written to a file.
     """
 
     kind: Kind = "offline"
@@ -47,7 +48,12 @@ class Endpoint:
 
 
 def connect_destination(destination: Destination, keys: KeyRing, offline: OfflineServer) -> Provider:
-    """Connect to the destination of a chat, with the key that was typed for its origin.
+    """Connect to the destination of a chat.
+
+    Args:
+        destination: Where the chat goes.
+        keys: The keys that the user typed; the one for the destination's origin is used.
+        offline: The built-in model.
 
     Raises:
         TurnscopeError: There is no key, or no address.
@@ -57,7 +63,12 @@ def connect_destination(destination: Destination, keys: KeyRing, offline: Offlin
 
 
 def fetch_destination_window(destination: Destination, keys: KeyRing) -> Window:
-    """Ask the server of a destination for the window of its model. Takes a few seconds at most."""
+    """Ask the server of a destination for the window of its model. Takes a few seconds at most.
+
+    Args:
+        destination: Where the chat goes.
+        keys: The keys that the user typed.
+    """
     return (
         window_lookup.fetch_window(destination.url, destination.model, keys.get_key(destination.url))
         if destination.kind == "server"

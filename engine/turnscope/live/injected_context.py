@@ -59,7 +59,12 @@ def list_tool_definitions(policy: Policy) -> Sequence[JSON]:
 
 
 def attach(chat: Chat, context: InjectedContext) -> None:
-    """Attach the context to a chat before a turn: who answers its rules, its sink and its tools."""
+    """Attach the context to a chat before a turn: who answers its rules, its sink and its tools.
+
+    Args:
+        chat: The chat. Its sink and its tools are those of this turn.
+        context: What is injected.
+    """
     memories = context.memories
     chat.recall_answers = memories.answer if memories else None
     chat.injected_answers = {"provide": context.sources.answer}
@@ -73,7 +78,12 @@ def attach(chat: Chat, context: InjectedContext) -> None:
 
 
 def attach_preview(chat: Chat, context: InjectedContext) -> None:
-    """Attach the context to a chat's previews. Each query is answered once, and no network is used."""
+    """Attach the context to a chat's previews. Each query is answered once, and no network is used.
+
+    Args:
+        chat: The chat.
+        context: What is injected.
+    """
     memories, known = context.memories, dict[tuple[str, str, str], Answer]()
 
     def memoize(answer: Answers) -> Answers:
@@ -124,7 +134,13 @@ def list_facts(chat: Chat) -> Iterator[tuple[Memory, bool]]:
 
 
 def refuse_fact(chat: Chat, fact: Memory, memories: Memories | None) -> None:
-    """Refuse a fact: no further request carries it, and the store removes it."""
+    """Refuse a fact: no further request carries it, and the store removes it.
+
+    Args:
+        chat: The chat in which the fact was found.
+        fact: The fact.
+        memories: The store of facts; None = memory is switched off.
+    """
     chat.record_fact(make_rating(fact.text, "down"))
     if memories:
         memories.withdraw(fact.id)
@@ -132,6 +148,11 @@ def refuse_fact(chat: Chat, fact: Memory, memories: Memories | None) -> None:
 
 def accept_fact(chat: Chat, fact: Memory, memories: Memories | None) -> None:
     """Accept a fact: it is remembered across chats.
+
+    Args:
+        chat: The chat in which the fact was found.
+        fact: The fact.
+        memories: The store of facts; None = memory is switched off.
 
     Raises:
         TurnscopeError: The fact was forgotten on request.

@@ -117,7 +117,12 @@ class LiveSession:
         return done
 
     def record_edit(self, request: int, edit: Edit) -> None:
-        """Record a change that was made to the envelope of a request."""
+        """Record a change that was made to the envelope of a request.
+
+        Args:
+            request: The number of the request.
+            edit: The change.
+        """
         self._observed.append(ObservedEdit(request, make_storable(edit)))
         self._session = None
 

@@ -31,10 +31,10 @@ class MemorySink:
     counts_retrievals: bool = True
 
     def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
-        """Do nothing: facts are decisions of a request."""
+        """See `Sink`. Nothing to do: facts are decisions of a request."""
 
     def record_fact(self, fact: Fact) -> None:
-        """Do nothing: the rule itself reads that a fact was refused."""
+        """See `Sink`. Nothing to do: the rule itself reads that a fact was refused."""
 
     def record_request(self, ended: RequestEnded) -> None:
         """Store the facts that the request decided to remember. A fact that was forgotten on request stays forgotten."""

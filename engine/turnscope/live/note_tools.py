@@ -50,7 +50,12 @@ class NoteTools:
 
     @staticmethod
     def from_session(session: Session, other_tools: Tools | None = None) -> NoteTools:
-        """Read the notes from the tool calls of a session."""
+        """Read the notes from the tool calls of a session.
+
+        Args:
+            session: The session.
+            other_tools: The further tools of the chat.
+        """
         notes = NoteTools(other_tools)
         for block in session.blocks:
             if block.kind == "tool_use" and block.name == WRITE_TOOL and isinstance(block.raw, Mapping):

@@ -185,8 +185,9 @@ class AnthropicProvider:
         return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     def _build_arguments(self, body: Mapping[str, JSON]) -> dict[str, Any]:
-        """Return a body as arguments of the SDK. Fields that the SDK does not know go into `extra_body`, beta features into a
-        header.
+        """Return a body as arguments of the SDK.
+
+        Fields that the SDK does not know go into `extra_body`, beta features into a header.
         """
         known = {name: value for name, value in body.items() if name in _list_sdk_parameters()}
         more = {name: value for name, value in body.items() if name not in known}

@@ -1,5 +1,6 @@
-"""Checks before a request is sent: its size, its body, its destination. And what a provider's "prompt too long" says about its
-size.
+"""Checks before a request is sent: its size, its body, its destination.
+
+And what a provider's "prompt too long" says about its size.
 
 Functions of a plan. They may ask the provider for a count; they record nothing.
 """
@@ -71,12 +72,21 @@ def is_plausible_count(plan: Plan, tokens: int) -> bool:
 
     A count is not believed if it fills the window and is more than four times the projected tokens. It would be taken for
     content that the log does not hold, and no further request would fit.
+
+    Args:
+        plan: The plan of the request.
+        tokens: The count.
     """
     return tokens <= MAX_COUNT_RATIO * plan.expected_tokens or tokens + MIN_ANSWER <= plan.budget.window
 
 
 def is_plausible_usage(plan: Plan, usage: Usage) -> bool:
-    """Return whether a reported usage can be true."""
+    """Return whether a reported usage can be true.
+
+    Args:
+        plan: The plan of the request.
+        usage: The reported usage.
+    """
     return is_plausible_count(plan, usage.answered_prompt_tokens) and usage.output_tokens <= plan.budget.window
 
 
@@ -121,8 +131,9 @@ def build_opening(session: Session) -> Edit | None:
 def plan_request(
     previous: Plan | None, live_session: LiveSession, request: Request, policy: Policy, answers: Answers | None = None
 ) -> Plan:
-    """Plan the next request. If the window holds the prompt but not the longest answer, `max_tokens` is reduced to what is
-    left.
+    """Plan the next request.
+
+    If the window holds the prompt but not the longest answer, `max_tokens` is reduced to what is left.
 
     Without that, a policy that fills the window would never reach its next cut: a refused request does not make the chat grow.
 
@@ -142,7 +153,13 @@ def plan_request(
 
 
 def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceededError | None:
-    """Return an error if a request must not be sent: it does not fit its window, or its policy refuses it."""
+    """Return an error if a request must not be sent: it does not fit its window, or its policy refuses it.
+
+    Args:
+        plan: The plan of the request.
+        session: Its session.
+        ledger: The token counts.
+    """
     window = plan.budget.window
     answer = int(plan.request.settings.get("max_tokens") or 0) if plan.budget.known else 0
     needed = max(plan.expected_tokens + answer, plan.largest_prompt)
@@ -168,8 +185,9 @@ def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowE
 
 
 def _find_oversized_message(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bool) -> tuple[int, str]:
-    """Return the number and the description of a message that is too large even if everything else were dropped; -1 and "" if
-    none is.
+    """Find a message that would not fit even if everything else were dropped.
+
+    Returns its number and its description; -1 and "" if there is none.
 
     Args:
         plan: The plan of the request.
@@ -230,7 +248,15 @@ def check_body(
 
 
 def read_prompt_size(plan: Plan, error: ProviderError) -> CountFact | None:
-    """Return the size of the prompt as a provider's error gives it; None if it was refused for another reason."""
+    """Return the size of a prompt that the provider called too long.
+
+    Args:
+        plan: The plan of the request.
+        error: The provider's error.
+
+    Returns:
+        The size; None if the request was refused for another reason.
+    """
     if not error.too_long:
         return None
     return CountFact(
@@ -249,8 +275,9 @@ def is_worth_retry(plan: Plan, than: Plan) -> bool:
 
 
 def find_reverted_edits(previous: Plan | None, plan: Plan, live_session: LiveSession) -> tuple[Edit, ...]:
-    """Return edits that restore what the previous plan had changed and this one does not. A replay that follows the record
-    needs them.
+    """Return edits that restore what the previous plan had changed and this one does not.
+
+    A replay that follows the record needs them.
 
     Args:
         previous: The plan of the request before; None = there is none.

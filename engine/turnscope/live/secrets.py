@@ -1,5 +1,6 @@
-"""The API keys that this process knows. They are removed from everything that a provider sends, and each goes to its origin
-alone.
+"""The API keys that this process knows.
+
+They are removed from everything that a provider sends, and each goes to its origin alone.
 
 Keys stay in memory. Text from a provider is scrubbed where it arrives (`provider`), before it is stored, logged or shown.
 """
@@ -97,7 +98,12 @@ class KeyRing:
     _by: dict[str, str] = field(default_factory=dict, repr=False)
 
     def set_key(self, url: str, key: str) -> None:
-        """Store the key for the origin of an address; "" forgets it."""
+        """Store the key for the origin of an address.
+
+        Args:
+            url: The address.
+            key: The key; "" forgets it.
+        """
         at = parse_origin(url)
         if at and key:
             register_key(key)

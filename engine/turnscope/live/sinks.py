@@ -60,12 +60,12 @@ class Sinks:
         self._forward(lambda sink: sink.record_fact(fact))
 
     def record_start(self, request: Request, plan: Plan) -> None:
-        """Tell the store that a request is about to be sent. Other sinks hear of it when it ended."""
+        """See `DraftSink`. Only the store is told; the other sinks hear of a request when it ended."""
         if isinstance(self.first, DraftSink):
             self.first.record_start(request, plan)
 
     def record_draft(self, texts: Sequence[str]) -> None:
-        """Hand the texts of the answer so far to the store."""
+        """See `DraftSink`."""
         if isinstance(self.first, DraftSink):
             self.first.record_draft(texts)
 

@@ -31,7 +31,12 @@ class DraftSink(Protocol):
     """A sink that stores a request before it is sent, and drafts of its answer while it arrives."""
 
     def record_start(self, request: Request, plan: Plan) -> None:
-        """Store a request that is about to be sent."""
+        """Store a request that is about to be sent.
+
+        Args:
+            request: The request.
+            plan: Its plan.
+        """
 
     def record_draft(self, texts: Sequence[str]) -> None:
         """Store the texts of the answer so far."""
@@ -110,7 +115,12 @@ class Draft:
         self._thread: threading.Thread | None = None
 
     def add(self, block: int, text: str) -> None:
-        """Add text to a block of the answer."""
+        """Add text to the answer.
+
+        Args:
+            block: The number of the content block.
+            text: The text.
+        """
         self._texts[block] = self._texts.get(block, "") + text
         self._new.set()
         if self._keep and self._thread is None:

@@ -15,6 +15,7 @@ from turnscope.errors import PolicyError
 from turnscope.planning import policy as policies
 from turnscope.planning.packaged_policies import find_packaged_policies
 from turnscope.planning.policy import Policy
+from turnscope.planning.rule_registry import load_packaged_rules
 
 NAME_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 
@@ -43,6 +44,7 @@ def load_catalog(folder: Path, pairs: int | None = None) -> PolicyCatalog:
     """
     found: dict[str, Policy] = {}
     problems: dict[str, PolicyError] = {}
+    load_packaged_rules()
     packaged = [
         (name, policy) for name, policy in _iter_policies(find_packaged_policies(), policies.HERE) if isinstance(policy, Policy)
     ]

@@ -147,7 +147,7 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
     """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come, or one that
     completes what an earlier one says.
 
-    `hear`: is told each text of their messages.
+    `hear`: gets each text of their messages.
     """
     for record, line in records:
         if isinstance(record, Note):

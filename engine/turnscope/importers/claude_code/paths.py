@@ -1,7 +1,7 @@
 """From lines to sessions: the path of the newest leaf, the branches that were left, and the messages along each.
 
 Holds the knowledge of which lines make one message and one request. `tree` finds the paths; what was cut from the window is
-told by `edits`.
+reported by `edits`.
 """
 
 from __future__ import annotations

@@ -105,8 +105,8 @@ def _make_sentence(before: str, key: str, behind: str = "") -> Callable[[Fields]
     """A sentence around a field; nothing without it."""
 
     def worded(fields: Fields) -> str:
-        told = _get_path(fields) if key == "path" else _find_text(fields, key)
-        return f"{before}{told}{behind}" if told else ""
+        reported = _get_path(fields) if key == "path" else _find_text(fields, key)
+        return f"{before}{reported}{behind}" if reported else ""
 
     return worded
 

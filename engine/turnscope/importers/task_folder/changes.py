@@ -219,7 +219,7 @@ def _observe_hidden(cut: _Cut, tagged: Sequence[Placed], said: Sequence[Placed],
 
 def _iter_cuts(folder: Folder) -> Iterator[_Cut]:
     """Summaries and markers in the stored history, each with its request."""
-    told = [(n, event) for n, call in enumerate(folder.calls) for event in call.after]
+    reported = [(n, event) for n, call in enumerate(folder.calls) for event in call.after]
     for place, entry in enumerate(folder.history):
         if not entry.get("isSummary") and not entry.get("isTruncationMarker"):
             continue
@@ -230,7 +230,7 @@ def _iter_cuts(folder: Folder) -> Iterator[_Cut]:
             else ("truncationId", "sliding_window_truncation", "contextTruncation")
         )
         id = as_string(entry.get(key))
-        shown = [(n, e) for n, e in told if e.get("say") == say]
+        shown = [(n, e) for n, e in reported if e.get("say") == say]
         own = [(n, e) for n, e in shown if id and isinstance(e.get(what), dict) and e[what].get(key) == id]
         n, event = (own or shown or [(max(0, len(folder.calls) - 1), {})])[-1]
         yield _Cut(

@@ -35,8 +35,9 @@ _ERRORS = {
 
 
 class OfflineServer:
-    """The server, as a context manager: `with OfflineServer() as server: server.url`. It listens on loopback, and accepts any
-    key.
+    """The server, as a context manager: `with OfflineServer() as server: server.url`.
+
+    It listens on loopback, and accepts any key.
 
     Args:
         delay: Seconds between the deltas of a stream.

@@ -186,8 +186,9 @@ def _check_signatures(model: str, messages: Sequence[JSON]) -> Iterator[str]:
 
 
 def _sign(model: str, prefix: bytes, thinking: str) -> str:
-    """Return two signatures in one: of everything, and of the thinking alone. So a rejection can say which of the two was
-    changed.
+    """Return two signatures in one: of everything, and of the thinking alone.
+
+    So a rejection can say which of the two was changed.
     """
     own = hmac.new(KEY, dumps([model, thinking]).encode("utf-8", "surrogatepass"), "blake2b").hexdigest()[:32]
     return hmac.new(KEY, prefix + own.encode(), "blake2b").hexdigest()[:32] + own

@@ -1,4 +1,4 @@
-"""Continue's CLI: near the limit the whole history becomes one answer; a request that is still too long is cut at its end."""
+"""Continue's CLI: near the limit the whole history becomes one answer; a request that is still too long loses its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from turnscope.session.model import Answer, Ask, Bucket, Edit, Part, Session
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     output: Annotated[int, "tokens of the answer; -1 = 35 % of the window, at most 64,000"] = -1
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
@@ -47,7 +47,7 @@ class Params:
 
 
 class Compacted(Struct, frozen=True):
-    """Where the history begins after its summary, and the summary."""
+    """The summary, and where the history begins after it."""
 
     start: int
     summary: str
@@ -55,7 +55,7 @@ class Compacted(Struct, frozen=True):
 
 
 class History(NamedTuple):
-    """Items of the history: where they begin, their roles, running sums of their tokens, and they themselves."""
+    """Items of the history: where they begin, their roles, running sums of their tokens, and the items."""
 
     starts: list[int]
     roles: list[str]
@@ -69,7 +69,7 @@ def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[int, History]:
 
 
 def _get_history(ctx: Ctx) -> History:
-    """The history at hand, counted once per family of models."""
+    """Return the history so far, counted once per model family."""
     known, key = _memo(ctx), adjust(100_000, ctx.request.model)
     if key not in known:
         known[key] = History([], [], [0], [])
@@ -87,7 +87,7 @@ def _count_text(ctx: Ctx, text: str) -> int:
 
 
 def _read_items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
-    """Messages with the results of their calls in them, and what their blocks count."""
+    """Return the messages with the results of their calls, and the counts of their blocks."""
     found: list[tuple[int, dict[str, Any], dict[str, int]]] = []
     for one in read_chat(ctx.session).chat_messages:
         blocks, message = ctx.session.blocks[one.start : one.stop], one.message
@@ -107,7 +107,7 @@ def _read_items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
 
 @memoize_by_ledger
 def _sum_static(session: Session, index: Index, own: Ledger) -> list[tuple[int, int, int]]:
-    """Address, tokens of the system text so far, and tokens of all tools so far, by block of the system and the tools."""
+    """Return address, tokens of the system text so far, and tokens of all tools so far, for each block of system and tools."""
     found: list[tuple[int, int, int]] = []
     text, tools = 0, 0
     for at in index.static:
@@ -122,7 +122,7 @@ def _sum_static(session: Session, index: Index, own: Ledger) -> list[tuple[int, 
 
 
 def _count_static(ctx: Ctx) -> tuple[int, int]:
-    """Tokens of the system text, and with those of the tools."""
+    """Return the tokens of the system text, and of system text and tools."""
     held = _sum_static(ctx)
     place = bisect_left(held, (ctx.request.cut,)) - 1
     _, text, tools = held[place] if place >= 0 else (0, 0, 0)
@@ -136,7 +136,7 @@ def _build_function(raw: Any) -> dict[str, Any]:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """An error of the original is a refusal here."""
+    """Yield the edits of a request. Where the original raises an error, the request is refused."""
     talk, state, (system, beside) = _get_history(ctx), ctx.state, _count_static(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
     window = get_window(ctx.budget.window)
@@ -148,7 +148,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     first = bisect_left(talk.starts, state.start) if state else 0
     sums, roles = _build_sums(talk, first, there, state)
     if sums[-1] + beside >= due:
-        stop = _count_asked(roles, sums, window, params.output, (system, beside), adjust(PROMPT_TOKENS, ctx.request.model))
+        stop = _count_read_items(roles, sums, window, params.output, (system, beside), adjust(PROMPT_TOKENS, ctx.request.model))
         lines = [f"summary: {state.summary}"] if state else []
         lines += [
             f"{m['role']}: {m['content']}" for item in talk.items[first : first + stop] for m in convert(item) if m["content"]
@@ -168,7 +168,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                 envelope = yield Edit("condense", because, span, made[0], facts=made[1])
             first = there
             sums, roles = _build_sums(talk, first, there, state)
-    left = cut_to_fit(roles, sums, window, None if params.output < 0 else params.output, beside) - (state is not None)
+    left = cut_to_fit(roles, sums, window=window, output=None if params.output < 0 else params.output, static_tokens=beside) - (
+        state is not None
+    )
     if first + left < there:
         because = f"the newest {there - first - left:,} of {there:,} messages go, until the request fits"
         start = talk.starts[first + left] if first + left < there else ctx.request.cut
@@ -177,16 +179,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return state
 
 
-def _count_asked(roles: list[str], sums: list[int], window: int, answer: int, beside: tuple[int, int], prompted: int) -> int:
-    """How many items the summariser reads: cut once for itself, and again as any request is."""
+def _count_read_items(
+    roles: list[str], sums: list[int], window: int, answer: int, static: tuple[int, int], prompted: int
+) -> int:
+    """Return how many items the summariser reads. The history is cut once for it, and again like any request."""
     given, item = None if answer < 0 else answer, prompted + ITEM + LISTED
-    stop = cut_for_summary(roles, sums, window, compute_output(window, given), item + beside[0])
+    stop = cut_for_summary(roles, sums, window=window, output=compute_output(window, given), static_tokens=item + static[0])
     request = [*sums[: stop + 1], sums[stop] + item]
-    return min(stop, cut_to_fit([*roles[:stop], "user"], request, window, given, beside[1]))
+    return min(stop, cut_to_fit([*roles[:stop], "user"], request, window=window, output=given, static_tokens=static[1]))
 
 
 def _build_sums(talk: History, first: int, there: int, state: Compacted | None) -> tuple[list[int], list[str]]:
-    """Running sums and roles of what is sent: the summary, if there is one, and the items since."""
+    """Return running sums and roles of what is sent: the summary, if there is one, and the items since."""
     lead = [state.tokens] if find_begin([0] if state else []) == 0 and state else []
     base = (lead[0] if lead else 0) - talk.sums[first]
     sums = [0, *lead] if lead else [0]

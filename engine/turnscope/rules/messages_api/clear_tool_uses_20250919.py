@@ -1,4 +1,4 @@
-"""The server clears results of old tool uses from what the model reads; what is sent stays whole."""
+"""The server clears results of old tool uses from what the model reads. What is sent does not change."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class Params:
 
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the server's edits of what the model sees."""
     done: int = (
         ctx.state if ctx.continues_previous and ctx.state else 0
-    )  # what stands before was cleared for an earlier request
+    )  # everything before it was cleared for an earlier request
     found, tokens = list_tool_uses(seen, ctx), count_tokens(seen, ctx)
     met = len(found) > params.trigger_uses if params.trigger_uses else tokens > params.trigger
     stop = ctx.request.cut if params.keep <= 0 else found[-params.keep] if params.keep <= len(found) else 0
@@ -51,6 +52,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def request_edit(params: Params, _settings: Mapping[str, JSON]) -> JSON:
+    """Return the edit as the request body names it."""
     by = ("tool_uses", params.trigger_uses) if params.trigger_uses else ("input_tokens", params.trigger)
     made: dict[str, JSON] = {"type": TOOL_USES, "trigger": {"type": by[0], "value": by[1]}}
     made["keep"] = {"type": "tool_uses", "value": params.keep}

@@ -1,4 +1,4 @@
-"""Condense the whole conversation, the newest message included, to one summary: the next request starts afresh with it."""
+"""Condense the whole conversation, with its newest message, to one summary. The next request begins with it."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the edits of a request."""
     newest: Summary | None = ctx.state
     size = measure_size(ctx, newest, params.factor, params.count_after_condense)
     if size is None or not params.auto or not _is_due(size, ctx, params):
@@ -66,11 +67,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _is_due(size: Size, ctx: Ctx, params: Params) -> bool:
     window, output = ctx.budget.window, ctx.budget.max_output
-    return management.will_manage(size.total, size.last, window, output, True, params.threshold, params.profile)
+    return management.will_manage(
+        size.total, size.last, window=window, max_output=output, auto=True, threshold=params.threshold, profile=params.profile
+    )
 
 
 def _build_ask(messages: list[Any], params: Params) -> Ask:
-    """The question: everything since the last summary, what is hidden as well, with results put in for calls that have none."""
+    """Return the query: everything since the last summary, also what is hidden, with results added for calls that have none."""
     open_calls = management.build_missing_results(messages)
     text = load_prompt(params.prompt)
     content = management.render_transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
@@ -91,13 +94,13 @@ def _build_content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
 
 @memoize
 def _find_reads(session: Session, _index: Index) -> tuple[FileRead, ...]:
-    """Every reading of a file, in order."""
+    """Return every file read, in order."""
     said = (block for block in session.blocks if block.role == "user")
     return tuple(reading for block in said for reading in find_file_reads(block, session))
 
 
 def _iter_files(ctx: Ctx) -> Iterator[tuple[str, str]]:
-    """Files that were read, the one that was read last first, each with the text of its newest whole reading, or its newest."""
+    """Yield the files that were read, the latest first, each with the text of its newest complete read, or of its newest."""
     known = [reading for reading in _find_reads(ctx) if reading.at < ctx.request.cut]
     for path in dict.fromkeys(reading.path for reading in reversed(known)):
         of = [reading for reading in known if reading.path == path]
