@@ -12,7 +12,7 @@ PANES = {"blocks": "Largest blocks", "transcript": "Transcript", "difference": "
 SHOWN_CHARS = 60_000  # of the exact body; the whole of it is in the download
 
 
-def draw(shown: opening.Shown, now: request_summary.RequestSummary) -> None:
+def draw(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
     """One of four looks at the request; only the one that is looked at is made."""
     pane = st.segmented_control(
         "Look at", list(PANES), default="blocks", required=True, format_func=PANES.__getitem__, key=request.PANE,
@@ -23,12 +23,12 @@ def draw(shown: opening.Shown, now: request_summary.RequestSummary) -> None:
     elif pane == "difference":
         difference.draw(shown, now.n)
     elif pane == "exact":
-        _exact(shown, now)
+        _draw_body(shown, now)
     else:
-        request.blocks(shown, now)
+        request.draw_blocks(shown, now)
 
 
-def _exact(shown: opening.Shown, now: request_summary.RequestSummary) -> None:
+def _draw_body(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
     """The request's body: to look at, copy or download."""
     text = exact_body.format_exact_body(shown.trace, now.n)
     with st.container(horizontal=True, vertical_alignment="center"):
