@@ -53,8 +53,15 @@ def examples(wanted: int) -> int:
     return wanted // 2 if CI else wanted
 
 
+MEMORY = Path("/dev/shm")
+ROOM = 4_000_000_000  # bytes that have to be free there
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    """Temporary folders lie in memory where there is room: many tests write databases, and each commit waits for a disk."""
     config.pluginmanager.import_plugin("skips")
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -67,6 +74,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # this is a worker: it has none of its own
     option = config.option
+    if not (CI or option.markexpr) and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        option.markexpr = "not browser"  # `pytest` alone; `pytest -m browser` and CI run those, too
     chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
     if not chosen and all(Path(arg).is_dir() for arg in config.args) and (os.cpu_count() or 1) > 1:
         option.numprocesses, option.dist = 3, "worksteal"

@@ -7,6 +7,7 @@ a rule or a policy lacks that a person has to write. Exit code 1 where something
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 from turnscope.live.trial import TRIALS_FILE
-from turnscope.planning.policy import list_policies
+from turnscope.planning.policy import OURS, list_policies, load
 from turnscope.planning.policy_catalog import load_shipped
 from turnscope.planning.rule_registry import find_rule_package, load_rules
 from turnscope.reading.registry import find_importers
@@ -28,6 +29,7 @@ from tests import formats_table, trials
 
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLES = ROOT / "sample_sessions"
+GUIDE = ROOT / "engine" / "turnscope" / "docs" / "adding.md"
 PICTURES = ROOT / "tests" / "pictures"
 NEEDED = ("When to use it", "Loss", "Cost to build", "Source", "Fidelity")  # facts of a policy that its file has to give
 Files = Mapping[Path, bytes]
@@ -56,8 +58,20 @@ def make_samples() -> Files:
         return {SAMPLES / path.relative_to(folder): path.read_bytes() for path in made}
 
 
+def make_guide() -> Files:
+    """The guide to adding things, with the files of the example package in it."""
+    text = GUIDE.read_text(encoding="utf-8")
+    for found in re.finditer(r"(<!-- file: (\S+) -->\n).*?(<!-- end of file -->)", text, re.DOTALL):
+        begin, name, end = found.groups()
+        kind = {".py": "python", ".toml": "toml"}[Path(name).suffix]
+        content = (ROOT / name).read_text(encoding="utf-8")
+        text = text.replace(found[0], f"{begin}\n```{kind}\n{content}```\n\n{end}")
+    return {GUIDE: text.encode()}
+
+
 GENERATED: dict[str, Callable[[], Files]] = {
     "formats": make_formats,
+    "guide": make_guide,
     "policies": make_policies,
     "trials": make_trials,
     "samples": make_samples,
@@ -82,6 +96,9 @@ def find_lacks() -> Iterator[str]:
         told = dict(page.facts)
         if page.group == OTHERS:
             yield f"The policy {page.name} belongs to no system: name it in SYSTEMS of views/policy_groups.py."
+        policy = load(page.name)
+        if policy.fidelity.startswith(OURS) and policy.rules and not {"paired", "prefix"} <= set(policy.guarantees):
+            yield f'The policy {page.name} is ours and needs at least guarantees = ["paired", "prefix"].'
         for fact in NEEDED:
             if not told.get(fact):
                 yield f"The policy {page.name} does not say: {fact}."

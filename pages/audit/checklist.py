@@ -8,7 +8,7 @@ import streamlit as st
 from turnscope.views import audit
 
 from pages.parts import opening
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 ICONS = {"pass": "✓", "warning": "!", "fail": "✕", "unknown": "?"}
 
@@ -34,10 +34,10 @@ def _audit_session(shown: opening.ShownSession) -> tuple[audit.Point, ...]:
 def _render_point(point: audit.Point) -> str:
     where = ", ".join(f'<a href="{_link_debugger(n)}" target="_self">{n:,}</a>' for n in point.requests)
     requests = f'<p class="asks">Requests {where}{" …" if len(point.requests) == audit.MAX_LINKS else ""}</p>' if where else ""
-    head = f"<h4>{escape_html(point.title)}<em>{ICONS[point.verdict]} {point.verdict}</em></h4>"
-    told = f'<p class="asks">{escape_html(point.requirement)}</p><p>{escape_html(point.found)}</p>{requests}'
+    head = f"<h4>{escape(point.title)}<em>{ICONS[point.verdict]} {point.verdict}</em></h4>"
+    told = f'<p class="asks">{escape(point.requirement)}</p><p>{escape(point.found)}</p>{requests}'
     return f'<section class="{point.verdict}">{head}{told}</section>'
 
 
 def _link_debugger(n: int) -> str:
-    return escape_html(f"debugger?{urlencode({**st.query_params.to_dict(), 'request': n})}")
+    return escape(f"debugger?{urlencode({**st.query_params.to_dict(), 'request': n})}")

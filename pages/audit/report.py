@@ -8,7 +8,7 @@ from turnscope.share.redact import LEVELS
 from turnscope.share.report import MAX_TEXT, Report, build_report
 
 from pages.parts import opening, widgets
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 LEVEL, MADE, SEEN = "share.level", "share.made", "share.seen"
 NUMBERS = "the numbers of every request, its decisions and their reasons, other policies compared, the audit"
@@ -42,7 +42,7 @@ def draw(shown: opening.ShownSession) -> None:
 
 def _draw_review(made: Report) -> None:
     """What leaves with the file; it can be saved once somebody has seen that."""
-    taken = "".join(f"<li>{count:,} × {escape_html(kind)}, wherever it stood</li>" for kind, count in made.removed)
+    taken = "".join(f"<li>{count:,} × {escape(kind)}, wherever it stood</li>" for kind, count in made.removed)
     size = len(made.html.encode()) / 1e6
     st.html(
         f'<section class="ts-card"><h3>What leaves with it<em>{size:,.1f} MB</em></h3><p>In the file: {INSIDE[made.level]}.</p>'

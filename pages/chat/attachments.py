@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 from turnscope.live import attachments
 from turnscope.views import Block
 
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 SMALL = (360, 240)  # px
 LONG = 20_000  # characters of a file shown
@@ -25,8 +25,10 @@ def render_attachment(block: Block) -> str:
         return ""
     name, text = file
     more = f"\n… {len(text) - LONG:,} more characters" if len(text) > LONG else ""
-    head = f'{escape_html(name)} <span class="ts-faint">· {len(text):,} characters</span>'
-    return f'<details class="part file"><summary>{head}</summary><pre class="ts-text">{escape_html(text[:LONG])}{more}</pre></details>'
+    head = f'{escape(name)} <span class="ts-faint">· {len(text):,} characters</span>'
+    return (
+        f'<details class="part file"><summary>{head}</summary><pre class="ts-text">{escape(text[:LONG])}{more}</pre></details>'
+    )
 
 
 def _render_image(block: Block) -> str:
@@ -34,11 +36,11 @@ def _render_image(block: Block) -> str:
     if picture is None:
         source = block.raw.get("source") if isinstance(block.raw, dict) else None
         where = source.get("url") if isinstance(source, dict) else ""
-        return f'<div class="said ts-faint">image not loaded{f": {escape_html(where)}" if where else ""}</div>'
+        return f'<div class="said ts-faint">image not loaded{f": {escape(where)}" if where else ""}</div>'
     made = _make_thumbnail(block.digest, block.raw["source"]["data"])
     drawn = f'<img src="data:image/png;base64,{made}" alt="attached image">' if made else ""
     missing = "" if made else "cannot be shown: "
-    return f'<figure class="chat-pic">{drawn}<figcaption>{missing}{escape_html(picture)}</figcaption></figure>'
+    return f'<figure class="chat-pic">{drawn}<figcaption>{missing}{escape(picture)}</figcaption></figure>'
 
 
 @st.cache_data(max_entries=200, show_spinner=False)

@@ -10,12 +10,11 @@ from turnscope.live import attachments
 from turnscope.live.branches import continue_thread, find_summary, replace_system_prompt
 from turnscope.views import Message
 
-from pages.chat import choices
-from pages.chat import open_chats
+from pages.chat import choices, open_chats
 from pages.chat.notices import attempt
 from pages.parts import cache, chat_form, opening, url
-from pages.parts.chat_form import list_settings, get_value
-from pages.parts.formats import make_unique, escape_html, shorten
+from pages.parts.chat_form import get_value, list_settings
+from pages.parts.formats import escape, make_unique, shorten
 
 
 def draw(held: open_chats.OpenChat | None) -> None:
@@ -88,14 +87,14 @@ def _draw_continue() -> None:
         st.html('<div class="ts-empty">Open a session on another page first.</div>')
         return
     if not opening.is_open(entry) and not st.button("Read it", key="chat.read"):
-        st.html(f'<div class="ts-small ts-faint">{escape_html(shorten(entry.name, 60))}</div>')
+        st.html(f'<div class="ts-small ts-faint">{escape(shorten(entry.name, 60))}</div>')
         return
     shown = attempt(lambda: opening.open_session(entry, int(noted.get("part", 0))))
     if shown is None or not len(shown.view):
         return
     last = len(shown.view) - 1
     seen = int(noted.get("request", last))
-    st.html(f'<div class="ts-small ts-faint">{escape_html(shorten(entry.name, 60))}: taken as recorded up to a request, then the '
+    st.html(f'<div class="ts-small ts-faint">{escape(shorten(entry.name, 60))}: taken as recorded up to a request, then the '
             "policy chosen here. Another provider's cache is cold.</div>")  # fmt: skip
     number = st.number_input("From request", 0, last, min(seen, last), key=f"chat.from.{shown.key}")
     if st.button("Continue as a new chat", key="chat.continue"):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.chat import choices, search_hits
-from pages.chat import open_chats
+from pages.chat import choices, open_chats, search_hits
 from pages.chat.notices import attempt
 from pages.parts import cache, exports
-from pages.parts.formats import make_unique, escape_html, shorten
+from pages.parts.formats import escape, make_unique, shorten
 
 
 def draw(held: open_chats.OpenChat | None) -> None:
@@ -55,7 +54,7 @@ def _draw_delete(held: open_chats.OpenChat, name: str) -> None:
         return
     said = sum(message.role in ("user", "assistant") for message in held.session.messages)
     st.html(
-        f'<div class="chat-why" style="margin:0" role="alert">Delete <b>{escape_html(shorten(name or "Untitled chat", 70))}</b>? '
+        f'<div class="chat-why" style="margin:0" role="alert">Delete <b>{escape(shorten(name or "Untitled chat", 70))}</b>? '
         f"Its {said:,} messages, its requests and its decisions are gone for good.</div>"
     )
     with st.container(horizontal=True, gap="small"):

@@ -126,4 +126,7 @@ def fetch_window() -> Window:
 
 
 def list_tools() -> list[dict[str, Any]]:
-    return [*(tool for tool in DEFINITIONS if tool["name"] in get_value("tools")), *context.list_memory_tools(build_settings().policy)]
+    return [
+        *(tool for tool in DEFINITIONS if tool["name"] in get_value("tools")),
+        *context.list_memory_tools(build_settings().policy),
+    ]

@@ -13,7 +13,7 @@ from turnscope.views import overview as views
 from pages.chat.preview import RequestPreview
 from pages.chat.typing_box import Draft
 from pages.parts import cards
-from pages.parts.formats import escape_html, format_tokens, format_percent, shorten
+from pages.parts.formats import escape, format_percent, format_tokens, shorten
 
 VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
             "refuse": ("would be refused", "bad")}  # fmt: skip
@@ -42,7 +42,7 @@ def render_envelope(
     verb = "not sent" if ahead and ahead.blocked else "cut"
     chips = f'<span class="ts-chip {tone}">{said}</span>'
     if plan.model:
-        chips += f'<span class="ts-chip">{escape_html(plan.model)}</span>'
+        chips += f'<span class="ts-chip">{escape(plan.model)}</span>'
     if not plan.budget.known:
         chips += '<span class="ts-chip warn" title="No table knows this model: its window is assumed">window assumed</span>'
     if _find_cuts(plan):
@@ -72,9 +72,9 @@ def render_attachments(weighed: RequestPreview | None, typed: Draft) -> str:
     if not typed.names and not typed.refused:
         return ""
     sizes = weighed.attachment_tokens if weighed else ()
-    told = [f"<b>{escape_html(shorten(name, 40))}</b> {tokens:,} tokens" for name, tokens in zip(typed.names, sizes, strict=False)]
+    told = [f"<b>{escape(shorten(name, 40))}</b> {tokens:,} tokens" for name, tokens in zip(typed.names, sizes, strict=False)]
     good = f'<p class="chat-tells">Attached: {", ".join(told)}, again in every request that carries it.</p>' if told else ""
-    bad = "".join(f'<p class="chat-tells bad"><b>{escape_html(e.what)}.</b> {escape_html(e.hint)}</p>' for e in typed.refused)
+    bad = "".join(f'<p class="chat-tells bad"><b>{escape(e.what)}.</b> {escape(e.hint)}</p>' for e in typed.refused)
     return good + bad
 
 
@@ -90,14 +90,14 @@ def _render_outlook(weighed: RequestPreview, ahead: next_request.NextCut | None,
     if not typed and not any(message.role == "user" for message in weighed.session.messages):
         return ""
     if refused:
-        return f'<p class="chat-tells bad"><b>Would not be sent:</b> {escape_html(refused.what)}. {escape_html(refused.hint)}</p>'
+        return f'<p class="chat-tells bad"><b>Would not be sent:</b> {escape(refused.what)}. {escape(refused.hint)}</p>'
     made = _find_cuts(plan)
     if made:
         verbs = ", ".join(dict.fromkeys(f"{d.action} ({d.rule.replace('_', ' ')})" for d in made))
         before, after = plan.calibration.predict(made[0].before), plan.calibration.predict(made[-1].after)
         size = f"{before:,} → {after:,} tokens"
-        why = escape_html(made[0].edit.because)
-        return f'<p class="chat-tells warn"><b>Will be cut before it is sent:</b> {escape_html(verbs)}, {size}. {why}.</p>'
+        why = escape(made[0].edit.because)
+        return f'<p class="chat-tells warn"><b>Will be cut before it is sent:</b> {escape(verbs)}, {size}. {why}.</p>'
     fits = "<b>Fits as it is:</b> nothing will be cut. " if typed else ""
     return f'<p class="chat-tells">{fits}{_describe_next_cut(ahead)}</p>'
 
@@ -145,17 +145,22 @@ def _render_bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, 
     reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
     # At the right, beside what is kept for the answer: at the left the mark would cross it.
     place = f"justify-content:flex-end;padding-right:calc({100 * reserve / whole:.2f}% + 9px)"
-    free = f'<div class="ts-seg free" style="{place}">{format_tokens(whole - prompt)} free</div>' if whole - prompt > whole * 0.2 else ""
+    free = (
+        f'<div class="ts-seg free" style="{place}">{format_tokens(whole - prompt)} free</div>'
+        if whole - prompt > whole * 0.2
+        else ""
+    )
     held = f'<div class="ts-reserve" style="width:{100 * reserve / whole:.2f}%" title="kept for the answer: {reserve:,}"></div>'
     left = min(100.0, 100 * limit / whole)
     tick = f'<div class="ts-tick" style="left:{left:.2f}%"></div>' if limit < whole else ""
-    scale = (
-        f'<span style="right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px">cut from {format_tokens(limit)}</span>'
-    )
+    style = f"right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px"
+    scale = f'<span style="{style}">cut from {format_tokens(limit)}</span>'
     right = 100 - 100 * window / whole  # 0 where all fits
     at = f"right:{right:.2f}%" if right < 60 else f"left:{100 - right:.2f}%"
     end = f'<div class="ts-tick" style="left:{100 - right:.2f}%;border-left:2px solid var(--ts-bad)"></div>' if right else held
-    scale = (scale if left < 88 and not right else "") + f'<span style="{at};color:var(--ts-bad)">window {format_tokens(window)}</span>'
+    scale = (
+        scale if left < 88 and not right else ""
+    ) + f'<span style="{at};color:var(--ts-bad)">window {format_tokens(window)}</span>'
     aria = f"{prompt:,} of {window:,} tokens"
     return (
         f'<div class="ts-barbox"><div class="ts-scale">{scale}</div>'

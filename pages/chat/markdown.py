@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 LONG = 20_000  # characters of a text shown
 DEEP = 40  # lists and quotes in each other; what nests deeper is shown as it was written
@@ -73,7 +73,7 @@ def _render_markdown(text: str) -> str:
 
 
 def _render_plain(text: str) -> str:
-    return f'<div class="said">{escape_html(text)}</div>' if text.strip() else ""
+    return f'<div class="said">{escape(text)}</div>' if text.strip() else ""
 
 
 @cache
@@ -109,7 +109,7 @@ class _Safe(RendererHTML):
 
     def image(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
         token = tokens[idx]
-        said = f" {escape_html(token.content)}" if token.content else ""
+        said = f" {escape(token.content)}" if token.content else ""
         return f'<span class="md-image">image not loaded:{said}{_render_address(token, "src", token.content)}</span>'
 
     def heading_open(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
@@ -134,11 +134,11 @@ class _Safe(RendererHTML):
 def _render_address(token: Token, name: str, said: str) -> str:
     address, title = str(token.attrs.get(name) or ""), token.attrs.get("title")
     told = f'{address} "{title}"' if title else address
-    return f' <span class="md-url">({escape_html(told)})</span>' if told and address.removeprefix("mailto:") != said else ""
+    return f' <span class="md-url">({escape(told)})</span>' if told and address.removeprefix("mailto:") != said else ""
 
 
 def render_code(text: str, language: str = "") -> str:
     """A block of code with a button that copies it (`typing_box`)."""
-    name = f"<span>{escape_html(language)}</span>"
+    name = f"<span>{escape(language)}</span>"
     button = '<button type="button" class="md-copy">Copy</button>'
-    return f'<div class="md-code"><div>{name}{button}</div><pre class="ts-text">{escape_html(text)}</pre></div>'
+    return f'<div class="md-code"><div>{name}{button}</div><pre class="ts-text">{escape(text)}</pre></div>'

@@ -13,7 +13,7 @@ from turnscope.views.labels import label_block
 
 from pages.chat import attachments, markdown
 from pages.parts import cards
-from pages.parts.formats import escape_html, format_tokens, format_percent, shorten, format_usd
+from pages.parts.formats import escape, format_percent, format_tokens, format_usd, shorten
 
 MOST = 60  # messages drawn at once
 FOLD = 3_000  # characters of a text that is folded
@@ -64,23 +64,23 @@ def _render_block(session: Session, block: Block) -> str:
     if attached := attachments.render_attachment(block):
         return attached
     text = block.text
-    shown = escape_html(text[: markdown.LONG]) + (
+    shown = escape(text[: markdown.LONG]) + (
         f"\n… {len(text) - markdown.LONG:,} more characters" if len(text) > markdown.LONG else ""
     )
     if block.kind == "text" and block.role == "assistant":
         return f'<div class="said md">{markdown.render_answer(text)}</div>' if text.strip() else ""
     if block.kind == "text" and len(text) > FOLD:
         rest = f"all {len(text):,} characters"
-        head = f'<div class="said">{escape_html(text[: FOLD // 2])} …</div>'
+        head = f'<div class="said">{escape(text[: FOLD // 2])} …</div>'
         return f'{head}<details class="part"><summary>{rest}</summary><pre class="ts-text">{shown}</pre></details>'
     if block.kind == "text":
         return _render_fences(shown) if text.strip() else ""
     if block.kind in ("tool_use", "tool_result", "thinking") or len(text) > 400:
         name = "thought" if block.kind == "thinking" else label_block(session, block)
         word = "calls " if block.kind == "tool_use" else ""
-        head = f'{word}{escape_html(shorten(name, 70))} <span class="ts-faint">· {len(text):,} characters</span>'
+        head = f'{word}{escape(shorten(name, 70))} <span class="ts-faint">· {len(text):,} characters</span>'
         return f'<details class="part"><summary>{head}</summary><pre class="ts-text">{shown}</pre></details>'
-    return f'<div class="said ts-faint">{escape_html(block.kind)}: {shown}</div>'
+    return f'<div class="said ts-faint">{escape(block.kind)}: {shown}</div>'
 
 
 def _render_fences(shown: str) -> str:
@@ -97,7 +97,7 @@ def render_growing_answer(text: str, thinking: str, last: Event | None, stopping
     """The answer as far as it has come, `behind` so many messages; "" once nothing of it is left to come."""
     if stopping and not text and not thinking:
         return '<p class="chat-more" role="status">Stopping …</p>'
-    thought = f'<div class="said thought">{escape_html(thinking[-1_500:])}</div>' if thinking and not text else ""
+    thought = f'<div class="said thought">{escape(thinking[-1_500:])}</div>' if thinking and not text else ""
     body = f'<div class="said md">{markdown.render_growing(text)}</div>' if text else ""
     body = body or thought or f'<div class="said ts-faint">{_describe_wait(last)}</div>'
     return f'<article class="chat-msg assistant now" data-n="{behind}"><h4>{NAMES["assistant"]}</h4>{body}</article>'
@@ -134,13 +134,17 @@ def render_decisions(log: dict[int, Plan], fits: next_request.Fits, session: Ses
             if (decision.splice is None and decision.action not in LOUD) or mark in seen:
                 continue
             seen.add(mark)
-            size = f"{format_tokens(expected(decision.before))} → {format_tokens(expected(decision.after))}" if decision.splice else ""
+            size = (
+                f"{format_tokens(expected(decision.before))} → {format_tokens(expected(decision.after))}"
+                if decision.splice
+                else ""
+            )
             tone = "warn" if decision.action in LOUD else ""
-            rule = escape_html(decision.rule.replace("_", " ")) + (" · by the server" if by == "server" else "")
+            rule = escape(decision.rule.replace("_", " ")) + (" · by the server" if by == "server" else "")
             rule += _describe_rating(edit, session)
             lines.append(
                 f'<div class="chat-log {tone}"><span><b>{decision.action}</b> at request {n} <em>{rule}</em></span>'
-                f"<b>{size}</b><p>{escape_html(edit.because)}</p></div>"
+                f"<b>{size}</b><p>{escape(edit.because)}</p></div>"
             )
     body = "".join(reversed(lines[-most:])) or '<div class="ts-empty">Nothing yet: every request was sent as it stood.</div>'
     return cards.render_panel("Decision log", body, f"the last {len(log)} requests" if log else "")
@@ -149,12 +153,12 @@ def render_decisions(log: dict[int, Plan], fits: next_request.Fits, session: Ses
 def _describe_rating(edit: Edit, session: Session | None) -> str:
     """What somebody thought of the summary that an edit put there."""
     rated = manual_summaries.get_rating(edit, session) if session else ""
-    return f" · rated {RATINGS.get(rated, escape_html(rated))}" if rated else ""
+    return f" · rated {RATINGS.get(rated, escape(rated))}" if rated else ""
 
 
 def render_summary(summary: manual_summaries.ManualSummary) -> str:
     """A summary that stands in the next request."""
-    shown = escape_html(shorten(summary.text, 220))
+    shown = escape(shorten(summary.text, 220))
     size = f"{summary.tokens:,} tokens for {summary.replaced_blocks:,} blocks"
     return f'<div class="chat-log"><span><b>summary</b> <em>{size}</em></span><p>{shown}</p></div>'
 
@@ -172,12 +176,12 @@ def render_spending(session: Session, spent: Decimal, limit: Decimal | None, sin
 
 def render_title(name: str, to: str, address: str, model: str, before: str) -> str:
     """The chat's name and where its next request goes. `before`: where it went so far, if the form says otherwise now."""
-    chips = f'<span class="ts-chip">{escape_html(to)}</span>'
-    chips += f'<span class="ts-chip">{escape_html(address)}</span>' if address else ""
-    chips += f'<span class="ts-chip">{escape_html(model or "no model")}</span>'
+    chips = f'<span class="ts-chip">{escape(to)}</span>'
+    chips += f'<span class="ts-chip">{escape(address)}</span>' if address else ""
+    chips += f'<span class="ts-chip">{escape(model or "no model")}</span>'
     if before:
-        chips += f'<span class="ts-chip warn">from the next message on; so far: {escape_html(before)}</span>'
-    return f'<div class="ts-title"><h1>{escape_html(shorten(name, 80))}</h1>{chips}</div>'
+        chips += f'<span class="ts-chip warn">from the next message on; so far: {escape(before)}</span>'
+    return f'<div class="ts-title"><h1>{escape(shorten(name, 80))}</h1>{chips}</div>'
 
 
 def render_welcome(provider: str) -> str:

@@ -9,10 +9,9 @@ import streamlit as st
 from turnscope.live import injected_context
 from turnscope.live.chat import Chat
 
-from pages.chat import context, notices
-from pages.chat import open_chats
+from pages.chat import context, notices, open_chats
 from pages.parts import memories
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 MOST = 12  # facts of the chat and notes that are listed, the newest
 KINDS = {"url": "a page", "issue": "an issue"}
@@ -47,7 +46,7 @@ def _draw_toggle(label: str, name: str, on: bool) -> None:
 
 
 def _explain(name: str) -> None:
-    st.html(f'<div class="chat-why">{escape_html(WHY[name])}</div>')
+    st.html(f'<div class="chat-why">{escape(WHY[name])}</div>')
 
 
 def _draw_found_facts(held: open_chats.OpenChat) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 from turnscope.views import next_request
 
-from pages.chat import markup, search_hits
-from pages.chat import open_chats
+from pages.chat import markup, open_chats, search_hits
 from pages.parts import shell
 from pages.parts.chat_form import POLICY, get_value
 
@@ -44,5 +43,8 @@ def draw_requests(held: open_chats.OpenChat, most: int = 8) -> None:
             used = f"{request.usage.prompt_tokens:,} tokens" if request.usage else request.stop_reason or "no answer"
             query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": get_value("policy") or POLICY}
             st.page_link(
-                shell.find_page("debugger"), label=f"Request {request.n} · {used}", icon=":material/bug_report:", query_params=query
+                shell.find_page("debugger"),
+                label=f"Request {request.n} · {used}",
+                icon=":material/bug_report:",
+                query_params=query,
             )

@@ -18,14 +18,17 @@ from turnscope.live.events import (
     WindowAssumed,
 )
 
-from pages.chat import choices, newest_message
-from pages.chat import open_chats
+from pages.chat import choices, newest_message, open_chats
 from pages.parts import widgets
-from pages.parts.formats import escape_html, format_usd
+from pages.parts.formats import escape, format_usd
 
 ENDINGS = {LimitReached: "On hold", RequestRefused: "Not sent", TurnFailed: "Failed", AnswerInterrupted: "Interrupted"}
 T = TypeVar("T")
-KINDS = {"ContextWindowExceededError": "Not sent", "WrongDestination": "Not sent"}
+KINDS = {  # errors by the class names that are stored; chats of version 0.1 hold `WrongPlace`
+    "ContextWindowExceededError": "Not sent",
+    "WrongDestination": "Not sent",
+    "WrongPlace": "Not sent",
+}
 
 
 def attempt(what: Callable[[], T]) -> T | None:
@@ -38,10 +41,10 @@ def attempt(what: Callable[[], T]) -> T | None:
 
 
 def _draw_card(title: str, what: str, hint: str, facts: Mapping[str, object] | None = None, role: str = "alert") -> None:
-    said = "".join(f"<dt>{escape_html(name)}</dt><dd>{escape_html(value)}</dd>" for name, value in (facts or {}).items())
+    said = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in (facts or {}).items())
     more = f'<details class="part"><summary>Numbers</summary><dl class="chat-facts">{said}</dl></details>' if said else ""
-    head = f"<b>{escape_html(title)}: {escape_html(what)}</b>" if title else f"<b>{escape_html(what)}</b>"
-    st.html(f'<div class="ts-card ts-notice" role="{role}">{head}<p>{escape_html(hint)}</p>{more}</div>')
+    head = f"<b>{escape(title)}: {escape(what)}</b>" if title else f"<b>{escape(what)}</b>"
+    st.html(f'<div class="ts-card ts-notice" role="{role}">{head}<p>{escape(hint)}</p>{more}</div>')
 
 
 def draw_ending(held: open_chats.OpenChat, event: UnfinishedTurn) -> None:
@@ -49,13 +52,16 @@ def draw_ending(held: open_chats.OpenChat, event: UnfinishedTurn) -> None:
     if isinstance(event, LimitReached):
         hint = "Go on if that is what you want, or raise the limit in the settings."
         if event.usd and "would cost" not in event.why:
-            hint = f"Sending this would cost {format_usd(event.usd[0])}, up to {format_usd(event.usd[1])} with the longest answer. {hint}"
+            least, most = map(format_usd, event.usd)
+            hint = f"Sending this would cost {least}, up to {most} with the longest answer. {hint}"
         _draw_card(ENDINGS[LimitReached], event.why, hint)
         _draw_button("Go on", "chat.over", partial(_continue_turn, held, True), primary=True)
         return
     error = event.error
     _draw_card(KINDS.get(type(error).__name__) or ENDINGS[type(event)], error.what, error.hint, list_facts(vars(error)))
-    _draw_ways_out(held, isinstance(event, RequestRefused) or bool(getattr(error, "too_long", False)), getattr(error, "message", -1))
+    _draw_ways_out(
+        held, isinstance(event, RequestRefused) or bool(getattr(error, "too_long", False)), getattr(error, "message", -1)
+    )
 
 
 def draw_stored_problem(held: open_chats.OpenChat, problem: Mapping[str, Any]) -> None:
@@ -111,7 +117,9 @@ def _draw_ways_out(held: open_chats.OpenChat, long: bool, alone: int = -1) -> No
         if long and held.session.messages and newest_message.is_unanswered(held):
             which = f"message {alone}" if alone >= 0 else "your newest message"
             out = f"Takes {which} out of every further request. It stays in the chat."
-            _draw_button("Leave it out", "chat.leave_out", partial(newest_message.exclude_message, held, alone), primary=True, help=out)
+            _draw_button(
+                "Leave it out", "chat.leave_out", partial(newest_message.exclude_message, held, alone), primary=True, help=out
+            )
     if long and choices.find_destination(held.thread)[0].kind != "offline":
         _draw_window_form("ways")
 

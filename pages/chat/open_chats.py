@@ -33,7 +33,7 @@ from turnscope.views import Plan, next_request
 
 from pages.chat import choices, context
 from pages.parts import cache, chat_form
-from pages.parts.chat_form import list_settings, get_value
+from pages.parts.chat_form import get_value, list_settings
 
 KEPT = 40  # requests that the decision log looks back on
 ENDING = 0.5  # seconds that a click on Stop waits for the end, so that the run after it draws the page as it is then
@@ -97,7 +97,7 @@ class OpenChat:
             self.remarks = tuple(event for event in self.turn.events if isinstance(event, TurnStopped | WindowAssumed))
             if self.chat.settings.window != self.turn_window:
                 self.learned_windows[self.chat.settings.model] = self.chat.settings.window
-            self.stale = self.turn.failed is not None and not self.chat.writes.pending
+            self.stale = self.turn.error is not None and not self.chat.writes.pending
             self.turn = None
 
 
@@ -119,10 +119,12 @@ def open_chat(thread: str) -> OpenChat:
             to = cache.open_chat_store().find_destination(thread)
             chosen = replace(choices.build_settings(), model=to.model, window=to.window) if to else choices.build_settings()
             session = cache.open_chat_store().load(thread)
-            spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())  # replaced before anything is sent
+            spare = endpoints.connect_endpoint(
+                endpoints.Endpoint(), chat_form.get_offline_server()
+            )  # replaced before anything is sent
             known = cache.open_chat_store().list_policies(thread)
             chat, plans = branches.resume_chat(
-                session, spare, cache.open_chat_store().open_writer(thread), chosen, policies=known, place=to
+                session, spare, cache.open_chat_store().open_writer(thread), chosen, policies=known, destination=to
             )
             held = OpenChat(
                 thread,
@@ -160,7 +162,7 @@ def start_turn(held: OpenChat, turn: Callable[[Chat], Generator[Event]]) -> None
         if held.is_busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         chat = held.chat
-        to = chat.place = _decide_destination(held)
+        to = chat.destination = _decide_destination(held)
         made, chosen = chat_form.connect_provider(to), resolve_settings(held, to)
         chat.provider, chat.settings, chat.sink = made, chosen, cache.open_chat_store().open_writer(held.thread)
         chat.tools = endpoints.build_toolbox(get_value("folder"), get_value("tools"))

@@ -10,11 +10,27 @@ from turnscope import TurnscopeError
 from turnscope.live import attachments
 from turnscope.live.events import WriteFailed
 
-from pages.chat import branches, chats, choices, gauge, markup, memory_panel, messages, newest_message, notices, policy_form, preview, search_hits, settings_form, summaries, typing_box
-from pages.chat import open_chats
+from pages.chat import (
+    branches,
+    chats,
+    choices,
+    gauge,
+    markup,
+    memory_panel,
+    messages,
+    newest_message,
+    notices,
+    open_chats,
+    policy_form,
+    preview,
+    search_hits,
+    settings_form,
+    summaries,
+    typing_box,
+)
 from pages.parts import cache, theme, widgets
 from pages.parts.chat_form import get_value
-from pages.parts.formats import escape_html, shorten
+from pages.parts.formats import escape, shorten
 
 SHEET = Path(__file__).parent / "browser" / "chat.css"
 POLL = 0.15  # seconds between looks at a turn under way
@@ -74,17 +90,26 @@ def _draw_bar(here: str, held: open_chats.OpenChat | None) -> None:
 
 def _draw_chat(held: open_chats.OpenChat | None, busy: bool, drawn: PageRun) -> None:
     """Draw the messages, the buttons under them and the message box."""
-    looked_for = held is not None and search_hits.find_sought_block(held.session) is not None  # then the box must not follow its end
+    looked_for = (
+        held is not None and search_hits.find_sought_block(held.session) is not None
+    )  # then the box must not follow its end
     with st.container(height=560, key="chat-box", autoscroll=not looked_for, border=False):
         _draw_messages(held, busy, drawn)
     with st.container(key="chat-now", horizontal=True, horizontal_alignment="right", gap="small", height=44, border=False):
         if held and busy:
             # Here, next to the message box, it stays where it is however long the answer grows.
-            st.button("Stop", icon=":material/stop_circle:", key="chat.stop", type="primary", on_click=open_chats.stop_turn, args=(held,))
+            st.button(
+                "Stop",
+                icon=":material/stop_circle:",
+                key="chat.stop",
+                type="primary",
+                on_click=open_chats.stop_turn,
+                args=(held,),
+            )
         elif held:
             notices.draw_next_steps(held)
     if note := st.session_state.pop("chat.note", None):
-        st.html(f'<p class="chat-more" role="status">{escape_html(note)}</p>')
+        st.html(f'<p class="chat-more" role="status">{escape(note)}</p>')
     if problem := st.session_state.pop("chat.problem", None):
         widgets.draw_notice(*problem)
     st.chat_input(

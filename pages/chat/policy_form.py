@@ -12,7 +12,7 @@ from turnscope.views import parameters
 from pages.chat import choices
 from pages.parts import chat_form, policies
 from pages.parts.chat_form import POLICY, get_value
-from pages.parts.formats import escape_html, shorten
+from pages.parts.formats import escape, shorten
 
 
 def format_option(policy: Policy) -> str:
@@ -41,7 +41,7 @@ def draw() -> None:
     turned = choices.get_changes().get(base.name, {})
     with st.popover("Policy", icon=":material/rule:", key="chat-policy"):
         st.html(
-            f'<div class="chat-why" style="margin:0"><b>{escape_html(base.title)}</b>, from the next request on. '
+            f'<div class="chat-why" style="margin:0"><b>{escape(base.title)}</b>, from the next request on. '
             "Another mark or budget changes what is cut, and the cache is lost from the first cut on.</div>"
         )
         digest = parameters.encode_changes(turned)

@@ -12,8 +12,7 @@ from turnscope.live.chat import Chat
 from turnscope.live.sinks import NullSink
 from turnscope.views import Plan, next_request
 
-from pages.chat import choices, context
-from pages.chat import open_chats
+from pages.chat import choices, context, open_chats
 from pages.chat.open_chats import OpenChat
 from pages.parts import chat_form
 from pages.parts.chat_form import get_value

@@ -20,8 +20,12 @@ def draw(hits: Sequence[Hit], titles: Mapping[str, str], words: str) -> None:
     known = {(hit.thread, hit.n): hit for hit in hits[:MOST] if hit.thread in titles}
     if not known:
         return
-    labels = make_unique({at: f"{NAMES.get(hit.role, 'Tool')}: {quote_around(hit.text, words)} ({shorten(titles[hit.thread], 30)})"
-                    for at, hit in known.items()})  # fmt: skip
+    labels = make_unique(
+        {
+            at: f"{NAMES.get(hit.role, 'Tool')}: {quote_around(hit.text, words)} ({shorten(titles[hit.thread], 30)})"
+            for at, hit in known.items()
+        }
+    )
     st.selectbox(
         "Go to a message", list(labels), index=None, format_func=labels.__getitem__, key="chat.hit", on_change=_open_hit,
         placeholder=f"{len(labels)} messages",

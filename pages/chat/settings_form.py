@@ -8,11 +8,10 @@ import streamlit as st
 from turnscope.live.endpoints import MODELS, OFFLINE_MODELS
 from turnscope.live.offline import FAULTS as ORDERED
 
-from pages.chat import branches, choices, notices, policy_form
-from pages.chat import open_chats
+from pages.chat import branches, choices, notices, open_chats, policy_form
 from pages.parts import chat_form
 from pages.parts.chat_form import TOOLS, get_value
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
 SPOKEN = (
@@ -42,7 +41,7 @@ CACHE = {
 
 
 def _explain(name: str) -> None:
-    st.html(f'<div class="chat-why">{escape_html(CACHE[name])}</div>')
+    st.html(f'<div class="chat-why">{escape(CACHE[name])}</div>')
 
 
 def _build_key(name: str) -> dict[str, Any]:
@@ -68,13 +67,15 @@ def draw(held: open_chats.OpenChat | None) -> None:
         with left:
             _draw_provider()
             known = choices.list_policies()
-            st.selectbox("Policy", list(known), format_func=lambda name: policy_form.format_option(known[name]), **_build_key("policy"))
+            st.selectbox(
+                "Policy", list(known), format_func=lambda name: policy_form.format_option(known[name]), **_build_key("policy")
+            )
             _explain("policy")
             doubts = policy_form.list_doubts()
             if not doubts and (caution := choices.get_policy().caution):
-                st.html(f'<div class="chat-why">{escape_html(caution)}</div>')
+                st.html(f'<div class="chat-why">{escape(caution)}</div>')
             for doubt in doubts:
-                st.html(f'<div class="chat-why" role="note"><b>Not for this chat.</b> {escape_html(doubt)}</div>')
+                st.html(f'<div class="chat-why" role="note"><b>Not for this chat.</b> {escape(doubt)}</div>')
             st.toggle("Thinking", **_build_key("thinking"))
             _explain("thinking")
             st.number_input("Most tokens of an answer", 1, 64_000, step=256, **_build_key("max"))
@@ -110,10 +111,16 @@ def _draw_provider() -> None:
     kind = get_value("provider")
     if kind == "server":
         st.text_input("Address", placeholder="http://127.0.0.1:11434", on_change=_reset_window, **_build_key("url"))
-        st.html(f'<div class="chat-why">{escape_html(SPOKEN)}</div>')
+        st.html(f'<div class="chat-why">{escape(SPOKEN)}</div>')
     if kind != "offline":
         from_env = "from the environment" if kind == "anthropic" else "none"
-        st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_build_key(chat_form.get_key_name()))
+        st.text_input(
+            "API key",
+            type="password",
+            placeholder=from_env,
+            help="Kept in memory only.",
+            **_build_key(chat_form.get_key_name()),
+        )
         known = MODELS if kind == "anthropic" else ()
         options = list(dict.fromkeys((*known, *([get_value("model")] if get_value("model") else []))))
         st.selectbox(

@@ -10,9 +10,8 @@ import streamlit as st
 from turnscope.live.chat import Chat
 from turnscope.views import manual_summaries
 
-from pages.chat import markup, notices
-from pages.chat import open_chats
-from pages.parts.formats import escape_html
+from pages.chat import markup, notices, open_chats
+from pages.parts.formats import escape
 
 MOST = 3  # summaries shown, the newest first
 KEEP = 2  # newest turns that condensing by hand leaves alone
@@ -52,7 +51,7 @@ def _draw_summary(held: open_chats.OpenChat, summary: manual_summaries.ManualSum
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         with st.popover("Edit", icon=":material/edit:", key=f"chat-edit-{key}", type="tertiary", help=CACHE["edit"]):
             said = st.text_area("The summary says", text, key=f"chat.reword.{key}.{summary.key}", height=180)
-            st.html(f'<div class="chat-why">{escape_html(CACHE["edit"])}</div>')
+            st.html(f'<div class="chat-why">{escape(CACHE["edit"])}</div>')
             if st.button("Save", key=f"chat.save.{key}", disabled=not said.strip() or said.strip() == text.strip()):
                 _change(held, lambda chat: chat.edit_summary(by, said))
         if st.button("Undo", icon=":material/undo:", key=f"chat.undo.{key}", type="tertiary", help=CACHE["undo"]):

@@ -30,7 +30,12 @@ def choose() -> PolicyChoice:
             format_func=lambda name: name or "as recorded",
         )  # fmt: skip
         window = st.selectbox(
-            "Window", (0, *library.WINDOWS), key="compare.window", width=190, format_func=_format_window, index=_find_window_index()
+            "Window",
+            (0, *library.WINDOWS),
+            key="compare.window",
+            width=190,
+            format_func=_format_window,
+            index=_find_window_index(),
         )
         limit = st.number_input(
             "Prompt limit, tokens", 0, 2_000_000, _read_limit("limit"), 10_000, key="compare.limit", width=190,

@@ -9,7 +9,7 @@ from turnscope.views import losses
 from turnscope.views.labels import label_block
 
 from pages.parts import opening, replays
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 from pages.parts.replays import PolicyChoice
 
 SPANS = 12  # stretches of requests that are named
@@ -43,7 +43,8 @@ def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
     )
     found = [(policy, told[name]) for name, policy in policies.items() if name in told]
     rows = "".join(
-        f"<tr><td>{escape_html(policy.title or policy.name)}</td><td>{_format_requests(each.spans)}</td><td>{escape_html(_describe_departure(each))}</td></tr>"
+        f"<tr><td>{escape(policy.title or policy.name)}</td><td>{_format_requests(each.spans)}</td>"
+        f"<td>{escape(_describe_departure(each))}</td></tr>"
         for policy, each in found
     )
     head = "<tr><th>policy</th><th>stands in requests</th><th>and then</th></tr>"

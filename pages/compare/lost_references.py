@@ -31,8 +31,12 @@ def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row]) -> None:
         {
             "request": [hit.request for hit in hits[: table.ROWS]],
             "said before": [hit.text for hit in hits[: table.ROWS]],
-            "in block": [url.make_link(shown, "envelope", request=seen(hit.block), block=hit.block) for hit in hits[: table.ROWS]],
-            "used in block": [url.make_link(shown, "envelope", request=hit.request, block=hit.answer) for hit in hits[: table.ROWS]],
+            "in block": [
+                url.make_link(shown, "envelope", request=seen(hit.block), block=hit.block) for hit in hits[: table.ROWS]
+            ],
+            "used in block": [
+                url.make_link(shown, "envelope", request=hit.request, block=hit.answer) for hit in hits[: table.ROWS]
+            ],
             "put out by decision": [
                 url.make_link(shown, "debugger", **asked, request=made[hit.by][0], step=made[hit.by][1], decision=hit.by)
                 if hit.by in made

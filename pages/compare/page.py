@@ -9,7 +9,7 @@ from turnscope import TurnscopeError
 
 from pages.compare import choices, departures, lost_references, sessions, table, two_policies, windows
 from pages.parts import header, opening, policies, replays, savings, url, widgets
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 
 def draw() -> None:
@@ -37,6 +37,6 @@ def _link_plans(shown: opening.ShownSession, names: Sequence[str]) -> None:
     budget = url.make_link(shown, "plan", what="budget", policies=",".join(names))
     advise = url.make_link(shown, "plan", what="advise", **({"policy": names[0]} if names else {}))
     st.html(
-        f'<div class="ts-empty">Plan ahead: <a href="{escape_html(budget)}" target="_self">these policies in a conversation that is '
-        f'only planned</a>, or <a href="{escape_html(advise)}" target="_self">which parameters this session speaks for</a>.</div>'
+        f'<div class="ts-empty">Plan ahead: <a href="{escape(budget)}" target="_self">these policies in a conversation that is '
+        f'only planned</a>, or <a href="{escape(advise)}" target="_self">which parameters this session speaks for</a>.</div>'
     )

@@ -7,7 +7,7 @@ from turnscope import TurnscopeError, figures
 from turnscope.views import session_comparison
 
 from pages.parts import cache, opening, registry, replays, theme, widgets
-from pages.parts.formats import make_unique, escape_html, shorten
+from pages.parts.formats import escape, make_unique, shorten
 
 
 def draw(shown: opening.ShownSession) -> None:
@@ -50,9 +50,9 @@ def _build_side(key: str, part: int, many: int, _shown: opening.ShownSession) ->
 
 
 def _draw_table(sides: list[session_comparison.Side], name: str) -> None:
-    head = "".join(f'<th title="{escape_html(each.name)}">{escape_html(shorten(each.title, 60))}</th>' for each in sides)
+    head = "".join(f'<th title="{escape(each.name)}">{escape(shorten(each.title, 60))}</th>' for each in sides)
     body = "".join(
-        f"<tr><td>{escape_html(what)}</td>{''.join(f'<td>{escape_html(value)}</td>' for value in values)}</tr>"
+        f"<tr><td>{escape(what)}</td>{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
         for what, values in session_comparison.list_measures(sides)
     )
     st.html(f'<table class="ts-table"><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>')

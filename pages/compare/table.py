@@ -9,7 +9,7 @@ from turnscope import figures
 from turnscope.views import comparison
 
 from pages.parts import opening, theme
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 ROWS = 500  # of a table
 
@@ -72,7 +72,7 @@ def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row]) -> None:
         },
     )
     checked = " ".join(row.calibration for row in rows)
-    st.html(f'<div class="ts-empty">{escape_html(f"{comparison.ASSUMPTIONS} {checked}")}</div>')
+    st.html(f'<div class="ts-empty">{escape(f"{comparison.ASSUMPTIONS} {checked}")}</div>')
     made = comparison.rows_to_csv(rows)
     st.download_button("Table as CSV", made, f"{shown.entry.id}-policies.csv", "text/csv", icon=":material/download:")
 

@@ -107,7 +107,9 @@ def keep_place(shown: opening.ShownSession, at: Place) -> None:
     if at.ahead:
         return
     base = url.note_request(shown, at.request)
-    choice = {"policy": read_policy_name(load_policies())} | ({"set": st.query_params["set"]} if st.query_params.get("set") else {})
+    choice = {"policy": read_policy_name(load_policies())} | (
+        {"set": st.query_params["set"]} if st.query_params.get("set") else {}
+    )
     st.session_state[_CHOICE] = choice
     wanted = {**base, **choice, "step": str(at.step)}
     if st.query_params.to_dict() != wanted:

@@ -11,7 +11,7 @@ from pages.debugger import address, policy_replay
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
 from pages.parts import opening
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 
 def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
@@ -19,7 +19,10 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
     found = policy_replay.find_over_limit(replay)
     nodes = overflow_tree.build_tree(replay.trace, at.request)
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.html(f'<div class="pane-head">{escape_html(_describe_request(replay, at, bool(nodes), len(found)))}</div>', width="stretch")
+        st.html(
+            f'<div class="pane-head">{escape(_describe_request(replay, at, bool(nodes), len(found)))}</div>',
+            width="stretch",
+        )
         before, after = bisect_left(found, at.request) - 1, bisect_right(found, at.request)
         for label, icon, place in (("Before", "arrow_back", before), ("Next", "arrow_forward", after)):
             there = found[place] if 0 <= place < len(found) else -1
@@ -55,14 +58,14 @@ def _render_rung(node: overflow_tree.Node) -> str:
     """A question with its leaf. What was not reached is faint, what was taken is drawn in full."""
     rule = f"{node.rule.replace('_', ' ')} · decision {node.decision + 1}" if node.decision >= 0 else "no decision"
     more = f" and {node.more_decisions:,} before it" if node.more_decisions else ""
-    why = f"<p>{escape_html(node.because)}</p><small>{escape_html(rule + more)}</small>" if node.step != "projected" else ""
+    why = f"<p>{escape(node.because)}</p><small>{escape(rule + more)}</small>" if node.step != "projected" else ""
     tokens = f"{node.tokens:,}" + (f" → {node.after:,}" if node.after != node.tokens else "")
     came = "came" if node.reached else "faint"
     way = "yes" if node.applies else "no" if node.reached else ""
     told = f"<em>{tokens} of {node.limit:,} tokens</em>{why}" if node.reached else "<em>not reached</em>"
     tone = "bad" if node.step == "refuse" else "good"
-    leaf = f'<div class="leaf {"took" if node.applies else ""} {tone}"><i>yes</i><b>{escape_html(node.leaf)}</b></div>'
+    leaf = f'<div class="leaf {"took" if node.applies else ""} {tone}"><i>yes</i><b>{escape(node.leaf)}</b></div>'
     return (
         f'<div class="rung {came} {way}" role="listitem" data-step="{node.step}">'
-        f'<div class="ask"><b>{escape_html(node.question)}</b>{told}</div>{leaf}</div>'
+        f'<div class="ask"><b>{escape(node.question)}</b>{told}</div>{leaf}</div>'
     )

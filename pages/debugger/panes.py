@@ -11,12 +11,11 @@ from turnscope.views import Cursor, closeup, decision_log, exact_body, rejection
 from turnscope.views.cached_cost import CachePrice
 from turnscope.views.stepper import find_summary_block
 
-from pages.debugger import address, decision_list, policy_replay
-from pages.debugger import overflow_pane
+from pages.debugger import address, decision_list, overflow_pane, policy_replay
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
 from pages.parts import cards, opening, url, widgets
-from pages.parts.formats import escape_html, format_tokens
+from pages.parts.formats import escape, format_tokens
 
 _BLOCK = "debugger.block"
 PANES = {
@@ -45,7 +44,9 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
         _draw_reason(shown, replay, at, close)
     if replay.is_whole and (wrong := rejections.format_problems(policy_replay.find_rejections(replay).requests[at.request])):
         told = "The API would refuse this request"
-        st.html(f'<div class="why-line refused" role="status"><b class="tone-bad">{told}</b> <span>{escape_html(wrong)}</span></div>')
+        st.html(
+            f'<div class="why-line refused" role="status"><b class="tone-bad">{told}</b> <span>{escape(wrong)}</span></div>'
+        )
     asked = len(replay.trace.plans[at.request].asks)
     names = {key: f"{name} ({asked})" if key == "asks" and asked else name for key, name in PANES.items()}
     pane = st.segmented_control(
@@ -71,7 +72,7 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
 def _draw_reason(shown: opening.ShownSession, replay: Replay, at: Place, close: closeup.Closeup) -> None:
     """Why the block is here or is not; another block by number, for those who use no mouse."""
     if close.at < 0:
-        st.html(f'<div class="why-line"><b>{escape_html(close.name)}</b> stands for no block: the policy put it in.</div>')
+        st.html(f'<div class="why-line"><b>{escape(close.name)}</b> stands for no block: the policy put it in.</div>')
         return
     standing = replay.trace.explain(close.at, at.request)
     word, tone = HERE[standing.state]
@@ -83,8 +84,9 @@ def _draw_reason(shown: opening.ShownSession, replay: Replay, at: Place, close: 
     leaves = cards.render_departure_link(url.make_link(shown, "compare", text=f"#{close.at}"))
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
-        f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {escape_html(close.name)} · turn {close.turn} · '
-        f"{close.tokens:,} tokens</span> <span>{escape_html(standing.sentence)}</span> <span>{escape_html(close.note)}</span> "
+        f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {escape(close.name)} · '
+        f"turn {close.turn} · "
+        f"{close.tokens:,} tokens</span> <span>{escape(standing.sentence)}</span> <span>{escape(close.note)}</span> "
         f"{leaves}</div>"
     )
     away = there is not None and there != Cursor(at.request, at.step)
@@ -137,7 +139,9 @@ def _draw_body(replay: Replay, at: Place) -> None:
     text = exact_body.format_exact_body(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        told = f"request {request} after all {len(plan.decisions)} decisions · {format_tokens(trace.count_tokens(request))} tokens"
+        told = (
+            f"request {request} after all {len(plan.decisions)} decisions · {format_tokens(trace.count_tokens(request))} tokens"
+        )
         st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
             "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",
@@ -152,9 +156,11 @@ def _draw_queries(replay: Replay, at: Place) -> None:
         st.html('<div class="ts-empty">No rule asked anything while this request was planned.</div>')
     for each in found:
         source = "stand-in: made offline, no model was asked" if each.offline else each.answer.source
-        model = f" · {escape_html(each.answer.model)}" if each.answer.model else ""
+        model = f" · {escape(each.answer.model)}" if each.answer.model else ""
         mark = "warn" if each.offline or each.answer.failed else ""
-        st.html(f'<div class="pane-head">{escape_html(each.ask.kind)} <span class="ts-chip {mark}">{escape_html(source)}</span>{model}</div>')
+        st.html(
+            f'<div class="pane-head">{escape(each.ask.kind)} <span class="ts-chip {mark}">{escape(source)}</span>{model}</div>'
+        )
         left, right = st.columns(2)
         with left:
             st.html('<div class="pane-head">question</div>')
@@ -197,8 +203,8 @@ def _render_decision(trace: Trace, at: Place, price: CachePrice | None) -> str:
     (_, action), (_, rule), (_, reason), *rows = decision_log.describe_decision(trace, at.request, at.step - 1, price)
     facts = summary_quality.score_facts(trace, trace.plans[at.request].decisions[at.step - 1])
     noted = [(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)) for name, value in facts.items()]
-    listed = "".join(f"<dt>{escape_html(name)}</dt><dd>{escape_html(value[:400])}</dd>" for name, value in (*rows, *noted))
+    listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value[:400])}</dd>" for name, value in (*rows, *noted))
     return (
-        f'<div class="ts-card decision"><b>{escape_html(action)}</b> <span>by {escape_html(rule.replace("_", " "))}</span>'
-        f'<p>{escape_html(reason)}</p><dl class="ts-glossary">{listed}</dl></div>'
+        f'<div class="ts-card decision"><b>{escape(action)}</b> <span>by {escape(rule.replace("_", " "))}</span>'
+        f'<p>{escape(reason)}</p><dl class="ts-glossary">{listed}</dl></div>'
     )

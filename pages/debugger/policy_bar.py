@@ -16,7 +16,7 @@ from turnscope.views import parameters, policy_groups
 
 from pages.debugger import address, policy_picker
 from pages.parts import policies, shell, widgets
-from pages.parts.formats import escape_html, shorten
+from pages.parts.formats import escape, shorten
 
 MEMORY = {
     "remembers": "what it cut stays cut",
@@ -67,7 +67,8 @@ def _warn_unknown(known: library.PolicyCatalog, name: str) -> None:
     meant = f" Perhaps {known.policies[close[0]].title} ({close[0]}) is meant." if close else ""
     widgets.draw_notice(
         f"There is no policy {shorten(wanted, 60)!r} here; {known.policies[name].title} is shown instead.",
-        f"Choose another one in the list.{meant} If it was saved on another machine, put its file into {policies.find_folder()}.",
+        f"Choose another one in the list.{meant} If it was saved on another machine, put its file into "
+        f"{policies.find_folder()}.",
     )
 
 
@@ -84,16 +85,18 @@ def _draw_picker(known: library.PolicyCatalog, name: str) -> None:
 def _render_line(base: Policy, current: Policy, own: bool) -> str:
     """One sentence about the policy, with how sure it is and what was changed."""
     changes = parameters.find_changes(current, base)
-    chips = [f'<span class="ts-chip" title="{escape_html(base.fidelity)}">{escape_html(policy_groups.summarize_fidelity(base))}</span>']
+    chips = [f'<span class="ts-chip" title="{escape(base.fidelity)}">{escape(policy_groups.summarize_fidelity(base))}</span>']
     chips += ['<span class="ts-chip">yours</span>'] if own else []
     if base.guarantees:
         chips.append(
-            f'<span class="ts-chip" title="laws that every request of it keeps">{escape_html(" · ".join(base.guarantees))}</span>'
+            f'<span class="ts-chip" title="laws that every request of it keeps">{escape(" · ".join(base.guarantees))}</span>'
         )
     names = {knob.key: knob.label for group in parameters.group_parameters(base) for knob in group.parameters}
     for key, value in list(changes.items())[:6]:
-        chips.append(f'<span class="ts-chip warn">{escape_html(_name_rule(base, key))}: {escape_html(names[key])} = {escape_html(value)}</span>')
-    return f'<div class="policy-line"><span>{escape_html(base.doc or base.title)}</span>{"".join(chips)}</div>'
+        chips.append(
+            f'<span class="ts-chip warn">{escape(_name_rule(base, key))}: {escape(names[key])} = {escape(value)}</span>'
+        )
+    return f'<div class="policy-line"><span>{escape(base.doc or base.title)}</span>{"".join(chips)}</div>'
 
 
 def _name_rule(base: Policy, key: str) -> str:
@@ -104,17 +107,20 @@ def _name_rule(base: Policy, key: str) -> str:
 def _draw_about(base: Policy) -> None:
     with st.popover("About", icon=":material/info:", key="policy-about"):
         page = {"policy": base.name}
-        st.page_link(shell.find_page("policies"), label="Its page, with pictures", icon=":material/menu_book:", query_params=page)
+        st.page_link(
+            shell.find_page("policies"), label="Its page, with pictures", icon=":material/menu_book:", query_params=page
+        )
         rows = {"Source": base.source, "Version": base.version, "Fidelity": base.fidelity, "Counts with": base.counter}
-        told = "".join(f"<dt>{name}</dt><dd>{escape_html(value)}</dd>" for name, value in rows.items() if value)
+        told = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in rows.items() if value)
         rules = "".join(
-            f"<li><b>{escape_html(part.rule.name.replace('_', ' '))}</b> {escape_html(part.rule.doc)} "
-            f'<span class="ts-faint">{MEMORY[part.rule.memory]}; {escape_html(part.rule.source)}</span></li>'
+            f"<li><b>{escape(part.rule.name.replace('_', ' '))}</b> {escape(part.rule.doc)} "
+            f'<span class="ts-faint">{MEMORY[part.rule.memory]}; {escape(part.rule.source)}</span></li>'
             for part in base.rules
         )
-        constants = "".join(f"<dt>{escape_html(name)}</dt><dd>{escape_html(value)}</dd>" for name, value in base.constants.items())
+        constants = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in base.constants.items())
         st.html(
-            f'<div class="policy-about"><h3>{escape_html(base.title)}</h3><p>{escape_html(base.doc)}</p><dl class="ts-glossary">{told}</dl>'
+            f'<div class="policy-about"><h3>{escape(base.title)}</h3><p>{escape(base.doc)}</p>'
+            f'<dl class="ts-glossary">{told}</dl>'
             + (f"<h4>Rules, in order</h4><ol>{rules}</ol>" if rules else "<p>No rule: everything is kept.</p>")
             + (f'<h4>Constants of the original</h4><dl class="ts-glossary">{constants}</dl>' if constants else "")
             + "</div>"
@@ -172,7 +178,7 @@ def _draw_editor(base: Policy, current: Policy, yours: bool) -> None:
                 own = base.name if yours else f"my-{base.name}"
                 name = st.text_input("Name", own, key=f"policy.name.{base.name}", width=260)
                 saved = st.form_submit_button("Save to my policies", type="primary")
-        st.html(f'<div class="ts-small ts-faint">Kept in {escape_html(policies.find_folder())}</div>')
+        st.html(f'<div class="ts-small ts-faint">Kept in {escape(policies.find_folder())}</div>')
         st.download_button(
             "Download", text, f"{base.name}.toml", "application/toml", icon=":material/download:", type="tertiary",
             on_click="ignore", key="policy.download",

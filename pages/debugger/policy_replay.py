@@ -90,7 +90,9 @@ def price_decision(replay: Replay, request: int, number: int) -> CachePrice | No
     """What decision `number` (from 0) of a request does to the prompt cache; None where it changed nothing."""
     decision = replay.trace.plans[request].decisions[number]
     return (
-        price_decisions(replay.trace, _simulate_cache(replay.trace, replay.key), request).get(decision.seq) if decision.splice else None
+        price_decisions(replay.trace, _simulate_cache(replay.trace, replay.key), request).get(decision.seq)
+        if decision.splice
+        else None
     )
 
 

@@ -6,7 +6,7 @@ import streamlit as st
 from turnscope.library import ReplayJob
 
 from pages.debugger.policy_replay import Replay
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 POLL = 0.5  # seconds
 MEGABYTE = 1_000_000
@@ -47,6 +47,6 @@ def _render_line(run: ReplayJob, shown: int) -> str:
         said, more = f"Replaying {run.done:,} of {run.count:,} requests …", first
     share = run.done / max(1, run.count)
     return (
-        f'<div class="replay-line" role="status"><b>{escape_html(said)}</b> <span>{escape_html(more)}</span>'
+        f'<div class="replay-line" role="status"><b>{escape(said)}</b> <span>{escape(more)}</span>'
         f'<i><em style="width:{share:.1%}"></em></i></div>'
     )

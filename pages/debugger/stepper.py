@@ -12,7 +12,7 @@ from pages.debugger import address
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
 from pages.parts import opening, policies, theme
-from pages.parts.formats import format_cost, format_tokens, format_percent
+from pages.parts.formats import format_cost, format_percent, format_tokens
 
 _HERE = Path(__file__).parent / "browser"
 KEY = "debugger-stepper"
@@ -22,7 +22,9 @@ _RANGE = "stepper.range"
 # The code stands with the data, outside the fragment: what is inside is sent again with every step.
 _CODE = ("model", "film", "draw", "time", "stops")
 _data = st.components.v2.component(
-    "turnscope_steps", html="", js=theme.read_files(_HERE, "stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js")
+    "turnscope_steps",
+    html="",
+    js=theme.read_files(_HERE, "stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js"),
 )
 _stepper = st.components.v2.component(
     "turnscope_stepper",
@@ -90,6 +92,7 @@ def _summarize_range(replay: Replay) -> dict[str, Any] | None:
     words.append("; ".join(rules[:3]) + more if rules else "no change by a rule")
     if found.change_request is not None:
         words.append(
-            f"biggest change: request {found.change_request:,}, {'+' if found.change > 0 else '−'}{format_tokens(abs(found.change))}"
+            f"biggest change: request {found.change_request:,}, "
+            f"{'+' if found.change > 0 else '−'}{format_tokens(abs(found.change))}"
         )
     return {"start": found.start, "stop": found.stop, "words": words, "grew": found.change_request}

@@ -8,7 +8,7 @@ from turnscope import TurnscopeError
 from pages.debugger.policy_replay import Replay
 from pages.parts import cache, chat_form, opening, widgets
 from pages.parts.chat_form import get_value
-from pages.parts.formats import escape_html, format_tokens
+from pages.parts.formats import escape, format_tokens
 
 CHEAP = {"offline": "offline-200k", "anthropic": "claude-haiku-5-5"}
 PROVIDERS = {"offline": "the built-in offline model", "anthropic": "the Anthropic API", "server": "the server of the live chat"}
@@ -27,8 +27,10 @@ def draw(shown: opening.ShownSession, replay: Replay) -> None:
         are = "is a stand-in" if len(asks) == 1 else "are stand-ins"
         st.html(
             f'<div class="policy-about"><p><b>{many} of this replay</b> {are}, '
-            f"made offline by picking sentences. A model can write them: one billed call each, about {escape_html(format_tokens(size))} tokens to "
-            f"read in all. They are kept, and every replay uses them.</p><p>Goes to {escape_html(PROVIDERS[provider])}; choose another "
+            f"made offline by picking sentences. A model can write them: one billed call each, about "
+            f"{escape(format_tokens(size))} tokens to "
+            f"read in all. They are kept, and every replay uses them.</p><p>Goes to "
+            f"{escape(PROVIDERS[provider])}; choose another "
             "one, or type a key, in the settings of the live chat.</p></div>"
         )
         default = CHEAP.get(provider) or get_value("model")

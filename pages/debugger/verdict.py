@@ -8,7 +8,7 @@ from turnscope.views.stepper import VERDICTS
 from pages.debugger import policy_replay
 from pages.debugger.policy_replay import Replay
 from pages.parts import opening, policies
-from pages.parts.formats import format_cost, escape_html, format_tokens, format_usd
+from pages.parts.formats import escape, format_cost, format_tokens, format_usd
 
 TONES = {"warn": "warn", "overflow": "bad", "refuse": "bad"}
 SAID = {"warn": "warned", "overflow": "over the limit", "refuse": "refused"}
@@ -18,7 +18,8 @@ def render_verdict(shown: opening.ShownSession, replay: Replay) -> str:
     """One line about the whole session under the policy; a clear notice where it changes nothing."""
     made, count = replay.steps, len(replay.trace.plans)
     peak, top = made.peak
-    largest = f"largest request {format_tokens(peak)} tokens, number {top:,}, limit {format_tokens(replay.trace.plans[top].budget.limit)}"
+    limit = format_tokens(replay.trace.plans[top].budget.limit)
+    largest = f"largest request {format_tokens(peak)} tokens, number {top:,}, limit {limit}"
     over = sum(made.verdicts[1:])
     chips = "".join(
         f'<span class="ts-chip {TONES[name]}">{many:,} {SAID[name]}</span>'
@@ -39,7 +40,7 @@ def render_verdict(shown: opening.ShownSession, replay: Replay) -> str:
         f'<span class="ts-chip" title="tokens of all requests: {made.sent_tokens:,}; '
         f'with everything kept: {made.uncut_tokens:,}">'
         f"sends {share:.0%}</span>"
-        f'<span class="ts-chip" title="{escape_html(largest)}">peak {format_tokens(peak)} of {format_tokens(replay.trace.plans[top].budget.limit)}</span>'
+        f'<span class="ts-chip" title="{escape(largest)}">peak {format_tokens(peak)} of {limit}</span>'
     )
     return f'<div class="policy-line">{numbers}{chips}</div>'
 
@@ -53,7 +54,9 @@ def _render_cost(shown: opening.ShownSession, replay: Replay) -> str:
         "Simulated at list prices with the recorded answers: what each request would have found in the prompt cache, and what "
         "its summaries would have cost. The same figure as on the compare page."
     )
-    told = f'title="{told}">{format_cost(spent.total, spent.unpriced_requests, simulated=True)} · as it ran {format_usd(recorded)}'
+    told = (
+        f'title="{told}">{format_cost(spent.total, spent.unpriced_requests, simulated=True)} · as it ran {format_usd(recorded)}'
+    )
     return f'<span class="ts-chip" {told}</span>'
 
 
@@ -65,7 +68,7 @@ def _render_rejections(replay: Replay) -> str:
         if found.count
         else ""
     )
-    return f'<span class="ts-chip bad" title="{escape_html(hint)}">{escape_html(found.sentence)}</span>' if found.count else ""
+    return f'<span class="ts-chip bad" title="{escape(hint)}">{escape(found.sentence)}</span>' if found.count else ""
 
 
 def _many(number: int, word: str) -> str:

@@ -58,7 +58,8 @@ def _render_table(found: detail.Difference) -> str:
     ]
     rows.append(("<b>Whole prompt</b>", *found.prompts))
     body = "".join(
-        f"<tr><td>{name}</td><td>{format_signed(a)}</td><td>{format_signed(b)}</td><td>{_format_change(b - a)}</td></tr>" for name, a, b in rows
+        f"<tr><td>{name}</td><td>{format_signed(a)}</td><td>{format_signed(b)}</td><td>{_format_change(b - a)}</td></tr>"
+        for name, a, b in rows
     )
     head = f"<tr><th>tokens</th><th>request {found.old}</th><th>request {found.new}</th><th>change</th></tr>"
     return f'<table class="ts-table"><thead>{head}</thead><tbody>{body}</tbody></table>'

@@ -45,6 +45,10 @@ def _draw_request(shown: opening.ShownSession, top: DeltaGenerator) -> None:
     at = url.read_request(shown)
     url.remember_request(shown, at)
     now = request.summarize(shown, at)
-    top.html(cards.render_headline(now, request.find_next_cut(shown, at)) + cards.render_bar(now) + cards.render_buckets(now, shown.view.counter))
+    top.html(
+        cards.render_headline(now, request.find_next_cut(shown, at))
+        + cards.render_bar(now)
+        + cards.render_buckets(now, shown.view.counter)
+    )
     request.draw_navigator(shown, CHART, at)
     panes.draw(shown, now)

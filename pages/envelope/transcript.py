@@ -12,7 +12,7 @@ from turnscope.views import text_search, transcript
 from turnscope.views.text_search import Query
 
 from pages.parts import cards, opening, request, search, theme, url, widgets
-from pages.parts.formats import escape_html, shorten
+from pages.parts.formats import escape, shorten
 
 PAGE = 100
 WHICH = {"": "All blocks", "in": "In this request", "out": "Not in it"}
@@ -35,7 +35,7 @@ def draw(shown: opening.ShownSession, n: int) -> None:
     try:
         places = text_search.find_matches(shown.trace, query)
     except TurnscopeError as error:
-        st.html(f'<div class="ts-card ts-notice" role="alert"><b>{escape_html(error.what)}</b><p>{escape_html(error.hint)}</p></div>')
+        st.html(f'<div class="ts-card ts-notice" role="alert"><b>{escape(error.what)}</b><p>{escape(error.hint)}</p></div>')
         return
     newest = max(0, shown.trace.plans[n].request.cut - 1)
     first = sum(at <= newest for at in places) - 1  # the page on which the request ends
@@ -97,11 +97,11 @@ def _draw_block(shown: opening.ShownSession, n: int, at: int) -> None:
     seen = ", ".join(ranges) + (f" and {len(spans) - 6:,} more ranges" if len(spans) > 6 else "")
     several = "s" if len(spans) > 1 or any(b - a > 1 for a, b in spans) else ""
     leaves = cards.render_departure_link(url.make_link(shown, "compare", text=f"#{at}"))
-    head = f"#{at:,} · {escape_html(shorten(line.label, 120))} · {line.role} · turn {line.turn:,} · {line.tokens:,} tokens"
+    head = f"#{at:,} · {escape(shorten(line.label, 120))} · {line.role} · turn {line.turn:,} · {line.tokens:,} tokens"
     told = f"Seen by request{several} {seen}." if seen else "No request showed it to the model."
-    why = f' <span class="ts-warned">{escape_html(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
+    why = f' <span class="ts-warned">{escape(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
     st.html(
-        f'<div class="ts-closeup" data-block="{at}"><b title="{escape_html(line.label)}">{head}</b>'
+        f'<div class="ts-closeup" data-block="{at}"><b title="{escape(line.label)}">{head}</b>'
         f'<div class="ts-small ts-faint">{told}{why} {leaves}</div></div>'
     )
     widgets.draw_text(blocks[at].text, "(no text)", height=430)

@@ -34,9 +34,13 @@ def choose(priced: bool, slots: bool) -> Choices:
     with st.container(horizontal=True, vertical_alignment="center", key="heatmap-choices"):
         by: figures.Unit = _draw_choice("Columns", {"requests": "Requests", "turns": "Turns"}, "heatmap.by")
         measure = _draw_choice("Measure", measures, "heatmap.measure" if priced else "heatmap.measure.unpriced")
-        scale: figures.Scale = _draw_choice("Scale", {"rank": "By rank", "log": "Logarithmic", "linear": "Linear"}, "heatmap.scale")
+        scale: figures.Scale = _draw_choice(
+            "Scale", {"rank": "By rank", "log": "Logarithmic", "linear": "Linear"}, "heatmap.scale"
+        )
         each = _draw_choice("Rows", {"shared": "One scale", "each": "Each row its own"}, "heatmap.rows") == "each"
-        parted = slots and _draw_choice("Inserts", {"in": "In their buckets", "apart": "Inserts apart"}, "heatmap.slots") == "apart"
+        parted = (
+            slots and _draw_choice("Inserts", {"in": "In their buckets", "apart": "Inserts apart"}, "heatmap.slots") == "apart"
+        )
     return Choices(by, measure, scale, each, parted)
 
 

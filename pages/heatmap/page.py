@@ -35,5 +35,9 @@ def _draw_request(shown: opening.ShownSession) -> None:
     url.remember_request(shown, at)
     now = request.summarize(shown, at)
     request.draw_navigator(shown, CHART, at)
-    st.html(cards.render_headline(now, request.find_next_cut(shown, at)) + cards.render_bar(now, slim=True) + cards.render_buckets(now, shown.view.counter))
+    st.html(
+        cards.render_headline(now, request.find_next_cut(shown, at))
+        + cards.render_bar(now, slim=True)
+        + cards.render_buckets(now, shown.view.counter)
+    )
     request.draw_blocks(shown, now)

@@ -8,7 +8,7 @@ from turnscope.views.columns import Measure
 from pages.heatmap import chart
 from pages.heatmap.chart import Choices
 from pages.parts import opening, theme
-from pages.parts.formats import escape_html, format_tokens, format_percent, format_usd
+from pages.parts.formats import escape, format_percent, format_tokens, format_usd
 
 BRIGHT: dict[Measure, str] = {"cost": "more dollars", "tokens": "more tokens", "share": "more of the window"}
 SCALES: dict[figures.Scale, str] = {
@@ -26,7 +26,9 @@ def render(shown: opening.ShownSession, chosen: Choices) -> str:
     if chosen.each:
         strips = "".join(_render_row(row, measure) for row in rows)
     else:
-        lines = "".join(f'<i class="strip" style="{_fade_style(name)}"></i>' for name in dict.fromkeys(row.name for row in rows))
+        lines = "".join(
+            f'<i class="strip" style="{_fade_style(name)}"></i>' for name in dict.fromkeys(row.name for row in rows)
+        )
         cold = '<i class="strip" style="background:linear-gradient(90deg,var(--ts-panel),var(--ts-cold))"></i>'
         strips = f'<div class="ts-shades all">{lines}{cold}{_render_ends(rows[0], measure)}</div>' if rows else ""
     return f'<div class="ts-scales"><p>{told}</p>{strips}</div>'
@@ -62,7 +64,7 @@ def _describe_cells(chosen: Choices) -> tuple[str, ...]:
 def _render_row(row: figures.Shades, measure: Measure) -> str:
     strip = f'<i class="strip" style="{_fade_style(row.name)}"></i>'
     ends = _render_ends(row, measure, (0, -1))
-    return f'<div class="ts-shades one"><span>{escape_html(row.label)}</span>{strip}{ends}</div>'
+    return f'<div class="ts-shades one"><span>{escape(row.label)}</span>{strip}{ends}</div>'
 
 
 def _fade_style(name: str) -> str:

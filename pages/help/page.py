@@ -9,7 +9,7 @@ from turnscope import TurnscopeError
 from turnscope.views import documentation
 
 from pages.parts import header, theme, widgets
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 SHEET = Path(__file__).parent / "browser" / "help.css"
 
@@ -32,7 +32,7 @@ def draw() -> None:
 def _list_pages(shown: str) -> str:
     """Links to all pages, the shown one marked."""
     rows = (
-        f'<a href="/help?page={escape_html(name)}" target="_self"{" aria-current=page" if name == shown else ""}>{escape_html(title)}</a>'
+        f'<a href="/help?page={escape(name)}" target="_self"{" aria-current=page" if name == shown else ""}>{escape(title)}</a>'
         for name, title in documentation.list_pages().items()
     )
     return f'<nav class="help-pages" aria-label="Documentation">{"".join(rows)}</nav>'

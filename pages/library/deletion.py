@@ -9,7 +9,7 @@ from turnscope import TurnscopeError, library
 
 from pages.library import indexing, sessions
 from pages.parts import cache, url, widgets
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 
 def draw(rows: Sequence[sessions.Row]) -> None:
@@ -25,7 +25,7 @@ def draw(rows: Sequence[sessions.Row]) -> None:
         if some or every:
             _forget_sessions(sorted({row.path for row in read}) if some else None)
         st.html(
-            f'<div class="ts-empty">{store.measure_size() / 1e6:,.1f} MB remembered of them in {escape_html(store.path.parent)}. '
+            f'<div class="ts-empty">{store.measure_size() / 1e6:,.1f} MB remembered of them in {escape(store.path.parent)}. '
             "Chats and session files are never touched.</div>"
         )
 

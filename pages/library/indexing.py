@@ -11,7 +11,7 @@ from turnscope import library
 from turnscope.library import IndexJob
 
 from pages.parts import cache, cards
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 POLL = 0.5  # seconds
 PATIENCE = 0.3  # seconds that a page waits for chats which changed
@@ -118,7 +118,7 @@ def _render_line(job: IndexJob) -> str:
     more = f"{job.sessions:,} sessions read, {same:,} files known already, {len(job.problems):,} not read"
     share = job.done / job.count if job.listed and job.count else 0.0
     return (
-        f'<div class="ts-progress" role="status"><b>{escape_html(said)}</b> <span>{escape_html(more)}.</span>'
+        f'<div class="ts-progress" role="status"><b>{escape(said)}</b> <span>{escape(more)}.</span>'
         f'<i><em style="width:{share:.1%}"></em></i></div>'
     )
 
@@ -128,11 +128,11 @@ def _render_problems(job: IndexJob) -> str:
     problems = [*job.problems]
     reasons = "".join(
         f'<div class="ts-note"><span class="warning">{count:,}</span><span>{"file" if count == 1 else "files"}</span>'
-        f"<span>{escape_html(reason)}</span></div>"
+        f"<span>{escape(reason)}</span></div>"
         for reason, count in [*library.count_reasons(problems).items()][:20]
     )
     files = "".join(
-        f'<div class="ts-note"><span></span><span></span><span>{escape_html(f"{each.path}: {each.what}. {each.hint}")}</span></div>'
+        f'<div class="ts-note"><span></span><span></span><span>{escape(f"{each.path}: {each.what}. {each.hint}")}</span></div>'
         for each in problems[:MOST]
     )
     rest = f", the first {MOST} listed" if len(problems) > MOST else ""

@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.library import upload
 from pages.parts import cache, cards, opening
-from pages.parts.formats import escape_html, to_datetime
+from pages.parts.formats import escape, to_datetime
 
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
@@ -23,7 +23,9 @@ def draw_conversations(shown: opening.ShownSession) -> None:
     held = cache.list_conversations(shown.entry)
     if len(held.listed) < 2:
         return
-    rows = _filter_rows(f"In {shown.entry.name}"[:80], "library.inside", [*held.listed], lambda entry: f"{entry.title} {entry.id}")
+    rows = _filter_rows(
+        f"In {shown.entry.name}"[:80], "library.inside", [*held.listed], lambda entry: f"{entry.title} {entry.id}"
+    )
     table: dict[str, Sequence[object]] = {
         "Title": [entry.title or entry.id for entry in rows],
         "Requests": [entry.requests or None for entry in rows],
@@ -47,7 +49,9 @@ def _filter_rows(title: str, key: str, rows: list[T], text: Callable[[T], str]) 
     return [row for row in rows if all(word in text(row).casefold() for word in words)]
 
 
-def _draw_table(key: str, table: Mapping[str, Sequence[object]], columns: Mapping[str, ColumnConfig], ids: Sequence[str]) -> None:
+def _draw_table(
+    key: str, table: Mapping[str, Sequence[object]], columns: Mapping[str, ColumnConfig], ids: Sequence[str]
+) -> None:
     """A sortable table; choosing a row opens that session."""
     chosen = st.dataframe(
         table, key=key, column_config=columns, hide_index=True, on_select="rerun", selection_mode="single-row",
@@ -65,7 +69,7 @@ def draw_notes(shown: opening.ShownSession) -> None:
     body = "".join(
         f'<div class="ts-note"><span class="{note.severity}">{note.severity}</span>'
         f'<span class="ts-num ts-faint">{f"line {note.line:,}" if note.line else "file"}</span>'
-        f"<span>{escape_html(note.what)}</span></div>"
+        f"<span>{escape(note.what)}</span></div>"
         for note in listed[:MOST_NOTES]
     )
     more = f"{len(listed):,} note{'' if len(listed) == 1 else 's'}" + (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from turnscope.extensions import list_problems
 
-from pages.library import indexing, memory, open_file, search, sessions, totals, upload
-from pages.library import deletion
+from pages.library import deletion, indexing, memory, open_file, search, sessions, totals, upload
 from pages.parts import header, widgets
 
 

@@ -10,7 +10,7 @@ from turnscope import TurnscopeError
 from turnscope.library import index_queries
 
 from pages.parts import cache, opening, request, shell, url, widgets
-from pages.parts.formats import escape_html, shorten
+from pages.parts.formats import escape, shorten
 
 
 def draw() -> None:
@@ -54,9 +54,9 @@ def render_hit(hit: index_queries.Hit) -> str:
     """The excerpt as HTML, what was found in it marked."""
     parts, at = [], 0
     for begin, stop in hit.marks:
-        parts += [escape_html(hit.excerpt[at:begin]), f"<mark>{escape_html(hit.excerpt[begin:stop])}</mark>"]
+        parts += [escape(hit.excerpt[at:begin]), f"<mark>{escape(hit.excerpt[begin:stop])}</mark>"]
         at = stop
-    return "".join((*parts, escape_html(hit.excerpt[at:])))
+    return "".join((*parts, escape(hit.excerpt[at:])))
 
 
 def _open_hit(hit: index_queries.Hit) -> None:

@@ -64,7 +64,9 @@ def list_rows() -> tuple[Row, ...]:
     store, entries = cache.open_store(), cache.list_entries()
     version = index_queries.read_version(store.index_path)
     opened = store.list_recent(url.NEWEST)
-    return _build_rows(entries, cache.list_index_rows(str(store.index_path), version), opened, (tuple(entries), version, opened))
+    return _build_rows(
+        entries, cache.list_index_rows(str(store.index_path), version), opened, (tuple(entries), version, opened)
+    )
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)

@@ -9,7 +9,7 @@ from turnscope import TurnscopeError, figures
 from turnscope.library import index_queries
 
 from pages.parts import cache, cards, theme, widgets
-from pages.parts.formats import escape_html, format_percent, format_usd
+from pages.parts.formats import escape, format_percent, format_usd
 
 MOST = 8  # models or projects listed; the others in one line
 
@@ -38,7 +38,8 @@ def draw() -> None:
     if not told.sessions:
         return
     st.html(
-        f'<h2 class="ts-section">All {told.sessions:,} indexed sessions</h2>{_render_cards(told, index_queries.sum_spending(rows))}'
+        f'<h2 class="ts-section">All {told.sessions:,} indexed sessions</h2>'
+        f"{_render_cards(told, index_queries.sum_spending(rows))}"
     )
     left, right = st.columns([3, 2], gap="medium")
     with left:
@@ -71,7 +72,7 @@ def _render_cards(told: index_queries.Metrics, total: float | None) -> str:
         ("Cost", format_usd(total), f"{format_usd(told.usd)} a session" if told.usd is not None else "no known price", ""),
     )  # fmt: skip
     return '<div class="ts-cards">' + "".join(
-        f'<div class="ts-card"><h3>{escape_html(name)}</h3><div class="value{mark}">{escape_html(value)}</div><p>{escape_html(note)}</p></div>'
+        f'<div class="ts-card"><h3>{escape(name)}</h3><div class="value{mark}">{escape(value)}</div><p>{escape(note)}</p></div>'
         for name, value, note, mark in shown
     ) + "</div>"  # fmt: skip
 
@@ -87,5 +88,5 @@ def _render_list(name: str, rows: Sequence[tuple[str, int, float | None]]) -> st
 def _render_row(label: str, requests: int, cost: float | None) -> str:
     return (
         f'<div class="ts-note ts-cost"><span class="ts-num">{format_usd(cost)}</span>'
-        f'<span class="ts-num ts-faint">{requests:,} req.</span><span title="{escape_html(label)}">{escape_html(label)}</span></div>'
+        f'<span class="ts-num ts-faint">{requests:,} req.</span><span title="{escape(label)}">{escape(label)}</span></div>'
     )

@@ -10,7 +10,7 @@ from turnscope.views import events, ranges, request_summary
 from turnscope.views import overview as views
 from turnscope.views.detail import Detail, Item
 
-from pages.parts.formats import escape_html, format_tokens, format_percent, shorten, format_usd
+from pages.parts.formats import escape, format_percent, format_tokens, format_usd, shorten
 
 HINTS = {
     "system": "The system prompt, and system messages in between.",
@@ -55,7 +55,9 @@ def render_title(view: views.Overview) -> str:
     model = (_strip_date(models[0]) if models else "model unknown") + (f" +{len(models) - 1}" if len(models) > 1 else "")
     chips = [
         _render_chip(view.source),
-        _render_chip(f"{model} · {format_tokens(window)}" if window else model, "", "; ".join((", ".join(models), *view.proved))),
+        _render_chip(
+            f"{model} · {format_tokens(window)}" if window else model, "", "; ".join((", ".join(models), *view.proved))
+        ),
         _render_chip(_many(len(view), "request")),
         *_render_costs(view),
     ]
@@ -64,16 +66,24 @@ def render_title(view: views.Overview) -> str:
         chips.append(_render_chip(f"peak {peak:.0%}", "bad" if peak > 1 else "warn" if peak > 0.75 else ""))
     if len(view) > 1:
         resent = ranges.summarize_range(view, 0, len(view)).repeated_share
-        chips.append(_render_chip(f"{format_percent(resent)} re-sent", "", "Share of all input that the request before had carried already"))
+        chips.append(
+            _render_chip(
+                f"{format_percent(resent)} re-sent", "", "Share of all input that the request before had carried already"
+            )
+        )
     shrunk = events.count_cuts(cut.kind for cut in request_summary.find_cuts(view))
     chips += [_render_chip(text, "warn", events.EVENTS[kind].meaning) for kind, text in shrunk] or [_render_chip("nothing cut")]
     full = view.title or view.session_id
-    return f'<div class="ts-title"><h1 title="{escape_html(shorten(full, 400))}">{escape_html(shorten(full, 80))}</h1>{"".join(chips)}</div>'
+    return (
+        f'<div class="ts-title"><h1 title="{escape(shorten(full, 400))}">{escape(shorten(full, 80))}</h1>{"".join(chips)}</div>'
+    )
 
 
 def render_middle(text: str, link: str) -> str:
     """That the task, or the last instruction, stands amid a long prompt; a link leads to where it does."""
-    return f'<div class="ts-amid"><b>In the middle</b> {escape_html(text)} <a href="{escape_html(link)}" target="_self">Look at it</a></div>'
+    return (
+        f'<div class="ts-amid"><b>In the middle</b> {escape(text)} <a href="{escape(link)}" target="_self">Look at it</a></div>'
+    )
 
 
 def _render_costs(view: views.Overview) -> list[str]:
@@ -95,7 +105,9 @@ def _render_costs(view: views.Overview) -> list[str]:
         cost += f" · {whole.unpriced} without a price"
     chips = [_render_chip(cost, "", hint)]
     if len(view.bill.parts) > 1:
-        of = "; ".join(f"{name}: {format_usd(share.usd)} for {_many(share.requests, 'request')}" for name, share in view.bill.parts)
+        of = "; ".join(
+            f"{name}: {format_usd(share.usd)} for {_many(share.requests, 'request')}" for name, share in view.bill.parts
+        )
         chips.append(_render_chip(f"this path {format_usd(path.usd)}", "", f"The whole bill by its parts. {of}"))
     if whole.logged_usd is not None:
         hint = f"What the tool noted for {_many(whole.logged, 'request')}"
@@ -114,16 +126,18 @@ def _many(number: int, word: str) -> str:
 
 
 def _render_chip(text: str, tone: str = "", hint: str = "") -> str:
-    return f'<span class="ts-chip {tone}" title="{escape_html(hint or text)}">{escape_html(text)}</span>'
+    return f'<span class="ts-chip {tone}" title="{escape(hint or text)}">{escape(text)}</span>'
 
 
 def render_headline(now: request_summary.RequestSummary, ahead: request_summary.Cut | None = None) -> str:
     """One sentence with the number that matters, what happened at this request, and a way to the cut that comes next."""
-    chips = "".join(_render_chip(f"{SIGNS[kind]} {shorten(what.partition(': ')[0], 60)}", "warn", what) for kind, what in now.events)
+    chips = "".join(
+        _render_chip(f"{SIGNS[kind]} {shorten(what.partition(': ')[0], 60)}", "warn", what) for kind, what in now.events
+    )
     if ahead:
         what = f"What was {events.EVENTS[ahead.kind].word} at request {ahead.request} →"
         chips += f'<button type="button" class="ts-go" data-request="{ahead.request}">{what}</button>'
-    return f'<h2 class="ts-headline" data-request="{now.n}"><span>{escape_html(now.sentence)}</span>{chips}</h2>'
+    return f'<h2 class="ts-headline" data-request="{now.n}"><span>{escape(now.sentence)}</span>{chips}</h2>'
 
 
 def fill_style(name: str) -> str:
@@ -137,7 +151,9 @@ def fill_style(name: str) -> str:
 def render_bar(now: request_summary.RequestSummary, slim: bool = False) -> str:
     """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
     whole = max(now.window, now.prompt, 1)
-    parts = "".join(_render_segment(segment, whole, _describe_injected(now), now.inserts) for segment in now.segments if segment.tokens)
+    parts = "".join(
+        _render_segment(segment, whole, _describe_injected(now), now.inserts) for segment in now.segments if segment.tokens
+    )
     free = f'<div class="ts-seg free">{format_tokens(now.free)} free</div>' if now.free > whole * 0.03 else ""
     reserve = ticks = scale = ""
     if now.window:
@@ -167,7 +183,7 @@ def _describe_injected(now: request_summary.RequestSummary) -> str:
 def render_inserts(inserts: Sequence[tuple[str, str, int]], bucket: str, whole: int) -> str:
     """The slots of a bucket as hatched parts at the end of its segment, which has `whole` tokens."""
     parts = "".join(
-        f'<i title="{escape_html(slot)}: {tokens:,} tokens, put in" style="width:{100 * tokens / max(1, whole):.2f}%"></i>'
+        f'<i title="{escape(slot)}: {tokens:,} tokens, put in" style="width:{100 * tokens / max(1, whole):.2f}%"></i>'
         for slot, of, tokens in inserts
         if of == bucket
     )
@@ -187,13 +203,13 @@ def _render_segment(
     hint += f"; put in by the tool: {put_in}" if put_in and segment.name == "messages" else ""
     style = f"width:{width:.3f}%;{fill_style(segment.name)}"
     slots = render_inserts(inserts, segment.name, segment.tokens)
-    return f'<div class="ts-seg{thin}" title="{escape_html(hint)}" style="{style}"><span>{escape_html(shown)}</span>{slots}</div>'
+    return f'<div class="ts-seg{thin}" title="{escape(hint)}" style="{style}"><span>{escape(shown)}</span>{slots}</div>'
 
 
 def _render_previous(now: request_summary.RequestSummary, whole: int) -> str:
     total = sum(segment.tokens for segment in now.previous_segments)
     parts = "".join(
-        f'<i title="{escape_html(views.LABELS[s.name])}: {s.tokens:,}" '
+        f'<i title="{escape(views.LABELS[s.name])}: {s.tokens:,}" '
         f'style="width:{100 * s.tokens / whole:.3f}%;{fill_style(s.name)}"></i>'
         for s in now.previous_segments
         if s.tokens
@@ -213,21 +229,21 @@ def render_buckets(now: request_summary.RequestSummary, counter: str) -> str:
     chips += "".join(_render_chip(shorten(note, 60), "warn", note) for note in now.notes)
     chips += _render_output(now)
     if put_in := _describe_injected(now):
-        chips += f'<span class="ts-chip seg" title="{INJECTED}">put in by the tool<em>{escape_html(put_in)}</em></span>'
+        chips += f'<span class="ts-chip seg" title="{INJECTED}">put in by the tool<em>{escape(put_in)}</em></span>'
     chips += render_slots(now.inserts)
     unpriced = "no known price for this model" if now.recorded else "nothing to price"
     money = f"this request {format_usd(now.total)}" if now.total is not None else unpriced
     money += f" · log says {format_usd(now.logged_usd)}" if now.logged_usd is not None else ""
     read = f"{format_percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
     chips += f'<span class="ts-chip seg">{money}<em>{read}</em></span>'
-    chips += f'<span class="ts-chip seg" title="{COUNTED}">counted by<em>{escape_html(counter)}</em></span>'
+    chips += f'<span class="ts-chip seg" title="{COUNTED}">counted by<em>{escape(counter)}</em></span>'
     return f'<div class="ts-cards">{cards}</div><div class="ts-chips">{chips}</div>'
 
 
 def render_slots(inserts: Sequence[tuple[str, str, int]]) -> str:
     """What a policy put in, by slot, as a chip; "" where it put in nothing."""
     text = " · ".join(f"{slot.lower()} {format_tokens(tokens)}" for slot, _, tokens in inserts)
-    return f'<span class="ts-chip seg" title="{INSERTED}">inserts<em>{escape_html(text)}</em></span>' if text else ""
+    return f'<span class="ts-chip seg" title="{INSERTED}">inserts<em>{escape(text)}</em></span>' if text else ""
 
 
 def _render_output(now: request_summary.RequestSummary) -> str:
@@ -272,7 +288,7 @@ def _render_rest(segment: request_summary.Segment) -> str:
 
 def render_panel(name: str, body: str, note: str = "") -> str:
     """A titled box."""
-    return f'<section class="ts-card"><h3>{escape_html(name)}<em>{escape_html(note)}</em></h3>{body}</section>'
+    return f'<section class="ts-card"><h3>{escape(name)}<em>{escape(note)}</em></h3>{body}</section>'
 
 
 def render_largest(groups: Sequence[request_summary.Group], shown: int = 12) -> str:
@@ -290,18 +306,19 @@ def render_more(groups: Sequence[request_summary.Group]) -> str:
 
 def _render_group(group: request_summary.Group, most: int) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
-    state = f' <span class="ts-faint">· {escape_html(group.state)}</span>' if group.state != "verbatim" else ""
+    state = f' <span class="ts-faint">· {escape(group.state)}</span>' if group.state != "verbatim" else ""
     meter = f'<span class="meter" style="width:{100 * group.tokens / max(1, most):.1f}%;{fill_style(group.bucket)}"></span>'
-    head = f'<span class="name">{escape_html(group.label)}{count}{state}</span><span class="size">{group.tokens:,}</span>{meter}'
-    return (
-        f'<details class="ts-row"><summary title="{escape_html(group.label)}">{head}</summary><pre>{render_clipped(group.text)}</pre></details>'
-    )
+    head = f'<span class="name">{escape(group.label)}{count}{state}</span><span class="size">{group.tokens:,}</span>{meter}'
+    summary = f'<summary title="{escape(group.label)}">{head}</summary>'
+    return f'<details class="ts-row">{summary}<pre>{render_clipped(group.text)}</pre></details>'
 
 
 def render_clipped(text: str, most: int = TEXT) -> str:
     """The beginning of a text, escaped; says how much is left out."""
     rest = len(text) - most
-    return escape_html(text[:most]) + (f'<span class="ts-faint">\n… {rest:,} more characters</span>' if rest > 0 else "") or "(no text)"
+    return (
+        escape(text[:most]) + (f'<span class="ts-faint">\n… {rest:,} more characters</span>' if rest > 0 else "") or "(no text)"
+    )
 
 
 def render_deltas(items: Iterable[Item], sign: str, tone: str, shown: int = 6) -> str:
@@ -312,7 +329,11 @@ def render_deltas(items: Iterable[Item], sign: str, tone: str, shown: int = 6) -
 
 def render_changes(detail: Detail) -> str:
     """What came since the request before, and what went."""
-    text = render_deltas(detail.added, "+", "ts-up") + render_deltas(detail.removed, "−", "ts-down") + render_resized(detail.changed, 6)
+    text = (
+        render_deltas(detail.added, "+", "ts-up")
+        + render_deltas(detail.removed, "−", "ts-down")
+        + render_resized(detail.changed, 6)
+    )
     return text or '<div class="ts-empty">The same blocks as the request before.</div>'
 
 
@@ -320,8 +341,8 @@ def render_resized(pairs: Sequence[tuple[Item, Item]], shown: int = 12) -> str:
     """Blocks that stand otherwise than before, those that moved most first."""
     ranked = sorted(pairs, key=lambda pair: -abs(pair[1].tokens - pair[0].tokens))
     rows = "".join(
-        f'<div class="ts-row"><div class="line"><span class="name" title="{escape_html(after.label)}">{render_swatch(after.bucket)} '
-        f'{escape_html(after.label)}</span><span class="size">{before.tokens:,} → {after.tokens:,}</span></div></div>'
+        f'<div class="ts-row"><div class="line"><span class="name" title="{escape(after.label)}">{render_swatch(after.bucket)} '
+        f'{escape(after.label)}</span><span class="size">{before.tokens:,} → {after.tokens:,}</span></div></div>'
         for before, after in ranked[:shown]
     )
     return rows + (f'<div class="ts-empty">and {len(ranked) - shown:,} more</div>' if len(ranked) > shown else "")
@@ -335,7 +356,7 @@ def render_swatch(name: str) -> str:
 def _render_delta(group: request_summary.Group, sign: str, tone: str) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
     size = f'<span class="size {tone}">{sign}{group.tokens:,}</span>'
-    name = f'<span class="name" title="{escape_html(group.label)}">{render_swatch(group.bucket)} {escape_html(group.label)}{count}</span>'
+    name = f'<span class="name" title="{escape(group.label)}">{render_swatch(group.bucket)} {escape(group.label)}{count}</span>'
     return f'<div class="ts-row"><div class="line">{name}{size}</div></div>'
 
 
@@ -343,7 +364,7 @@ def render_answer(detail: Detail) -> str:
     """What the model answered, block by block."""
     body = "".join(
         f'<details class="ts-row" {"open" if item.kind == "text" else ""}><summary><span class="name">'
-        f'<i class="ts-swatch" style="{fill_style(item.bucket)}"></i> {escape_html(item.label)}</span>'
+        f'<i class="ts-swatch" style="{fill_style(item.bucket)}"></i> {escape(item.label)}</span>'
         f'<span class="size">{item.tokens:,}</span></summary><pre>{render_clipped(item.text)}</pre></details>'
         for item in detail.answer
     )
@@ -353,7 +374,9 @@ def render_answer(detail: Detail) -> str:
 def render_legend(view: views.Overview, heat: bool = False) -> str:
     """Colours of the stack and signs of the markers that this session has."""
     names = [name for name in figures.STACK if view.cells[:, views.CELLS.index(name)].any()]
-    swatches = "".join(f'<span><i class="ts-swatch" style="{fill_style(name)}"></i>{views.LABELS[name]}</span>' for name in names)
+    swatches = "".join(
+        f'<span><i class="ts-swatch" style="{fill_style(name)}"></i>{views.LABELS[name]}</span>' for name in names
+    )
     signs = "".join(
         f'<span title="{events.EVENTS[kind].meaning}"><b style="color:var(--ts-{colour})">{SIGNS[kind]}</b>{word}</span>'
         for kind, colour, word in figures.list_legend(view)
@@ -369,4 +392,4 @@ def render_legend(view: views.Overview, heat: bool = False) -> str:
 
 def render_departure_link(address: str) -> str:
     """A link to the compare page, at the question when a block leaves the window."""
-    return f'<a href="{escape_html(address)}#left" target="_self">When does it leave, under any policy?</a>'
+    return f'<a href="{escape(address)}#left" target="_self">When does it leave, under any policy?</a>'

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from html import escape
 from itertools import chain, count
 from typing import Literal, TypeVar
 
 K = TypeVar("K")
 
 
-def escape_html(text: object) -> str:
+def escape(text: object) -> str:
     """Text for the inside of an HTML element or a quoted attribute."""
-    return escape(str(text), quote=True)
+    return html.escape(str(text), quote=True)
 
 
 def format_tokens(tokens: float) -> str:

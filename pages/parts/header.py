@@ -10,7 +10,7 @@ from turnscope import TurnscopeError
 from turnscope.views.events import EVENTS
 
 from pages.parts import cache, cards, opening, registry, search, shell, theme, url, widgets
-from pages.parts.formats import make_unique, escape_html, shorten
+from pages.parts.formats import escape, make_unique, shorten
 
 POLL_SECONDS = 2
 MAIN = 0  # the number of the main path among the parts of a session
@@ -47,7 +47,9 @@ def draw_header(*, middle: bool = True) -> opening.ShownSession:
         st.page_link(shell.find_page("library"), label="Open another session", icon=":material/folder_open:")
         st.stop()
     if not len(shown.view):
-        widgets.draw_notice("No model was called in this session.", "It holds messages, but no request and no answer of a model.")
+        widgets.draw_notice(
+            "No model was called in this session.", "It holds messages, but no request and no answer of a model."
+        )
         st.stop()
     _draw_branches(shown)
     return shown
@@ -175,8 +177,8 @@ def _follow_file(shown: opening.ShownSession) -> None:
 
 def _draw_help() -> None:
     with st.popover("?", key="header-help", help="Keyboard and words"):
-        keys = "".join(f"<dt><kbd>{escape_html(key)}</kbd></dt><dd>{escape_html(what)}</dd>" for key, what in KEYS.items())
-        words = "".join(f"<dt>{escape_html(word)}</dt><dd>{escape_html(what)}</dd>" for word, what in GLOSSARY.items())
+        keys = "".join(f"<dt><kbd>{escape(key)}</kbd></dt><dd>{escape(what)}</dd>" for key, what in KEYS.items())
+        words = "".join(f"<dt>{escape(word)}</dt><dd>{escape(what)}</dd>" for word, what in GLOSSARY.items())
         st.html(f'<dl class="ts-glossary">{keys}</dl><hr style="margin:10px 0"><dl class="ts-glossary">{words}</dl>')
 
 

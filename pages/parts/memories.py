@@ -10,7 +10,7 @@ from turnscope import TurnscopeError
 from turnscope.library import Memories, Memory, Owner
 
 from pages.parts import cache, widgets
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 OWNERS: tuple[Owner, ...] = ("user", "agent")
 WHOSE = {"user": "you", "agent": "the agent"}
@@ -32,8 +32,8 @@ def describe_origin(fact: Memory) -> str:
 
 def render_fact(fact: Memory, refused: bool = False) -> str:
     """A fact as HTML, with where it came from."""
-    said = f"<s>{escape_html(fact.text)}</s>" if refused else escape_html(fact.text)
-    return f'<div>{said}<div class="chat-why" style="margin:0">{escape_html(describe_origin(fact))}</div></div>'
+    said = f"<s>{escape(fact.text)}</s>" if refused else escape(fact.text)
+    return f'<div>{said}<div class="chat-why" style="margin:0">{escape(describe_origin(fact))}</div></div>'
 
 
 def draw_facts(store: Memories, key: str) -> None:
@@ -42,7 +42,7 @@ def draw_facts(store: Memories, key: str) -> None:
     rows = [fact for fact in known if not fact.forgotten]
     gone = len(known) - len(rows)
     st.html(
-        f'<div class="chat-why" style="margin:0"><b>{len(rows)} facts</b> of {escape_html(name_project(store.project))}'
+        f'<div class="chat-why" style="margin:0"><b>{len(rows)} facts</b> of {escape(name_project(store.project))}'
         f"{f', {gone} forgotten' if gone else ''}. They never reach another project or user.</div>"
     )
     for fact in reversed(rows[-MOST:]):
@@ -76,7 +76,7 @@ def draw_learned(store: Memories, key: str) -> None:
     names = store.list_learned()
     if names:
         told = ", ".join(f"{name} {times}" for name, times in names[:12])
-        st.html(f'<div class="chat-why">Looked up again in this project: {escape_html(told)}. It orders what is made ready.</div>')
+        st.html(f'<div class="chat-why">Looked up again in this project: {escape(told)}. It orders what is made ready.</div>')
         if st.button("Delete what was learned", key=f"{key}.unlearn", type="tertiary"):
             _change(store.unlearn)
 

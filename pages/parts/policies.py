@@ -9,7 +9,7 @@ import streamlit as st
 from turnscope import library, settings
 from turnscope.views import parameters
 
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 RECORDED = "as-recorded"
 COLUMNS = 4
@@ -35,7 +35,8 @@ def draw_fields(group: parameters.Group, key: str, given: dict[str, Any]) -> Non
     """A field for each of a group's parameters; what they hold goes into `given`, by key. Inside a form."""
     number = "" if group.key == "budget" else f"{group.key}. "
     st.html(
-        f'<div class="policy-group"><b>{number}{escape_html(group.title.replace("_", " "))}</b> <span>{escape_html(group.doc)}</span></div>'
+        f'<div class="policy-group"><b>{number}{escape(group.title.replace("_", " "))}</b> '
+        f"<span>{escape(group.doc)}</span></div>"
     )
     for start in range(0, len(group.parameters), COLUMNS):
         columns = st.columns(COLUMNS, vertical_alignment="bottom")

@@ -110,7 +110,9 @@ def iter_indexed(lines: Iterable[library.IndexRow], known: Iterable[Entry]) -> I
         if line.path not in paths and not library.get_chat_thread(line.path):
             paths.add(line.path)
             path = Path(line.path)
-            yield Entry(make_id(path), line.name, path.parent.name, "indexed", path, line.size, line.ended or 0.0, tool=line.tool)
+            yield Entry(
+                make_id(path), line.name, path.parent.name, "indexed", path, line.size, line.ended or 0.0, tool=line.tool
+            )
 
 
 def iter_recents(rows: Iterable[CatalogueRow], known: Iterable[Entry]) -> Iterator[Entry]:

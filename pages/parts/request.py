@@ -10,7 +10,7 @@ from turnscope.views import ranges, request_summary
 from turnscope.views.detail import build_detail as detail_of
 
 from pages.parts import cards, opening, theme, url
-from pages.parts.formats import format_tokens, format_percent, format_usd
+from pages.parts.formats import format_percent, format_tokens, format_usd
 
 RANGE = "range.drawn"
 PANE = "detail.pane"
@@ -78,7 +78,11 @@ def _draw_range(shown: opening.ShownSession) -> None:
     found = ranges.summarize_range(shown.view, *span)
     only = found.requests == 1
     where = f"Request {found.start:,}" if only else f"Requests {found.start:,}–{found.stop - 1:,} ({found.requests:,})"
-    facts = [f"{format_tokens(found.tokens)} tokens sent", f"{format_percent(found.repeated_share)} re-sent", f"peak {format_tokens(found.peak)}"]
+    facts = [
+        f"{format_tokens(found.tokens)} tokens sent",
+        f"{format_percent(found.repeated_share)} re-sent",
+        f"peak {format_tokens(found.peak)}",
+    ]
     facts.insert(1, format_usd(found.usd) + (f", {found.unpriced:,} without a price" if found.unpriced and found.usd else ""))
     body = "".join(f"<span>{fact}</span>" for fact in (*facts, *found.events))
     if found.growth_request >= 0:

@@ -12,7 +12,7 @@ from turnscope import TurnscopeError
 from turnscope.views import savings
 
 from pages.parts import opening, policies, replays, widgets
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 ASKED = "saving.asked"
 _NOTE = "Simulated, with the recorded answers; what the answers needed and had not is priced as sent once more."
@@ -46,6 +46,6 @@ def _draw_saving(shown: opening.ShownSession, found: savings.Saving | None) -> N
     asked = {"session": shown.entry.id, "policies": f"{policies.RECORDED},{found.policy}"}
     link = f"/compare?{urlencode(asked | ({'part': str(shown.part)} if shown.part else {}))}"
     st.html(
-        f'<div class="ts-card" id="saving"><p style="margin:0">{escape_html(found.sentence)} '
-        f'<a href="{escape_html(link)}" target="_self">Compare the two</a></p><small class="ts-faint">{_NOTE}</small></div>'
+        f'<div class="ts-card" id="saving"><p style="margin:0">{escape(found.sentence)} '
+        f'<a href="{escape(link)}" target="_self">Compare the two</a></p><small class="ts-faint">{_NOTE}</small></div>'
     )

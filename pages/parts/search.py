@@ -11,7 +11,7 @@ from turnscope.views.events import EVENTS, classify_action
 from turnscope.views.text_search import PAGE_SIZE, Query
 
 from pages.parts import opening, theme, url, widgets
-from pages.parts.formats import escape_html, shorten
+from pages.parts.formats import escape, shorten
 
 ROLES = {"": "Any role", "user": "User", "assistant": "Assistant", "tool": "Tool results", "system": "System"}
 
@@ -36,10 +36,10 @@ def draw_results(shown: opening.ShownSession) -> None:
         try:
             result = _search_session(shown, shown.key, query, int(st.session_state.get(key, 0)))
         except TurnscopeError as error:
-            st.html(f'<div class="ts-notice" role="alert"><b>{escape_html(error.what)}</b> {escape_html(error.hint)}</div>')
+            st.html(f'<div class="ts-notice" role="alert"><b>{escape(error.what)}</b> {escape(error.hint)}</div>')
             return
         hold = "block holds" if result.match_count == 1 else "blocks hold"
-        told = f"{result.match_count:,} {hold} “{escape_html(text)}”."
+        told = f"{result.match_count:,} {hold} “{escape(text)}”."
         strip = " Each strip shows over which requests the model could see it." if result.hits else ""
         st.html(f'<div class="ts-small ts-faint">{told}{strip}</div>')
         if result.hits:
@@ -51,7 +51,12 @@ def draw_results(shown: opening.ShownSession) -> None:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _search_session(_shown: opening.ShownSession, key: str, query: text_search.Query, start: int = 0) -> text_search.SearchResult:  # noqa: ARG001  what the cache goes by
+def _search_session(
+    _shown: opening.ShownSession,
+    key: str,  # noqa: ARG001  what the cache goes by
+    query: text_search.Query,
+    start: int = 0,
+) -> text_search.SearchResult:
     """Where a text appears in a session, a page of it. QueryError: the pattern is wrong, or takes too long."""
     return text_search.search(_shown.trace, query, start)
 

@@ -48,7 +48,9 @@ def _build_navigation() -> st.Page:
     return st.navigation(
         [
             # served at `/`; the name `start` only leaves `envelope` free for the hidden twin below
-            st.Page(find_page("envelope"), title="Envelope", icon=":material/stacked_bar_chart:", url_path="start", default=True),
+            st.Page(
+                find_page("envelope"), title="Envelope", icon=":material/stacked_bar_chart:", url_path="start", default=True
+            ),
             st.Page(find_page("heatmap"), title="Cost heatmap", icon=":material/grid_on:"),
             st.Page(find_page("debugger"), title="Debugger", icon=":material/bug_report:"),
             st.Page(find_page("compare"), title="Compare", icon=":material/balance:"),

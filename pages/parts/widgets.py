@@ -8,24 +8,27 @@ from pathlib import Path
 import streamlit as st
 
 from pages.parts import theme
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 
 _BROWSER = Path(__file__).parent / "browser"
 SHOWN = 20_000  # characters of a text on the page; a download has them all
 _rows = st.components.v2.component(
-    "turnscope_rows", html='<div class="list"></div>', css=theme.read_files(_BROWSER, "rows.css"), js=theme.read_files(_BROWSER, "rows.js")
+    "turnscope_rows",
+    html='<div class="list"></div>',
+    css=theme.read_files(_BROWSER, "rows.css"),
+    js=theme.read_files(_BROWSER, "rows.js"),
 )
 
 
 def draw_notice(what: str, hint: str = "") -> None:
     """Something that went wrong, as plain text, with what to do about it."""
-    st.html(f'<div class="ts-card ts-notice" role="alert"><b>{escape_html(what)}</b><p>{escape_html(hint)}</p></div>')
+    st.html(f'<div class="ts-card ts-notice" role="alert"><b>{escape(what)}</b><p>{escape(hint)}</p></div>')
 
 
 def draw_text(text: str | None, otherwise: str = "", height: int = 300) -> None:
     """Text of a session as text, in a box that scrolls. `otherwise`: what stands there where there is none."""
     if not text:
-        st.html(f'<div class="pane-empty">{escape_html(otherwise if text is None else "(no text)")}</div>')
+        st.html(f'<div class="pane-empty">{escape(otherwise if text is None else "(no text)")}</div>')
         return
     st.code(
         text[:SHOWN], language=None, wrap_lines=True, height=height if len(text) > 600 or text.count("\n") > 10 else "content"

@@ -16,7 +16,7 @@ from turnscope.views import advice
 from turnscope.views.advice import Advice
 
 from pages.parts import opening, policies, theme, widgets
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 from pages.plan import links
 
 POLL = 0.5  # seconds
@@ -161,7 +161,7 @@ def _draw_advice(found: Advice) -> None:
     if found.too_few:
         widgets.draw_notice("These sessions are too few to advise by.", found.too_few)
     else:
-        st.html(f'<div class="ts-headline">{escape_html(found.because)}</div>' + _render_generalization(found))
+        st.html(f'<div class="ts-headline">{escape(found.because)}</div>' + _render_generalization(found))
     if not found.points:
         return
     number = _find_point(found)
@@ -170,14 +170,14 @@ def _draw_advice(found: Advice) -> None:
         on_select=lambda: _keep_point(found), selection_mode="points", config={"displayModeBar": False},
         alt="every setting that was tried, dollars across and lost references up",
     )  # fmt: skip
-    st.html(f'<div class="ts-empty">{escape_html(_describe_search(found))} A click on a point shows it.</div>')
+    st.html(f'<div class="ts-empty">{escape(_describe_search(found))} A click on a point shows it.</div>')
     if number is not None:
         _draw_point(found, number)
 
 
 def _render_generalization(found: Advice) -> str:
     tone = "tone-good" if "It holds" in found.holdout_result else "tone-warn"
-    return f'<p class="{tone}">{escape_html(found.holdout_result)}</p>' if found.holdout_result else ""
+    return f'<p class="{tone}">{escape(found.holdout_result)}</p>' if found.holdout_result else ""
 
 
 def _describe_search(found: Advice) -> str:
@@ -216,8 +216,8 @@ def _draw_point(found: Advice, number: int) -> None:
     at, base = point.searched, found.points[0].searched
     words = {axis.key: axis.words for axis in found.axes}
     told = "".join(
-        f'<span class="ts-chip">{escape_html(words.get(key, key))}: <b>{value:,}</b></span>' if type(value) in (int, float)
-        else f'<span class="ts-chip">{escape_html(words.get(key, key))}: <b>{escape_html(value)}</b></span>'
+        f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{value:,}</b></span>' if type(value) in (int, float)
+        else f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{escape(value)}</b></span>'
         for key, value in point.changes.items()
     )  # fmt: skip
     held = f"{point.held.usd:,.2f} USD, {point.held.lost:,} lost" if point.held else "not looked at"
@@ -229,7 +229,7 @@ def _draw_point(found: Advice, number: int) -> None:
         "Fullest prompt": (f"{at.peak:.0%}", "of its window"),
     }
     body = "".join(
-        f'<div class="ts-card"><h3>{escape_html(name)}</h3><div class="value">{escape_html(value)}</div><p>{escape_html(more)}</p></div>'
+        f'<div class="ts-card"><h3>{escape(name)}</h3><div class="value">{escape(value)}</div><p>{escape(more)}</p></div>'
         for name, (value, more) in rows.items()
     )
     st.html(f'<h2 class="ts-section">{kind}</h2><div class="ts-cards">{body}</div><div class="ts-chips">{told}</div>')
@@ -261,6 +261,6 @@ def _draw_save(found: Advice, text: str) -> None:
             {"session": session} if (session := st.query_params.get("session")) else {}
         )
         st.html(
-            f'<div class="ts-empty">Saved. <a href="/compare?{escape_html(urlencode(link))}" target="_self">Compare it with '
-            f"{escape_html(found.title)}</a>, or choose it in a live chat.</div>"
+            f'<div class="ts-empty">Saved. <a href="/compare?{escape(urlencode(link))}" target="_self">Compare it with '
+            f"{escape(found.title)}</a>, or choose it in a live chat.</div>"
         )

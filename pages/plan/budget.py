@@ -12,7 +12,7 @@ import turnscope
 from turnscope import Policy, TurnscopeError, figures, library
 
 from pages.parts import opening, policies, theme, widgets
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 from pages.plan import links
 
 WORDS = {
@@ -120,7 +120,7 @@ def _render_answer(made: library.Calculation) -> str:
         said = f"No price is known for {made.shape.model}; how full the window gets is known all the same."
     else:
         said = f"None of these policies gets through all {turns:,} turns: a request does not fit any more."
-    return f'<div class="ts-headline">{escape_html(said)}</div>'
+    return f'<div class="ts-headline">{escape(said)}</div>'
 
 
 def _draw_table(made: library.Calculation) -> None:

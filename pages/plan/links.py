@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from pages.parts import opening, url
-from pages.parts.formats import escape_html, shorten
+from pages.parts.formats import escape, shorten
 
 
 def link_comparison(shown: opening.ShownSession | None, policies: Sequence[str]) -> None:
@@ -17,6 +17,6 @@ def link_comparison(shown: opening.ShownSession | None, policies: Sequence[str])
         what = "this policy with the record" if len(policies) == 1 else "these policies"
         name = shown.view.title or shown.view.session_id
         st.html(
-            f'<div class="ts-empty"><a href="{escape_html(there)}" target="_self">Compare {what}</a> on this session: '
-            f"{escape_html(shorten(name, 80))}</div>"
+            f'<div class="ts-empty"><a href="{escape(there)}" target="_self">Compare {what}</a> on this session: '
+            f"{escape(shorten(name, 80))}</div>"
         )

@@ -113,6 +113,9 @@ def written(folder: Path) -> Iterator[Path]:
     (folder / "task" / "ui_messages.json").write_bytes(data_of(screen))
     yield folder / "task"
     yield made["jan"].saved(folder / "jan-thread", made["jan"].LINEAR)
+    (folder / "raw-bodies").mkdir()
+    import_module("test_raw_bodies").write(folder / "raw-bodies")
+    yield folder / "raw-bodies" / "raw"
     inspect = made["inspect_logs"]
     yield inspect.archive(folder / "inspect.eval", json.dumps(inspect.sample()).encode(), json.dumps(inspect.sample()).encode())
     log = Log()

@@ -35,10 +35,10 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def wait_for(folder: Path, seconds: float) -> None:
+def wait_for(folder: Path, seconds: float, pattern: str = "*") -> None:
     """Wait until a command writes to the folder, at most so long."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until and not [*folder.iterdir()]:
+    while time.monotonic() < until and not [*folder.glob(pattern)]:
         time.sleep(0.01)
 
 
@@ -51,6 +51,8 @@ def test_ctrl_c_ends_a_long_command(name: str, session: Path, tmp_path: Path, da
     arguments = [{"IN": str(session), "OUT": str(folder / "out.html")}.get(part, part) for part in LONG[name]]
     process = start(*arguments, env=os.environ | {"TMPDIR": str(temporary)})
     wait_for(folder, 1.2)
+    if name == "advise":  # until a setting was tried
+        wait_for(data_folder, 60, "advice/*")
     if "OUT" in LONG[name]:
         wait_for(folder, 60)
         assert [file.suffix for file in folder.iterdir()] == [".part"]

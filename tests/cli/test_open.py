@@ -94,7 +94,7 @@ def test_the_app_does_not_outlive_the_command(told: str, stubborn: bool, tmp_pat
     note, deaf = tmp_path / "pid", "import signal; [signal.signal(n, signal.SIG_IGN) for n in (1, 2, 15)]; "
     child = f"{deaf if stubborn else ''}import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     script = (
-        f"import sys, turnscope.cli.open as m; m.PATIENCE = 0.3; sys.exit(m.serve([sys.executable, '-c', {child!r}], {{}}))"
+        f"import sys, turnscope.cli.open as m; m.PATIENCE = 0.6; sys.exit(m.serve([sys.executable, '-c', {child!r}], {{}}))"
     )
     running = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 20
@@ -102,6 +102,9 @@ def test_the_app_does_not_outlive_the_command(told: str, stubborn: bool, tmp_pat
         assert time.monotonic() < until
         time.sleep(0.02)
     running.send_signal(getattr(signal, told))
+    if stubborn:  # and so is the person
+        time.sleep(0.4)  # when the app is being ended
+        running.send_signal(getattr(signal, told))
     assert running.wait(10) == {"SIGTERM": 143, "SIGHUP": 129, "SIGINT": 0}[told]
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), 0)

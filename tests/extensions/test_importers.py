@@ -11,9 +11,11 @@ import pytest
 import turnscope
 from claude_log import Log
 from conftest import ROOT
+from formats import survives
 from turnscope.errors import ImporterError, TurnscopeError, UnknownFormat
 from turnscope.extensions import list_problems
 from turnscope.library.indexing import read_sessions
+from turnscope.reading import guards
 from turnscope.reading.containers import open_source
 from turnscope.reading.contents import list_entries
 from turnscope.reading.followers import follow
@@ -88,6 +90,13 @@ def test_an_installed_package_opens_its_format(plugin: Path, tmp_path: Path) -> 
     assert inside == ["mine.json#2026-01-03", "mine.json#2026-01-02"]
     assert turnscope.load(folder, inside[1]) == session
     assert [importer.package for importer in find_importers() if importer.name == "diary"] == ["turnscope-diary 1.0"]
+    assert list_problems() == ()
+
+
+def test_the_example_reads_damaged_files_as_far_as_they_go(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guards._Guard, "make_error", lambda _guard, _path, error: AssertionError(f"it raised {error!r}"))
+    days = [{"day": f"2026-01-0{day}", "said": [["me", "Hello"], ["it", "Hi.", 12, 3]]} for day in (2, 3)]
+    assert survives({"diary": 1, "days": days}, count=200) > 50
     assert list_problems() == ()
 
 

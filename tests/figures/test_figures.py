@@ -151,7 +151,7 @@ def test_a_figure_as_a_page_needs_no_network(view: Overview) -> None:
 
 def test_a_figure_as_a_page_says_how_to_read_it_and_keeps_tags_as_text(view: Overview) -> None:
     figure = figures.draw_heatmap(view)
-    page = figures.to_html(figure, told=["brightest $2.50", "<b>rows</b>"])
+    page = figures.to_html(figure, captions=["brightest $2.50", "<b>rows</b>"])
     drawn = page.split("Plotly.newPlot")[-1]
     assert "brightest $2.50" in drawn
     assert "\\u003cb\\u003erows" not in drawn

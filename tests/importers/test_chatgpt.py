@@ -137,7 +137,7 @@ def test_odd_nodes_are_told_and_nothing_breaks() -> None:
     assert [b.kind for b in session.blocks] == ["text", "image", "text", "text", "thinking"]
     assert len(session.branches) == 2
     said = " ".join(note.what for note in session.notes)
-    assert all(word in said for word in ("audio_asset_pointer", "oracle", "parent that is not there", "circle was cut"))
+    assert all(word in said for word in ("audio_asset_pointer", "oracle", "missing parent", "cycle was cut"))
     assert survives([made(*CHAT, *EDIT, current="a"), made(*rows, current="t", id="c2")], count=50)
 
 

@@ -22,7 +22,7 @@ from conftest import SHARED, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
-from turnscope.importers.claude_code.attachments import put_in
+from turnscope.importers.claude_code.attachments import parse_injection
 from turnscope.library import opening
 from turnscope.planning.policy import load as load_policy
 from turnscope.session.model import Request, Session
@@ -311,7 +311,7 @@ def test_two_records_on_one_line_are_both_read(tmp_path: Path) -> None:
     glued = text.replace("}\n", "}", 1)
     session = opened(glued, tmp_path)
     assert session == structs.replace(opened(text, tmp_path), notes=session.notes)
-    assert notes(session, "warning") == ["1: 2 records stand on one line (two writers at once); all were read"]
+    assert notes(session, "warning") == ["1: 2 records are on one line (two writers at once); all were read"]
 
 
 @pytest.mark.parametrize("keep", [1, 40, 300])
@@ -817,9 +817,9 @@ KEYS = sorted({key for attachment, *_ in PUT_IN for key in attachment} - {"type"
     ODD,
 )
 def test_fields_of_any_shape_never_raise(type: str, fields: Line, rendered: Any) -> None:
-    put = put_in({"type": "attachment", "attachment": {**fields, "type": type}, "rendered": rendered})
+    put = parse_injection({"type": "attachment", "attachment": {**fields, "type": type}, "rendered": rendered})
     assert put is None or all(put.parts)
-    assert put_in({"attachment": fields.get("content"), "rendered": rendered}) is None or rendered
+    assert parse_injection({"attachment": fields.get("content"), "rendered": rendered}) is None or rendered
 
 
 def test_a_notice_that_a_file_was_cut_is_part_of_its_result_as_sent(tmp_path: Path) -> None:

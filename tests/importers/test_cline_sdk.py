@@ -8,7 +8,7 @@ from typing import Any
 
 import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
-from turnscope.importers.cline_sdk import IMPORTER, finds
+from turnscope.importers.cline_sdk import IMPORTER, find_places
 from turnscope.reading.registry import find_session_path
 from turnscope.settings import Machine
 
@@ -67,7 +67,7 @@ def test_a_compaction_stands_for_the_first_messages(tmp_path: Path) -> None:
     assert session.about["cwd"] == "/w"
     assert find_session_path(folder / "s.compaction.json") == find_session_path(folder / "s.json") == path
     here = Machine("linux", tmp_path, tmp_path, tmp_path, {})
-    assert [found for place in finds(here) for found in place.paths()] == [path]
+    assert [found for place in find_places(here) for found in place.paths()] == [path]
     assert len(turnscope.load_all(folder)) == 1
     (folder / "s.compaction.json").write_text(json.dumps({**sidecar, "source_message_count": 9}))
     assert turnscope.load(path).notes[0].what.startswith("a compaction stands for 9 messages")

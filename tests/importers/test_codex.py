@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
-from turnscope.importers.codex import IMPORTER, finds
+from turnscope.importers.codex import IMPORTER, find_places
 from turnscope.settings import Machine
 
 
@@ -187,7 +187,7 @@ def test_rollouts_are_found_where_the_tool_keeps_them(tmp_path: Path) -> None:
     file = tmp_path / "c" / "sessions" / "2026" / "01" / "02" / "rollout-x.jsonl"
     file.parent.mkdir(parents=True)
     file.write_text("{}")
-    assert [path for place in finds(here) for path in place.paths()] == [file]
+    assert [path for place in find_places(here) for path in place.paths()] == [file]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import turnscope
 from formats import claimed, opened, pairs, survives, texts, told
-from turnscope.importers.continue_dev import IMPORTER, finds
+from turnscope.importers.continue_dev import IMPORTER, find_places
 from turnscope.settings import Machine
 
 
@@ -105,7 +105,7 @@ def test_sessions_are_found_and_their_list_is_none(tmp_path: Path) -> None:
     for name in ("21f7-1.json", "sessions.json"):
         (folder / name).write_text("[]")
     here = Machine("linux", tmp_path, tmp_path, tmp_path, {"CONTINUE_GLOBAL_DIR": str(tmp_path / "c")})
-    assert [path.name for place in finds(here) for path in place.paths()] == ["21f7-1.json"]
+    assert [path.name for place in find_places(here) for path in place.paths()] == ["21f7-1.json"]
 
 
 def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts
-from turnscope.importers.gemini_cli import IMPORTER, finds
+from turnscope.importers.gemini_cli import IMPORTER, find_places
 from turnscope.settings import Machine
 
 META = {"sessionId": "s", "projectHash": "h", "startTime": "2026-01-01T00:00:00Z", "lastUpdated": "2026-01-01T00:00:00Z"}
@@ -131,7 +131,7 @@ def test_sessions_are_found_with_those_of_subagents(tmp_path: Path) -> None:
     for file in files:
         file.write_text("{}")
     here = Machine("linux", tmp_path, tmp_path, tmp_path, {})
-    assert sorted(path for place in finds(here) for path in place.paths()) == sorted(files)
+    assert sorted(path for place in find_places(here) for path in place.paths()) == sorted(files)
 
 
 def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:

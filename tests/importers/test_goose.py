@@ -7,7 +7,7 @@ from typing import Any
 
 import turnscope
 from formats import claimed, data_of, database, opened, pairs, survives, texts, threads
-from turnscope.importers.goose import finds
+from turnscope.importers.goose import find_places
 from turnscope.settings import Machine
 
 HEAD: dict[str, Any] = {"id": "20260101_1", "name": "A title", "working_dir": "/w", "updated_at": "2026-01-01 00:00:09"}
@@ -110,4 +110,4 @@ def test_the_database_is_found(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     path = stored(folder / "sessions.db", MADE)
     here = Machine("linux", tmp_path, tmp_path, tmp_path / "data", {})
-    assert [found for place in finds(here) for found in place.paths()] == [path]
+    assert [found for place in find_places(here) for found in place.paths()] == [path]

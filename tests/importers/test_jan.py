@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import turnscope
 from formats import claimed, opened, pairs, survives, texts, told
-from turnscope.importers.jan import finds
+from turnscope.importers.jan import find_places
 from turnscope.reading.registry import find_session_path
 from turnscope.settings import Machine
 from turnscope.views import request_summary
@@ -178,4 +178,4 @@ def test_older_calls_and_failures_are_read_and_nothing_breaks() -> None:
 def test_threads_are_found(tmp_path: Path) -> None:
     folder = saved(tmp_path / "data" / "Jan" / "data" / "threads" / "t1", LINEAR)
     here = Machine("linux", tmp_path, tmp_path / "config", tmp_path / "data", {})
-    assert [found for place in finds(here) for found in place.paths()] == [folder]
+    assert [found for place in find_places(here) for found in place.paths()] == [folder]

@@ -10,7 +10,7 @@ from typing import Any
 
 import turnscope
 from formats import claimed, data_of, database, opened, pairs, survives, texts, threads, told
-from turnscope.importers.open_webui import IMPORTER, finds
+from turnscope.importers.open_webui import IMPORTER, find_places
 from turnscope.settings import Machine
 
 
@@ -172,7 +172,7 @@ def test_nothing_breaks_and_the_database_is_found(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_text("x")
     here = Machine("linux", tmp_path, tmp_path, tmp_path / "data", {})
-    assert [found for place in finds(here) for found in place.paths()] == [path]
+    assert [found for place in find_places(here) for found in place.paths()] == [path]
 
 
 def test_the_converted_chat_is_what_it_says(shared: Callable[..., Path]) -> None:

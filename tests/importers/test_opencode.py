@@ -12,7 +12,7 @@ import pytest
 import turnscope
 from formats import claimed, database, opened, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.errors import BrokenFile
-from turnscope.importers.opencode import CLEARED, IMPORTER, INTERRUPTED, finds
+from turnscope.importers.opencode import CLEARED, IMPORTER, INTERRUPTED, find_places
 from turnscope.reading.registry import find_session_path
 from turnscope.settings import Machine
 
@@ -176,7 +176,7 @@ def test_sessions_are_found(tmp_path: Path) -> None:
     tree(data / "opencode" / "storage", *MADE)
     stored = base(data / "opencode" / "opencode.db", *MADE)
     here = Machine("linux", tmp_path, tmp_path, data, {})
-    found = [path for place in finds(here) for path in place.paths()]
+    found = [path for place in find_places(here) for path in place.paths()]
     assert found == [data / "opencode" / "storage" / "session" / "p" / "ses_1.json", stored]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
-from turnscope.importers.pi import IMPORTER, finds
+from turnscope.importers.pi import IMPORTER, find_places
 from turnscope.settings import Machine
 
 HEAD = {
@@ -106,7 +106,7 @@ def test_sessions_are_found(tmp_path: Path) -> None:
     file = tmp_path / ".pi" / "agent" / "sessions" / "--w--" / "x.jsonl"
     file.parent.mkdir(parents=True)
     file.write_text("{}")
-    assert [path for place in finds(here) for path in place.paths()] == [file]
+    assert [path for place in find_places(here) for path in place.paths()] == [file]
 
 
 def test_the_real_session_is_what_it_says(shared: Callable[..., Path]) -> None:

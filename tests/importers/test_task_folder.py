@@ -17,7 +17,7 @@ from turnscope.counting.ledger import build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.errors import TurnscopeError
 from turnscope.importers.task_folder import IMPORTER
-from turnscope.importers.task_folder.markup import Piece, unfold
+from turnscope.importers.task_folder.markup import ContentPart, unfold
 from turnscope.planning import render
 from turnscope.planning.assemble import replay
 from turnscope.planning.lint import lint
@@ -232,7 +232,7 @@ def test_header_and_text_in_two_blocks_are_one_result_and_images_stay() -> None:
         "tool_use_id": "call-0-0",
         "content": [text("[read_file for 'a.py'] Result:\nx = 1"), image],
     }
-    assert found == [[Piece(call, 0)], [Piece(result, 0, 3), Piece(text(ENV), 3)]]
+    assert found == [[ContentPart(call, 0)], [ContentPart(result, 0, 3), ContentPart(text(ENV), 3)]]
 
 
 def test_parameters_may_be_nested_and_arguments_are_json() -> None:
@@ -243,7 +243,7 @@ def test_parameters_may_be_nested_and_arguments_are_json() -> None:
     )
     message = [text(f"[{name} for 'x'] Result:\nok") for name in ("use_mcp_tool", "read_file", "write_to_file")]
     (pieces, _) = unfold([("assistant", [text(answer)]), ("user", message)])
-    assert [piece.raw["input"] for piece in pieces if isinstance(piece, Piece)] == [
+    assert [piece.raw["input"] for piece in pieces if isinstance(piece, ContentPart)] == [
         {"server_name": "s", "arguments": {"a": [1]}},
         {"args": {"file": [{"path": "a"}, {"path": "b"}]}},
         {"path": "p", "content": "<content>x</content>"},

@@ -194,7 +194,7 @@ def test_a_few_lines_cost_a_small_part_of_the_first_reading(tmp_path: Path, monk
     path = tmp_path / "big.jsonl"
     write(path, megabytes=12, requests=800, compactions=10)
     began = time.process_time()
-    growing = following.Following(path)
+    growing = following.SessionFollower(path)
     session = growing.thread().session
     first = time.process_time() - began
     more = Log(session.id)

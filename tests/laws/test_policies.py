@@ -48,63 +48,62 @@ def tight(name: str, limit: int) -> Policy:
     return replace(policy, budget=spec, rules=tuple(steps))
 
 
-def declaring(guarantee: str) -> list[str]:
-    return [name for name in NAMES if guarantee in policies.load(name).guarantees]
+def is_ours(name: str) -> bool:
+    return policies.load(name).fidelity.startswith("ours")
 
 
 def test_every_policy_of_ours_declares_that_it_keeps_pairs_and_prefix() -> None:
-    ours = [name for name in NAMES if policies.load(name).fidelity.startswith("ours") and policies.load(name).rules]
+    ours = [name for name in NAMES if is_ours(name) and policies.load(name).rules]
     assert {"balanced", "chainreview-staged", "ladder", "condense-oldest"} <= set(ours)
-    assert all({"paired", "prefix"} <= set(policies.load(name).guarantees) for name in ours)
+    bare = [name for name in ours if not {"paired", "prefix"} <= set(policies.load(name).guarantees)]
+    assert bare == [], 'write `guarantees = ["paired", "prefix"]` into their files'
 
 
-@pytest.mark.parametrize("name", declaring("fits"))
+def check_fits(_policy: Policy, _session: Session, plan: Plan) -> None:
+    """A plan that would be sent is within its budget; all others are refused."""
+    assert plan.verdict in ("send", "warn", "refuse"), plan
+    if plan.verdict != "refuse":
+        assert plan.expected_tokens <= plan.budget.limit
+
+
+def check_paired(policy: Policy, session: Session, plan: Plan) -> None:
+    """No call without its result and the reverse, in the rendered request; behind `repair` nothing at all to reject."""
+    repaired = any(part.rule.name == "repair" for part in policy.rules)
+    newest = max((m.start for m in session.messages if m.start < plan.request.cut), default=0)
+    if session.blocks[newest].role == "user":  # an answer that follows an answer is no request that anybody sends
+        problems = lint(render(plan.after, session), MODEL)
+        assert [p for p in problems if repaired or p.what != "the first message must be a user's"] == [], plan.decisions
+
+
+def check_prefix(_policy: Policy, session: Session, plan: Plan) -> None:
+    """System prompt and tools stand as they were said."""
+    static = [b.at for b in session.blocks[: plan.request.cut] if b.bucket in (Bucket.SYSTEM, Bucket.TOOLS)]
+    assert all(plan.after.find_piece(at).body is None for at in static)
+    sent, whole = render(plan.after, session), render(plan.before, session)
+    assert (sent.get("system"), sent.get("tools")) == (whole.get("system"), whole.get("tools"))
+
+
+def check_newest(_policy: Policy, session: Session, plan: Plan) -> None:
+    """Of the newest message something stands: no policy of ours answers a question by leaving it out."""
+    newest = max((m.start for m in session.messages if m.start < plan.request.cut), default=None)
+    if newest is not None and session.blocks[newest].role == "user":
+        assert plan.after.find_piece(newest).body != (), plan.decisions
+
+
+CHECKS = {"fits": check_fits, "paired": check_paired, "prefix": check_prefix}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if is_ours(name) or policies.load(name).guarantees])
 @EXAMPLES
 @example(session=make([[("say", 180), ("say", 0), ("say", 20), ("tool", 148)]], False, False), limit=60)
 @given(session=sessions, limit=limits)
-def test_fits(name: str, session: Session, limit: int) -> None:
-    """A plan that would be sent is within its budget; all others are refused."""
-    for plan in replay(session, tight(name, limit), ledger_of(session)):
-        assert plan.verdict in ("send", "warn", "refuse"), plan
-        if plan.verdict != "refuse":
-            assert plan.expected_tokens <= plan.budget.limit
-
-
-@pytest.mark.parametrize("name", declaring("paired"))
-@EXAMPLES
-@given(session=sessions, limit=limits)
-def test_paired(name: str, session: Session, limit: int) -> None:
-    """No call without its result and the reverse, in the rendered request; behind `repair` nothing at all to reject."""
+def test_a_policy_keeps_what_it_declares(name: str, session: Session, limit: int) -> None:
+    """Its guarantees, and of those of ours that the newest message is sent: one replay shows all of them."""
     policy = tight(name, limit)
-    mended = any(part.rule.name == "repair" for part in policy.rules)
+    checks = [*map(CHECKS.__getitem__, policy.guarantees), *([check_newest] if is_ours(name) else [])]
     for plan in replay(session, policy, ledger_of(session)):
-        newest = max((m.start for m in session.messages if m.start < plan.request.cut), default=0)
-        if session.blocks[newest].role == "user":  # an answer that follows an answer is no request that anybody sends
-            problems = lint(render(plan.after, session), MODEL)
-            assert [p for p in problems if mended or p.what != "the first message must be a user's"] == [], plan.decisions
-
-
-@pytest.mark.parametrize("name", declaring("prefix"))
-@EXAMPLES
-@given(session=sessions, limit=limits)
-def test_prefix(name: str, session: Session, limit: int) -> None:
-    """System prompt and tools stand as they were said."""
-    for plan in replay(session, tight(name, limit), ledger_of(session)):
-        static = [b.at for b in session.blocks[: plan.request.cut] if b.bucket in (Bucket.SYSTEM, Bucket.TOOLS)]
-        assert all(plan.after.find_piece(at).body is None for at in static)
-        sent, whole = render(plan.after, session), render(plan.before, session)
-        assert (sent.get("system"), sent.get("tools")) == (whole.get("system"), whole.get("tools"))
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if policies.load(name).fidelity.startswith("ours")])
-@EXAMPLES
-@given(session=sessions, limit=limits)
-def test_the_newest_message_is_sent(name: str, session: Session, limit: int) -> None:
-    """No policy of ours answers a question by leaving it out: of the newest message something stands."""
-    for plan in replay(session, tight(name, limit), ledger_of(session)):
-        newest = max((m.start for m in session.messages if m.start < plan.request.cut), default=None)
-        if newest is not None and session.blocks[newest].role == "user":
-            assert plan.after.find_piece(newest).body != (), plan.decisions
+        for check in checks:
+            check(policy, session, plan)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -165,13 +164,11 @@ def everything() -> str:
     return hashlib.blake2b("".join(said).encode(), digest_size=16).hexdigest()
 
 
-@pytest.mark.parametrize("seed", ["0", "1", "4711"])
+@pytest.mark.parametrize("seed", ["0", "4711"])
 def test_the_same_input_gives_the_same_plans_in_every_process(seed: str) -> None:
-    env = {
-        **os.environ,
-        "PYTHONHASHSEED": seed,
-        "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "laws"))),
-    }
+    """This process has a seed of its own, by chance."""
+    folders = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "laws"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(folders)}
     code = "import test_policies; print(test_policies.everything())"
     other = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=env, capture_output=True, text=True, check=True, timeout=120

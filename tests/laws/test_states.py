@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of, make, sessions
 from msgspec import structs
+from turnscope.counting.ledger import Ledger
 from turnscope.envelope.budget import BudgetParams
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan, StepState
@@ -74,6 +75,11 @@ def sample(name: str) -> Session:
     return session
 
 
+@cache
+def ledger_of_sample(name: str) -> Ledger:
+    return turnscope.replay(sample(name), "as-recorded").ledger
+
+
 def test_the_policies_that_ported_tools_and_ours_need_memory() -> None:
     assert {"balanced", "cline-classic", "librechat-agents", "roo", "ladder"} <= set(STATEFUL)
 
@@ -81,16 +87,16 @@ def test_the_policies_that_ported_tools_and_ours_need_memory() -> None:
 def agree(session: Session, policy: Policy, basis: Basis) -> None:
     """The plans are the same where each goes on from stored states, and the facts of their decisions are JSON."""
     plans = list(folded(session, policy, basis, same))
-    for plan, again in zip(plans, folded(session, policy, basis, stored), strict=True):
-        assert plan == again
+    again = folded(session, policy, basis, stored) if any(plan.states for plan in plans) else iter(plans)
+    for plan in plans:
+        assert plan == next(again)
         facts = {id(d.edit.facts): d.edit.facts for d in (*plan.decisions, *plan.server)}
         assert all(json.loads(json.dumps(told, allow_nan=False)) == told for told in facts.values()), plan.decisions
 
 
 @pytest.mark.parametrize(("name", "file"), [*zip(NAMES, cycle(FILES), strict=False)])
 def test_over_the_samples_states_are_stored_and_go_on_to_the_same_plans_and_facts_are_json(name: str, file: str) -> None:
-    session, policy = sample(file), policies.load(name)
-    ledger = turnscope.replay(session, "as-recorded").ledger
+    session, policy, ledger = sample(file), policies.load(name), ledger_of_sample(file)
     for chosen in (policy, tight(name, ledger.total[-1] // 3)):
         agree(session, chosen, Basis.of(session, ledger, build_own_ledger(session, chosen)))
 

@@ -368,7 +368,7 @@ def test_a_turn_goes_on_by_itself_and_stops_when_asked(threads: Threads) -> None
         assert running.text
         running.stop()
         assert running.wait(5)
-        assert running.failed is None
+        assert running.error is None
         stored = threads.load(thread)
         assert stored.requests[-1].stop_reason == "interrupted"
         second = BackgroundTurn(talk.send("And again."), talk)

@@ -279,9 +279,7 @@ def test_a_sink_that_fails_harms_neither_the_store_nor_the_chat(tmp_path: Path, 
         talk.live_session.facts,
     )
     assert [type(each) for each in heard.told] == [Message, CountFact, RequestEnded]
-    assert [record.getMessage() for record in caplog.records] == [
-        f"conversation {thread} is kept, but Deaf did not take it"
-    ] * 3
+    assert [record.getMessage() for record in caplog.records] == [f"conversation {thread} is stored, but Deaf failed"] * 3
     assert all(record.exc_info for record in caplog.records)
 
 
@@ -321,4 +319,4 @@ def test_facts_of_any_kind_are_read_back_as_they_were_and_the_later_one_holds(tm
 def test_an_address_may_be_typed_as_for_clients_of_openais_api(typed: str) -> None:
     made = connect(typed, "a-key")
     assert str(made.client.base_url).rstrip("/") == "http://127.0.0.1:1234"
-    assert made.place == Destination("server", typed.rstrip("/")), "a chat goes where it says"
+    assert made.destination == Destination("server", typed.rstrip("/")), "a chat goes where it says"

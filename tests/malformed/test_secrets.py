@@ -164,7 +164,7 @@ def test_a_typed_address_receives_its_key_and_nothing_of_the_environment(rogue: 
     assert client.complete({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}).content
     assert rogue.heads[-1]["authorization"] == "Bearer typed-for-this-one"
     assert "env-" not in str(rogue.heads)
-    assert client.place.url == rogue.url
+    assert client.destination.url == rogue.url
 
 
 def test_a_redirect_is_not_followed_and_the_sentence_says_where_it_led(rogue: Rogue) -> None:

@@ -127,7 +127,7 @@ def test_a_silent_server_is_left_at_once_and_what_it_said_is_kept_once(case: str
     time.sleep(0.05)
     assert left(running) < SOON
     until(lambda: server.ended)
-    assert running.failed is None
+    assert running.error is None
     stored = threads.load(talk.live_session.session.id)
     assert (stored.blocks, stored.requests) == (talk.live_session.session.blocks, talk.live_session.session.requests)
     assert [r.stop_reason for r in stored.requests] == ["interrupted"]
@@ -201,7 +201,7 @@ def test_who_waits_for_a_locked_store_before_sending_is_left_and_nothing_is_sent
         running = BackgroundTurn(talk.send("hello"), talk)
         time.sleep(0.2)
         assert left(running) < SOON
-    assert "locked" in str(running.failed), "that the message was not kept is told"
+    assert "locked" in str(running.error), "that the message was not kept is told"
     assert rogue.bodies == []
     assert isinstance(list(talk.send("hello"))[-1], RequestDone)
     assert [b.text for b in threads.load(talk.live_session.session.id).blocks if b.role == "user"] == ["hello"]

@@ -63,7 +63,7 @@ def test_a_paste_over_the_window_can_be_left_out_once_others_were_refused(
         error = first.error
         assert isinstance(error, ContextWindowExceededError)
         assert error.message == paste
-        for way in ("edit and resend it shorter", "leave it out", "choose a larger window"):
+        for way in ("shorten and resend it", "leave it out", "choose a larger window"):
             assert way in error.hint
         if isinstance(ended := last(talk, "and now?"), RequestRefused):
             assert ended.error.message == paste, "it is named wherever it stands"
@@ -93,7 +93,7 @@ def test_a_prompt_that_leaves_little_room_is_answered_as_far_as_there_is_room(se
     full = structs.replace(talk.plan.request, stop_reason="max_tokens")
     told = stop_reasons.explain_stop(full, stored.blocks[-1:], 1_024)
     assert told is not None
-    assert f"cut at {sent} tokens: the window had no room for more" in told.what
+    assert f"cut at {sent} tokens: the window is full" in told.what
 
 
 @pytest.mark.parametrize("policy", covering(offered()))

@@ -160,11 +160,11 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
     here = Destination("server", rogue.url, "offline-200k")
     thread = threads.create(place=here)
     talk = begun(rogue, threads, thread)
-    talk.place = threads.find_destination(thread)
+    talk.destination = threads.find_destination(thread)
     assert isinstance(list(talk.send("hello"))[-1], RequestDone)
     for place in (Destination("anthropic", "", "offline-200k"), Destination("server", "http://elsewhere", "offline-200k"),
                   Destination("server", rogue.url, "local-7b")):  # fmt: skip
-        talk.place = place
+        talk.destination = place
         sent = len(rogue.bodies)
         (failed,) = list(talk.send("not there"))
         assert isinstance(failed, TurnFailed)
@@ -178,7 +178,7 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
     assert threads.find_destination(threads.create(parent=thread, at=1)) == moved
     assert {row.about.get("model") for row in threads.list()} == {"other"}
     assert threads.find_destination(threads.create()) is None
-    talk.place, talk.settings = moved, Settings("other", load("keep-everything"), window=8_192)
+    talk.destination, talk.settings = moved, Settings("other", load("keep-everything"), window=8_192)
     events_ = list(talk.continue_turn())
     assert isinstance(events_[-1], RequestDone)
     assert not any(isinstance(e, WindowAssumed) for e in events_)
@@ -242,8 +242,8 @@ def test_a_server_is_asked_for_the_window_of_its_model(name: str, rogue: Rogue, 
 
 def test_a_server_that_is_not_there_or_says_no_tells_no_window(rogue: Rogue) -> None:
     assert window_lookup.fetch_window(rogue.url, "m").tokens == 0
-    assert "cannot be asked" in window_lookup.fetch_window("http://127.0.0.1:9", "m").source
-    assert window_lookup.fetch_window("nowhere", "m") == window_lookup.Window(source="there is no address to ask")
+    assert "does not answer" in window_lookup.fetch_window("http://127.0.0.1:9", "m").source
+    assert window_lookup.fetch_window("nowhere", "m") == window_lookup.Window(source="there is no address")
 
 
 def test_summaries_and_estimates_are_in_the_total_and_a_held_send_says_what_it_costs(rogue: Rogue, threads: Threads) -> None:
@@ -307,7 +307,7 @@ def test_a_message_over_the_window_does_not_end_a_chat_that_leaves_it_out(rogue:
     assert isinstance(refused, RequestRefused)
     error = refused.error
     assert "The newest message" in error.hint
-    assert "edit and resend" in error.hint
+    assert "shorten and resend" in error.hint
     assert (error.conversation_id, error.turn, error.window) == (talk.live_session.session.id, 1, 16_000)
     assert error.projected > 16_000
     assert error.counters == {
@@ -400,7 +400,7 @@ def test_no_read_or_write_of_the_store_is_left_out_below() -> None:
     source = inspect.getsource(intrusions)
     names = {name for kind in (Threads, ChatWriter) for name, held in vars(kind).items() if inspect.isfunction(held)}
     left = {name for name in names if not name.startswith("_") and f".{name}" not in source}
-    assert left == {"list", "looks", "holds", "search", "kept_answers", "keep_answer"}
+    assert left == {"list_summaries", "holds", "search", "list_answers", "keep_answer"}
 
 
 def test_nothing_of_one_user_is_there_for_another(rogue: Rogue, threads: Threads) -> None:

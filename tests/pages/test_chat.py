@@ -28,11 +28,10 @@ from turnscope.share import export_formats
 from turnscope.storage.database import StorageError, open_database
 from turnscope.views import next_request
 
-from pages.chat import attachments, choices, gauge, markup, preview, typing_box
-from pages.chat import open_chats
+from pages.chat import attachments, choices, gauge, markup, open_chats, preview, typing_box
 from pages.parts import chat_form
 from pages.parts.chat_form import TOOLS
-from pages.parts.formats import escape_html
+from pages.parts.formats import escape
 from tests.live.test_attachments import png
 
 if TYPE_CHECKING:
@@ -384,7 +383,7 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
     pressed(app, "chat.condense_now")
     pressed(app, "chat.condense_now")
     assert not app.exception
-    assert "could be condensed" in bodies(app)
+    assert "nothing to condense before the newest" in bodies(app)
 
 
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
@@ -467,7 +466,7 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     assert not app.exception
     for n in range(5):
         say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
-    assert "20% is the mark" in bodies(app)
+    assert "the threshold is 20%" in bodies(app)
     (_, kept), *_ = store(data_folder).list_policies(app.query_params["thread"])[-1:]
     assert kept.rules[4].params.share == 0.2
     open_chats._get_chats().clear()  # as after a restart of the app, in another tab
@@ -587,7 +586,7 @@ def test_a_hit_of_a_search_opens_its_chat_and_is_marked(app: AppTest) -> None:
 
 
 def test_fenced_code_is_code_and_all_of_it_is_text() -> None:
-    shown = markup._render_fences(escape_html("Look:\n```html\n<img src=x>\n```\nand ``` inline, then\n```\nan open one"))
+    shown = markup._render_fences(escape("Look:\n```html\n<img src=x>\n```\nand ``` inline, then\n```\nan open one"))
     assert shown == (
         '<div class="said">Look:</div><pre class="ts-text">&lt;img src=x&gt;\n</pre>'
         '<div class="said">and ``` inline, then</div><pre class="ts-text">an open one</pre>'
@@ -685,7 +684,9 @@ def test_images_elsewhere_and_damaged_ones_are_words() -> None:
     damaged = block({"type": "base64", "media_type": "text/html", "data": b64encode(png(9, 9)[:40]).decode()})
     assert "<img" not in attachments.render_attachment(damaged)
     assert "cannot be shown: PNG, 9 × 9" in attachments.render_attachment(damaged)
-    assert "<img" not in attachments.render_attachment(block({"type": "base64", "media_type": "image/png", "data": "javascript:x"}))
+    assert "<img" not in attachments.render_attachment(
+        block({"type": "base64", "media_type": "image/png", "data": "javascript:x"})
+    )
 
 
 def draft() -> Chat:
@@ -782,7 +783,10 @@ def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
     with monkeypatch.context() as amiss:
         amiss.setattr(chat_form, "provider", lambda _to=None: connect(url, "none"))
         say(app, "and now?")
-    assert "Not sent: this conversation goes to offline-16k at the built-in model, and would have been sent to " in bodies(app)
+    assert (
+        "Not sent: this conversation goes to offline-16k at the built-in model, but the request would have gone to "
+        in bodies(app)
+    )
     assert f"offline-16k at {url}" in bodies(app)
     assert "Choose where it goes from here." in bodies(app)
     assert len(chat_form.get_offline_server().memory.billed) == billed
@@ -810,12 +814,12 @@ def test_a_server_is_asked_for_its_window_from_the_settings_with_its_own_key(
     app.text_input(key="chat.url").set_value("http://127.0.0.1:9").run()
     app.selectbox(key="chat.model").set_value("local-7b").run()
     app.button(key="chat.ask").click().run()
-    assert "The window is 8,192 tokens: llama.cpp serves it so (/props)." in bodies(app)
+    assert "The window is 8,192 tokens: loaded in llama.cpp (/props)." in bodies(app)
     assert app.number_input(key="chat.window").value == 8_192
     assert "of 8,192 tokens" in bodies(app)
     assert {key for _, key in asked} == {KEY}
     app.text_input(key="chat.url").set_value("http://127.0.0.1:8").run()
     assert app.number_input(key="chat.window").value == 0, "another server's"
     app.button(key="chat.ask").click().run()
-    assert "The server did not name its window: the server does not tell." in bodies(app)
+    assert "The server did not name its window: the server does not say." in bodies(app)
     assert asked[-1] == ("http://127.0.0.1:8/v1/models", "another key")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pages.chat.markdown import DEEP, LONG, render_growing, render_answer
+from pages.chat.markdown import DEEP, LONG, render_answer, render_growing
 
 TAGS = (
     "p blockquote ul ol li strong em s u br hr code pre div span button table thead tbody tr th td".split()

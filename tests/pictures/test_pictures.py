@@ -357,7 +357,7 @@ def assert_consistent(plan: Plan, ledger: Ledger) -> None:
 
 def test_every_rule_has_its_picture() -> None:
     """Those that only ports use as well: cases of the originals hold them to the letter, a picture shows what they do."""
-    assert not set(load_rules()) - {case.rule for case in ALL}
+    assert not set(load_rules()) - {case.rule for case in ALL}, "write tests/pictures/<rule>.txt"
 
 
 def test_a_picture_holds_the_sizes_that_it_draws() -> None:

@@ -398,12 +398,12 @@ def test_a_database_of_no_known_tool_is_refused(tmp_path: Path) -> None:
 
 def test_claude_code_is_found_where_its_own_variable_says(tmp_path: Path) -> None:
     here = Machine("linux", tmp_path, tmp_path / ".config", tmp_path / "data", {})
-    assert [place.folder for place in claude_code.finds(here)] == [
+    assert [place.folder for place in claude_code.find_places(here)] == [
         tmp_path / ".claude" / "projects",
         tmp_path / ".config" / "claude" / "projects",
     ]
     there = Machine("linux", tmp_path, tmp_path, tmp_path, {"CLAUDE_CONFIG_DIR": f"{tmp_path}/a, {tmp_path}/b,"})
-    (first, second) = claude_code.finds(there)
+    (first, second) = claude_code.find_places(there)
     assert [first.folder, second.folder] == [tmp_path / "a" / "projects", tmp_path / "b" / "projects"]
     session = claude("s1", "hello").save(first.folder / "-work" / "s1.jsonl")
     claude("s1", "side").save(first.folder / "-work" / "s1" / "subagents" / "agent-a1.jsonl")

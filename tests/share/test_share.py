@@ -195,7 +195,7 @@ def test_it_fails_closed(seeded: tuple[Path, Session], tmp_path: Path, monkeypat
 
     monkeypatch.setattr(reports, "_render_footer", lambda given: " ".join(block.text for block in given.session.blocks))
     monkeypatch.setattr(reports, "redact", careless)
-    with pytest.raises(RedactionError, match="taken out"):
+    with pytest.raises(RedactionError, match="to be removed"):
         build_report(seeded[1], level)
     assert main(["share", str(seeded[0]), str(tmp_path / "out.html"), "--level", level]) == 1
     assert not (tmp_path / "out.html").exists()

@@ -146,7 +146,7 @@ def test_a_broken_file_of_chats_is_named_and_kept(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as refused:
         Threads(path).list()
     assert str(path) in refused.value.what
-    assert "left as it is" in refused.value.hint
+    assert "was not changed" in refused.value.hint
     assert path.read_bytes() == bytes(data)
 
 
@@ -233,7 +233,7 @@ def test_an_open_session_that_was_forgotten_is_read_from_its_file_again(memory: 
     opened = memory.open(file)
     memory.delete()
     file.write_text(file.read_text().replace("text 7", "TEXT 7"))
-    with pytest.raises(TurnscopeError, match="no longer kept") as refused:
+    with pytest.raises(TurnscopeError, match="no longer stored") as refused:
         assert opened.session.blocks[3].text
     assert refused.value.hint
 

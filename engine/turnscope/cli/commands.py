@@ -156,6 +156,8 @@ def end_on_signals() -> Iterator[None]:
 
     ours = ENDING if current_thread() is main_thread() else ()
     before = {number: signal.signal(number, end) for number in ours}
+    if ours:
+        before[signal.SIGINT] = signal.getsignal(signal.SIGINT)  # `open` ignores it at its end
     try:
         yield
     finally:

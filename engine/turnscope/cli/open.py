@@ -68,7 +68,7 @@ def serve(arguments: Sequence[str], environment: dict[str, str]) -> int:
         except KeyboardInterrupt:  # the app had it, too
             return 0
         finally:
-            for number in ENDING:
+            for number in (*ENDING, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)  # asked twice: it is ending
             if app is not None and app.poll() is None:
                 app.terminate()

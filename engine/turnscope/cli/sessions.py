@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from secrets import token_hex
+from tempfile import gettempdir
 
 from turnscope.cli.options import STANDARD_INPUT
 from turnscope.cli.output import note
@@ -33,13 +34,17 @@ def open_path(path: str) -> Iterator[Path]:
         return
     if sys.stdin.isatty():
         note("reading a session from standard input; end it with Ctrl-D.")
-    with TemporaryDirectory(prefix="turnscope-") as folder:
-        file = Path(folder, SPOOLED)
+    folder = Path(gettempdir(), f"turnscope-{token_hex(8)}")  # known before it exists: no signal leaves it behind
+    file = folder / SPOOLED
+    try:
+        folder.mkdir(mode=0o700)
         with file.open("wb") as out:
             shutil.copyfileobj(sys.stdin.buffer, out)
         if not file.stat().st_size:
             raise UnreadableFile("standard input is empty", hint="Pipe a session into the command, or name its file.")
         yield file
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

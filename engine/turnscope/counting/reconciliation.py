@@ -100,9 +100,9 @@ class Fit:
         for i, part in enumerate((self.prefix, self.earlier, self.reinjected, wanted)):
             room[i] = min(part, left)
             left -= room[i]
-        prefix, earlier, reinjected, told = room
+        prefix, earlier, reinjected, scaled = room
         over = self.prefix + self.earlier + self.reinjected + wanted - sum(room)
-        scale = told / counted if told < round(self.scale * counted) else self.scale
+        scale = scaled / counted if scaled < round(self.scale * counted) else self.scale
         return Terms(prefix, earlier, reinjected, scale, left, self.cut, over, 0.0 if recorded >= 0 else self.error)
 
 
@@ -120,7 +120,7 @@ class Reconciliation:
 class _Segment(NamedTuple):
     """Requests from `start` on that share a level.
 
-    `prompt`: tokens of the largest billed prompt. `after`: what begins the segment. `told`: counted tokens left as well, so the
+    `prompt`: tokens of the largest billed prompt. `after`: what begins the segment. `logged`: counted tokens left too, so the
     log records an edit there.
     """
 
@@ -130,7 +130,7 @@ class _Segment(NamedTuple):
     scale: float
     prompt: float
     after: str  # compaction | model | fall | rise | ""
-    told: bool = False
+    logged: bool = False
 
 
 def fit_requests(
@@ -170,7 +170,7 @@ def fit_requests(
             if known_static
             else _advance_hidden(hidden, piece, mid_conversation, max(0, first))
         )
-        gone = 0 if piece.told or piece.after != "fall" else max(0, hidden.cut - before)
+        gone = 0 if piece.logged or piece.after != "fall" else max(0, hidden.cut - before)
         parts = (hidden.prefix, piece.scale, hidden.earlier, hidden.reinjected, hidden.cut, gone)
         found.append(Fit(piece.start, piece.stop, *parts))
     return tuple(_add_errors(_fill_gaps(found, len(models)), sizes, recorded, models))
@@ -248,8 +248,8 @@ def _find_segments(
     bounds = [start, *(int(use[edge]) for edge in edges[1:]), stop]
     for i, (a, b) in enumerate(pairwise((*edges, len(use)))):
         how = after.get(a, "")
-        told = a > 0 and bool(x[a] < (1 - CUT_SHARE) * x[a - 1])
-        yield _Segment(bounds[i], bounds[i + 1], round(float(np.median(level[a:b]))), scale, float(y[a:b].max()), how, told)
+        logged = a > 0 and bool(x[a] < (1 - CUT_SHARE) * x[a - 1])
+        yield _Segment(bounds[i], bounds[i + 1], round(float(np.median(level[a:b]))), scale, float(y[a:b].max()), how, logged)
 
 
 def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
@@ -315,8 +315,8 @@ def _add_errors(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequen
         hidden = fit.prefix + fit.earlier + fit.reinjected
         for n in range(fit.start, fit.stop):
             if billed[n] > 0:
-                told = hidden + max(0.0, fit.scale * counted[n] - fit.cut)
-                missed.setdefault(models[n], []).append(abs(told - billed[n]) / billed[n])
+                predicted = hidden + max(0.0, fit.scale * counted[n] - fit.cut)
+                missed.setdefault(models[n], []).append(abs(predicted - billed[n]) / billed[n])
     errors = {model: max(LEAST_ERROR, float(np.quantile(seen, ERROR_SHARE))) for model, seen in missed.items()}
     for fit in fits:
         yield replace(fit, error=errors.get(models[fit.start], fit.error))

@@ -80,7 +80,7 @@ def draw_sawtooth(of: Overview | Session, by: Unit = "requests", theme: Theme = 
     view, palette = _load_overview(of)[0], PALETTES[theme]
     figure = make_subplots(rows=1, cols=1)
     _add_areas(figure, view, by, palette)
-    _style_figure(figure, view, by, palette, height, row=1)
+    _style_figure(figure, view, by=by, palette=palette, height=height, row=1)
     return figure
 
 
@@ -116,28 +116,35 @@ def draw_heatmap(
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, vertical_spacing=0.045, row_heights=[1 - share, share])
     _add_areas(figure, view, by, palette)
     rows = _build_rows(grid, parts)
-    _add_heatmap(figure, grid, rows, _choose_ramps(grid, rows, scale, each), palette, _describe_cells(trace, grid))
-    _style_figure(figure, view, by, palette, HEIGHT + more, row=2)
+    _add_heatmap(
+        figure,
+        grid,
+        rows=rows,
+        ramps=_choose_ramps(grid, rows, scale, each),
+        palette=palette,
+        kinds=_describe_cells(trace, grid),
+    )
+    _style_figure(figure, view, by=by, palette=palette, height=HEIGHT + more, row=2)
     if parts:
         figure.update_layout(margin_l=SLOT_MARGIN)
     return figure
 
 
-def to_html(figure: go.Figure, ground: str = "", told: Sequence[str] = ()) -> str:
+def to_html(figure: go.Figure, ground: str = "", captions: Sequence[str] = ()) -> str:
     """Write a figure as one HTML page that needs nothing else. Plotly's script is inside (5 MB).
 
     Args:
         figure: the figure.
         ground: colour of the background.
-        told: lines of text below the figure.
+        captions: lines of text below the figure.
     """
-    if told:
+    if captions:
         bottom, height = figure.layout.margin.b, figure.layout.height
-        room = 16 * len(told)
+        room = 16 * len(captions)
         figure = go.Figure(figure).update_layout(margin={"b": bottom + room}, height=height + room)
         place = {"x": 0, "y": 0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top", "yshift": -bottom}
         figure.add_annotation(
-            text="<br>".join(escape(line, quote=False) for line in told), align="left", showarrow=False, **place
+            text="<br>".join(escape(line, quote=False) for line in captions), align="left", showarrow=False, **place
         )
     if ground:
         figure = go.Figure(figure).update_layout(paper_bgcolor=ground)
@@ -170,7 +177,7 @@ def _add_areas(figure: go.Figure, view: Overview, by: Unit, palette: Mapping[str
             hoverinfo="skip",
         )
         figure.add_trace(area, row=1, col=1)
-    figure.add_trace(_build_outline(view, rows, x, present, palette), row=1, col=1)
+    figure.add_trace(_build_outline(view, rows, x=x, present=present, palette=palette), row=1, col=1)
     _add_window_lines(figure, view, by, palette)
     _add_markers(figure, view, by, palette)
 
@@ -285,10 +292,10 @@ def _build_rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
         tall = 2 if merged and name == "prefix" else 1
         for i, said in reversed([*enumerate(parts.labels)] if parts else []):
             if parts and parts.buckets[i] == name:
-                rows.append(_Row(name, len(CELLS) + i, top + 0.5, 1, said, f"› {said}"))
+                rows.append(_Row(name=name, cell=len(CELLS) + i, y=top + 0.5, tall=1, title=said, label=f"› {said}"))
                 top += 1
         label = "System + tools" if tall > 1 else SHORT.get(name, LABELS[name])
-        rows.append(_Row(name, CELLS.index(name), top + tall / 2, tall, LABELS[name], label))
+        rows.append(_Row(name=name, cell=CELLS.index(name), y=top + tall / 2, tall=tall, title=LABELS[name], label=label))
         top += tall
     return rows[::-1]
 

@@ -32,14 +32,14 @@ def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", h
     unsent = [(number, point) for number, point in rest if point.searched.unsent > fewest]
     rest = [(number, point) for number, point in rest if point.searched.unsent == fewest]
     figure = go.Figure()
-    _add_points(figure, found, rest, "tried", {"color": palette["faint"], "size": 7, "opacity": 0.45})
+    _add_points(figure, found, points=rest, name="tried", marker={"color": palette["faint"], "size": 7, "opacity": 0.45})
     if unsent:
         _add_points(
             figure,
             found,
-            unsent,
-            "more requests could not be sent",
-            {"color": palette["bad"], "size": 7, "symbol": "x-thin-open"},
+            points=unsent,
+            name="more requests could not be sent",
+            marker={"color": palette["bad"], "size": 7, "symbol": "x-thin-open"},
         )
     figure.add_scatter(
         x=[float(point.searched.usd) for _, point in found.front_points],
@@ -50,14 +50,18 @@ def draw_front(found: Advice, shown: int | None = None, theme: Theme = "dark", h
         showlegend=False,
     )
     _add_points(
-        figure, found, found.front_points, "no other is cheaper and loses less", {"color": palette["accent"], "size": 11}
+        figure,
+        found,
+        points=found.front_points,
+        name="no other is cheaper and loses less",
+        marker={"color": palette["accent"], "size": 11},
     )
     if found.points:
         own = {"color": palette["warn"], "size": 13, "symbol": "diamond"}
-        _add_points(figure, found, [(0, found.points[0])], "as its file says", own)
+        _add_points(figure, found, points=[(0, found.points[0])], name="as its file says", marker=own)
     if found.chosen:
         advised = {"color": palette["good"], "size": 18, "symbol": "star"}
-        _add_points(figure, found, [(found.chosen, found.points[found.chosen])], "advised", advised)
+        _add_points(figure, found, points=[(found.chosen, found.points[found.chosen])], name="advised", marker=advised)
     if shown is not None and found.points:
         _add_ring(figure, found.points[shown], palette["text"])
     _style_figure(figure, theme, height)
@@ -122,7 +126,7 @@ def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int =
             hovertemplate=f"turn %{{x}}<br>{name}: %{{y:.0%}}<extra></extra>",
         )
         marks = [(each.first, "triangle-down", "is cut first"), (each.ends, "x", "does not fit any more")]
-        for turn, symbol, told in marks:
+        for turn, symbol, event in marks:
             if turn:
                 figure.add_scatter(
                     x=[turn],
@@ -131,7 +135,7 @@ def draw_turns(outlooks: Sequence[Outlook], theme: Theme = "dark", height: int =
                     showlegend=False,
                     legendgroup=name,
                     marker={"color": colour, "size": 10, "symbol": symbol},
-                    hovertemplate=f"{name} {told} at turn {turn}<extra></extra>",
+                    hovertemplate=f"{name} {event} at turn {turn}<extra></extra>",
                 )
     figure.add_hline(y=1, line={"color": palette["bad"], "width": 1, "dash": "dash"})
     _style_figure(figure, theme, height)

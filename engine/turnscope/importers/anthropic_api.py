@@ -22,7 +22,7 @@ def sniff(source: Source) -> int:
     return score_dialect(source, "anthropic")
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     return read_conversations(source, convert_call).list_entries()
 
 
@@ -35,7 +35,7 @@ IMPORTER = Importer(
     "Anthropic API log (JSON, JSON lines or cassette)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
     version=3,
     wants="body with `messages` for Anthropic's API, bare, beside its response, or in a cassette",

@@ -100,12 +100,12 @@ def _make_request(step: Mapping[str, Any], model: str) -> dict[str, Any]:
 def _convert_observation(step: Mapping[str, Any], ids: list[Any]) -> list[NodeMessage]:
     """What came back: results of calls, and what belongs to none."""
     found = as_rows(as_mapping(step.get("observation")).get("results"))
-    told = [
+    reported = [
         (as_text(row.get("source_call_id")) or (ids[0] if len(ids) == 1 else ""), convert_content(row.get("content")))
         for row in found
     ]
-    results = [make_result(id, join_blocks(blocks)) for id, blocks in told if id]
-    others = [block for id, blocks in told if not id for block in blocks]
+    results = [make_result(id, join_blocks(blocks)) for id, blocks in reported if id]
+    others = [block for id, blocks in reported if not id for block in blocks]
     return [
         *([NodeMessage("user", results, "tool")] if results else []),
         *([NodeMessage("user", join_blocks(others), "meta")] if others else []),

@@ -12,7 +12,7 @@ from typing import Any
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, make_image, make_text, split_thinking
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.nodes import Node, NodeMessage, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
@@ -59,9 +59,9 @@ def _is_history(source: Source) -> bool:
     )
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if _is_history(source):
-        yield from list_entries(source, lambda chat: Entry(as_text(chat.get("id")), as_text(chat.get("name"))), "history")
+        yield from make_entries(source, lambda chat: Entry(as_text(chat.get("id")), as_text(chat.get("name"))), "history")
         return
     for id, (chat, held) in _read_rows(source).items():
         at = parse_time(chat.get("updated_at")) or next((parse_time(row.get("created_at")) for row in reversed(held)), None)
@@ -92,15 +92,15 @@ def _make_nodes(stored: list[Value], model: str) -> Iterator[Node]:
     before: float | None = None
     for number, row in enumerate(stored):
         role, at, content = row.get("role"), parse_time(row.get("created_at")), row.get("content")
-        told = as_text(content)
+        reported = as_text(content)
         node = Node(as_text(row.get("id")) or f"#{number}", None, [], at)
         if role == "assistant":
             request = {"model": as_text(row.get("model")) or model, "sent_at": before}
-            node.messages = [NodeMessage("assistant", split_thinking(told), request=request)]
+            node.messages = [NodeMessage("assistant", split_thinking(reported), request=request)]
         elif role in ("user", "system"):
             paths = row.get("image_paths")
             images = [make_image(path) for path in (paths if isinstance(paths, list) else []) if isinstance(path, str)]
-            blocks = join_blocks([*make_text(told), *images])
+            blocks = join_blocks([*make_text(reported), *images])
             node.messages = (
                 [NodeMessage("user", blocks, "prompt")]
                 if role == "user"
@@ -115,7 +115,7 @@ IMPORTER = Importer(
     "Chatbot UI (export, or rows of its tables)",
     sniff,
     read,
-    entries,
+    list_entries,
     wants="`history` with a `version`, nor rows with `chat_id` and `sequence_number`",
     right="exports of version 1 and the rows of its tables",
     version=2,

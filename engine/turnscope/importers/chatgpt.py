@@ -16,7 +16,7 @@ from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, make_call, make_result, make_text, make_thinking
 from turnscope.reading.leaves import find_newest_leaf
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
@@ -38,8 +38,8 @@ def sniff(source: Source) -> int:
     return 95 if mapped and ({"title", "create_time", "current_node", "conversation_id"} & found.keys()) else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
-    return list_entries(source, _make_entry)
+def list_entries(source: Source) -> Iterator[Entry]:
+    return make_entries(source, _make_entry)
 
 
 def _make_entry(value: Value) -> Entry:
@@ -159,8 +159,8 @@ def _convert_content(content: Value, passed: SkippedRecords) -> list[JSON]:
         parts = content.get("parts")
         return [block for part in (parts if isinstance(parts, list) else []) for block in _convert_part(part, passed)]
     if kind == "thoughts":
-        told = [[as_text(t.get("summary")), as_text(t.get("content"))] for t in as_rows(content.get("thoughts"))]
-        return [block for texts in told for block in make_thinking("\n".join(filter(None, texts)))]
+        reported = [[as_text(t.get("summary")), as_text(t.get("content"))] for t in as_rows(content.get("thoughts"))]
+        return [block for texts in reported for block in make_thinking("\n".join(filter(None, texts)))]
     if kind == "reasoning_recap":
         return []
     if kind == "user_editable_context":
@@ -193,7 +193,7 @@ IMPORTER = Importer(
     "ChatGPT export (conversations.json or its zip)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json",),
     wants="conversation with a `mapping` of messages",
     right="the tree with its branches; thousands of conversations listed without being read",

@@ -13,7 +13,7 @@ from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, make_call, make_result, make_text, make_thinking
 from turnscope.reading.leaves import find_newest_leaf
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread, split_rounds
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
@@ -29,8 +29,8 @@ def sniff(source: Source) -> int:
     return 95 if source.kind == "file" and isinstance(peek_first(source).get("chat_messages"), list) else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
-    return list_entries(source, _make_entry)
+def list_entries(source: Source) -> Iterator[Entry]:
+    return make_entries(source, _make_entry)
 
 
 def _make_entry(value: Value) -> Entry:
@@ -110,7 +110,7 @@ IMPORTER = Importer(
     "Claude.ai export (conversations.json or its zip)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json",),
     wants="conversation with `chat_messages`",
     right="every conversation of an export; branches where messages name their parent",

@@ -35,14 +35,14 @@ def sniff(source: Source) -> int:
     )
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("CLINE_SESSION_DATA_DIR")
     data = machine.variables.get("CLINE_DATA_DIR")
     home = Path(data) if data else machine.home / ".cline" / "data"
-    yield Place(Path(given) if given else home / "sessions", f"*/*{END}", part_of)
+    yield Place(Path(given) if given else home / "sessions", f"*/*{END}", find_main_path)
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     """A session's sidecar and manifest open as its messages."""
     stem = (
         path.name.removesuffix(".compaction.json")
@@ -53,7 +53,7 @@ def part_of(path: Path) -> Path:
     return whole if not path.name.endswith(END) and path.suffix == ".json" and whole.is_file() else path
 
 
-def related(source: Source) -> list[Source]:
+def find_related(source: Source) -> list[Source]:
     if not source.path.name.endswith(END) or not sniff(source):
         return []
     stem = source.path.name.removesuffix(END)
@@ -101,13 +101,13 @@ def _add_compaction(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, 
 
 
 def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
-    told, metrics = as_mapping(message.get("modelInfo")), as_mapping(message.get("metrics"))
+    reported, metrics = as_mapping(message.get("modelInfo")), as_mapping(message.get("metrics"))
     tokens = ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
     used = dict(
         zip(("inputTokens", "outputTokens", "cache_read_tokens", "cache_write_tokens"), map(metrics.get, tokens), strict=True)
     )
     return {
-        "model": as_text(told.get("id")) or model,
+        "model": as_text(reported.get("id")) or model,
         "usage": convert_usage(used),
         "logged_usd": parse_usd(metrics.get("cost")),
     }
@@ -118,9 +118,9 @@ IMPORTER = Importer(
     "Cline session (ID.messages.json)",
     sniff,
     read,
-    finds=finds,
-    related=related,
-    part_of=part_of,
+    finds=find_places,
+    related=find_related,
+    part_of=find_main_path,
     suffixes=(".json",),
     wants="`messages` of a Cline SDK session",
     right="the compaction sidecar: what stands for the first messages",

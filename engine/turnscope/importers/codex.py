@@ -42,7 +42,7 @@ def sniff(source: Source) -> int:
     return 90 if (bare or states) and any(r.get("type") in FLAT for r in records) else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("CODEX_HOME")
     root = Path(given) if given else machine.home / ".codex"
     yield from (Place(root / name, "**/rollout-*.jsonl") for name in ("sessions", "archived_sessions"))
@@ -62,7 +62,7 @@ class _Rollout:
         self.behind = self.broken = False  # whether the open answer's usage stood behind it; whether results stand behind it
         self.before: float | None = None
 
-    def line(self, record: Mapping[str, Any], line: int) -> None:
+    def add_line(self, record: Mapping[str, Any], line: int) -> None:
         held = record.get("payload")
         enveloped = record.get("type") in ENVELOPES and isinstance(held, Mapping)
         payload: Mapping[str, Any] = held if enveloped and isinstance(held, Mapping) else record
@@ -80,9 +80,9 @@ class _Rollout:
 
     def _read_meta(self, meta: Mapping[str, Any]) -> None:
         self.builder.about = {**{key: meta[key] for key in ABOUT if meta.get(key)}, **self.builder.about}
-        told = meta.get("base_instructions") or meta.get("instructions")
-        if told and not self.lead:
-            self.lead.append(NodeMessage("system", extract_text(told), "system"))
+        reported = meta.get("base_instructions") or meta.get("instructions")
+        if reported and not self.lead:
+            self.lead.append(NodeMessage("system", extract_text(reported), "system"))
             if isinstance(meta.get("dynamic_tools"), list) and meta["dynamic_tools"]:
                 self.lead.insert(0, NodeMessage("tools", meta["dynamic_tools"], "system"))
 
@@ -152,11 +152,11 @@ class _Rollout:
         self.open.at = at
 
     def _add_compaction(self, payload: Mapping[str, Any], at: float | None) -> None:
-        told, history = as_text(payload.get("message")), payload.get("replacement_history")
+        reported, history = as_text(payload.get("message")), payload.get("replacement_history")
         keep: list[str | tuple[Part, ...]] = []
         if isinstance(history, list):
             items = [convert_item(record) for record in history if isinstance(record, Mapping)]
-            items = [found for found in items if not told or extract_text(found[1]) != told]
+            items = [found for found in items if not reported or extract_text(found[1]) != reported]
             mine = [(n.messages[0].role, extract_text(n.messages[0].content)) if n.messages else ("", "") for n in self.path]
             roles = [("system" if role in ("developer", "system") else role, blocks) for role, blocks in items]
             same = {y: x for x, y in find_common(mine, [(role, extract_text(join_blocks(blocks))) for role, blocks in roles])}
@@ -166,10 +166,10 @@ class _Rollout:
             ]
         else:
             keep = [node.id for node in self._iter_recent_prompts()]
-        said = [NodeMessage("user", told, "summary", "summary")] if told else []
+        said = [NodeMessage("user", reported, "summary", "summary")] if reported else []
         node = self._add_node(said, at)
         facts = {key: payload[key] for key in ("window_id",) if payload.get(key)}
-        node.cut = Cut("compacted: the history was replaced", keep, node.id if told else "", facts)
+        node.cut = Cut("compacted: the history was replaced", keep, node.id if reported else "", facts)
         self.open = None
 
     def _iter_recent_prompts(self) -> Iterator[Node]:
@@ -198,7 +198,7 @@ def _is_prompt(said: NodeMessage) -> bool:
 def read(source: Source, _entry: Entry) -> Thread:
     rollout = _Rollout(Builder(source.path.stem, NAME))
     for record, line in iter_objects(source.iter_records(), rollout.builder, rollout.passed):
-        rollout.line(record, line)
+        rollout.add_line(record, line)
     rollout.passed.add_notes(rollout.builder)
     return build_thread(rollout.builder, rollout.nodes, rollout.path[-1].id if rollout.path else "", rollout.lead)
 
@@ -208,7 +208,7 @@ IMPORTER = Importer(
     "Codex CLI rollout (JSON lines)",
     sniff,
     read,
-    finds=finds,
+    finds=find_places,
     suffixes=(".jsonl",),
     wants="record of a rollout (`payload` and `timestamp`, or `record_type`)",
     right="old flat rollouts and new envelopes; compactions; rollbacks as branches",

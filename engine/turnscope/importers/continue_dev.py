@@ -45,7 +45,7 @@ def sniff(source: Source) -> int:
     return 95 if any(isinstance(item, dict) and "message" in item for item in document["history"]) else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("CONTINUE_GLOBAL_DIR")
     yield Place((Path(given) if given else machine.home / ".continue") / "sessions", "*-*.json")
 
@@ -90,9 +90,9 @@ def _make_nodes(items: list[Item], model: str, passed: SkippedRecords) -> Iterat
                 Cut("compacted: a summary in the system prompt replaced the history", [make_message_parts("system", summary)]),
                 "",
             )
-        told = as_text(item.get("conversationSummary"))
-        if told and extract_text(content) == told:  # the CLI's summary is a message
-            node.messages = [NodeMessage(role or "assistant", told, "summary", "summary")]
+        reported = as_text(item.get("conversationSummary"))
+        if reported and extract_text(content) == reported:  # the CLI's summary is a message
+            node.messages = [NodeMessage(role or "assistant", reported, "summary", "summary")]
         elif role == "user":
             files = [
                 {"type": "text", "text": as_text(row.get("content"))}
@@ -111,8 +111,8 @@ def _make_nodes(items: list[Item], model: str, passed: SkippedRecords) -> Iterat
             ]
         elif role != "tool":
             passed.add(role, item)
-        if told and not (node.messages and node.messages[0].kind):
-            summary = told
+        if reported and not (node.messages and node.messages[0].kind):
+            summary = reported
         yield node
 
 
@@ -148,9 +148,11 @@ def _make_call(row: Item) -> JSON:
 
 
 def _make_output(state: Item) -> JSON:
-    told = "\n".join(as_text(row.get("content")) for row in as_rows(state.get("output")))
+    reported = "\n".join(as_text(row.get("content")) for row in as_rows(state.get("output")))
     failed = state.get("status") in ("errored", "canceled")
-    return make_result(as_text(state.get("toolCallId")), told or (dumps(state["status"]).strip('"') if failed else ""), failed)
+    return make_result(
+        as_text(state.get("toolCallId")), reported or (dumps(state["status"]).strip('"') if failed else ""), failed
+    )
 
 
 IMPORTER = Importer(
@@ -158,7 +160,7 @@ IMPORTER = Importer(
     "Continue session (JSON)",
     sniff,
     read,
-    finds=finds,
+    finds=find_places,
     suffixes=(".json",),
     wants="`sessionId` with a `history` of messages",
     right="calls and outputs of a turn in order; the system prompt where a rendered prompt holds it",

@@ -54,7 +54,7 @@ def _read_checkpoint(source: Source) -> Sequence[Any]:
     return held if isinstance(held, list) else ()
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     yield Place(machine.home / ".gemini" / "tmp", "*/chats/**/*.json*")
     yield Place(machine.home / ".gemini" / "tmp", "*/checkpoint-*.json")
 
@@ -68,7 +68,7 @@ class _Chat:
         self.nodes: dict[str, Node] = {}
         self.path: list[str] = []
 
-    def line(self, record: Record, line: int) -> None:
+    def add_line(self, record: Record, line: int) -> None:
         if "$rewindTo" in record:
             id = record["$rewindTo"]
             self.path = self.path[: self.path.index(id)] if id in self.path else []
@@ -122,7 +122,7 @@ class _Chat:
             self.nodes[f"${line}"] = Node(f"${line}", self.path[-1] if self.path else "", [], None, cut)
             self.path.append(f"${line}")
 
-    def laid(self) -> Iterator[Node]:
+    def build_nodes(self) -> Iterator[Node]:
         """The nodes with what the newest version of each says."""
         before: float | None = None
         for id, node in self.nodes.items():
@@ -154,8 +154,8 @@ def _make_messages(record: Record, before: float | None) -> list[NodeMessage]:
         else []
     )
     if "tool_use" not in held and "thinking" not in held:
-        told = record.get("thoughts")
-        thoughts = [t for t in told if isinstance(t, Mapping)] if isinstance(told, list) else []
+        reported = record.get("thoughts")
+        thoughts = [t for t in reported if isinstance(t, Mapping)] if isinstance(reported, list) else []
         ahead = [
             b
             for t in thoughts
@@ -223,11 +223,11 @@ def _convert_part(row: Any) -> list[Any]:
 def read(source: Source, _entry: Entry) -> Thread:
     chat = _Chat(Builder(source.path.stem, NAME))
     for content in (row for row in _read_checkpoint(source) if isinstance(row, dict) and _is_content(row)):
-        chat.line({"type": "gemini" if content["role"] == "model" else "user", "content": content["parts"]}, 0)
+        chat.add_line({"type": "gemini" if content["role"] == "model" else "user", "content": content["parts"]}, 0)
     for record, line in iter_objects(() if chat.path else source.iter_values(), chat.builder, chat.passed):
-        chat.line(record, line)
+        chat.add_line(record, line)
     chat.passed.add_notes(chat.builder)
-    return build_thread(chat.builder, chat.laid(), chat.path[-1] if chat.path else "")
+    return build_thread(chat.builder, chat.build_nodes(), chat.path[-1] if chat.path else "")
 
 
 IMPORTER = Importer(
@@ -235,7 +235,7 @@ IMPORTER = Importer(
     "Gemini CLI session (JSON or JSON lines)",
     sniff,
     read,
-    finds=finds,
+    finds=find_places,
     wants="`sessionId` with a `projectHash`, and no list of contents",
     right="JSON, and JSON lines with their patches: masked outputs, compressions, rewinds as branches",
 )

@@ -50,13 +50,13 @@ def sniff(source: Source) -> int:
 
 
 def _is_message(row: Any) -> bool:
-    """A line of the first versions, whose head told less, or was not there."""
+    """A line of the first versions, whose head held less, or was missing."""
     held = as_mapping(row)
     typed = as_rows(held.get("content"))
     return held.get("role") in ("user", "assistant") and "created" in held and bool(typed) and all("type" in t for t in typed)
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("GOOSE_PATH_ROOT")
     roots = [Path(given) / "data"] if given else [machine.data / "goose", machine.data / "Block" / "goose"]
     if not given:
@@ -65,7 +65,7 @@ def finds(machine: Machine) -> Iterator[Place]:
         yield from (Place(root / "sessions", pattern) for pattern in ("sessions.db", "*.jsonl"))
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if source.kind != "sqlite":
         yield Entry(at=source.modified_at, size=source.size)
         return
@@ -119,7 +119,7 @@ def _make_nodes(stored: list[Value], model: str, passed: SkippedRecords) -> Iter
         content = row.get("content")
         parts = content if isinstance(content, list) else [content]
         blocks = [block for part in parts for block in _convert_block(part, passed)]
-        told, left = alone and not hidden and row.get("role") == "user", seen.get("agentVisible") is False
+        reported, left = alone and not hidden and row.get("role") == "user", seen.get("agentVisible") is False
         hidden = alone
         if left and not alone and not any(_is_alone(later) for later in stored[number + 1 :]):
             passed.add("message that only the person sees", row)
@@ -132,9 +132,9 @@ def _make_nodes(stored: list[Value], model: str, passed: SkippedRecords) -> Iter
             yield open_
         elif row.get("role") == "user" and blocks:
             results = all(block.get("type") == "tool_result" for block in blocks)
-            origin = "summary" if told else "meta" if alone else "tool" if results else ""
-            node = Node(str(number), None, [NodeMessage("user", blocks, origin, "summary" if told else "")], at)
-            node.cut = Cut("compacted into a summary", summary=node.id) if told else None
+            origin = "summary" if reported else "meta" if alone else "tool" if results else ""
+            node = Node(str(number), None, [NodeMessage("user", blocks, origin, "summary" if reported else "")], at)
+            node.cut = Cut("compacted into a summary", summary=node.id) if reported else None
             open_, before = None, at
             yield node
 
@@ -175,8 +175,8 @@ IMPORTER = Importer(
     "goose sessions (database, JSON or JSON lines)",
     sniff,
     read,
-    entries,
-    finds,
+    list_entries,
+    find_places,
     suffixes=(".db", ".json", ".jsonl"),
     wants="`working_dir`, nor tables `sessions` and `messages` with `content_json`",
     right="database and exports; compactions",

@@ -9,7 +9,7 @@ from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, split_thinking
 from turnscope.reading.leaves import find_newest_leaf
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
@@ -24,8 +24,8 @@ def sniff(source: Source) -> int:
     return 95 if isinstance(found.get("conversation"), dict) and isinstance(found.get("responses"), list) else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
-    return list_entries(source, _make_entry)
+def list_entries(source: Source) -> Iterator[Entry]:
+    return make_entries(source, _make_entry)
 
 
 def _make_entry(value: Value) -> Entry:
@@ -76,7 +76,7 @@ IMPORTER = Importer(
     "Grok export (prod-grok-backend.json)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json",),
     wants="conversation with its `responses`",
     right="the tree with its branches",

@@ -46,13 +46,13 @@ def sniff(source: Source) -> int:
     return 90 if {"task", "model"} <= document["eval"].keys() and {"samples", "plan", "status"} & document.keys() else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if source.kind != "zip":
         for number, sample in enumerate(as_rows(as_mapping(source.document).get("samples"))):
             yield Entry(str(number), _make_title(sample), _find_start(sample), requests=len(_find_calls(sample)))
         return
-    told = source.open_sibling("summaries.json")
-    about = {f"{row.get('id')}_{row.get('epoch')}": row for row in as_rows(told.document if told else None)}
+    reported = source.open_sibling("summaries.json")
+    about = {f"{row.get('id')}_{row.get('epoch')}": row for row in as_rows(reported.document if reported else None)}
     for file in source.find_siblings("samples/*.json"):
         name = file.path.relative_to(source.path).as_posix()
         if found := SAMPLE.fullmatch(name):
@@ -123,8 +123,8 @@ def _make_title(sample: Value) -> str:
     asked = sample.get("input")
     messages = as_rows(asked) if isinstance(asked, list) else []
     first = next((as_text(message.get("content")) for message in messages if message.get("role") == "user"), as_text(asked))
-    told = " ".join(first.split())[:60] if not first.startswith(KEPT) else ""
-    return f"{sample.get('id')} (epoch {sample.get('epoch')})" + (f": {told}" if told else "")
+    reported = " ".join(first.split())[:60] if not first.startswith(KEPT) else ""
+    return f"{sample.get('id')} (epoch {sample.get('epoch')})" + (f": {reported}" if reported else "")
 
 
 def _find_start(sample: Value) -> float | None:
@@ -199,7 +199,7 @@ IMPORTER = Importer(
     "Inspect log (.eval or .json)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json", ".eval"),
     wants="Inspect log with `eval` and `samples`",
     right="a session for each sample, graders as its subagents; attachments and pools",

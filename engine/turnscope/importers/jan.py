@@ -52,19 +52,19 @@ def sniff(source: Source) -> int:
     return 90 if {"exported_at", "title"} <= head.keys() and isinstance(head.get("messages"), list) else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     for folder in (machine.data / "Jan" / "data", machine.config / "Jan" / "data", machine.home / "jan"):
-        yield Place(folder / "threads", "*/messages.jsonl", part_of)
+        yield Place(folder / "threads", "*/messages.jsonl", find_main_path)
 
 
-def related(source: Source) -> Iterator[Source]:
+def find_related(source: Source) -> Iterator[Source]:
     """The other file of the thread."""
     if source.kind == "folder" or source.path.name in FILES:
         found = (source.open_sibling(name) for name in FILES if name != source.path.name)
         yield from (file for file in found if file is not None)
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     """A thread's files open as their folder."""
     return path.parent if path.name in FILES and all((path.parent / name).is_file() for name in FILES) else path
 
@@ -96,8 +96,10 @@ def read(source: Source, _entry: Entry) -> Thread:
     if speeds:
         builder.about["tokenSpeed"] = speeds
     passed.add_notes(builder)
-    told = as_text(assistant.get("instructions"))
-    return build_thread(builder, nodes, path[-1] if path else "", [NodeMessage("system", told, "system")] if told else [])
+    reported = as_text(assistant.get("instructions"))
+    return build_thread(
+        builder, nodes, path[-1] if path else "", [NodeMessage("system", reported, "system")] if reported else []
+    )
 
 
 def _clean_message(message: Value, number: int) -> dict[str, Any]:
@@ -182,8 +184,8 @@ def _iter_stored(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
 
 def _clean_part(part: Value) -> Value:
     """A part of a stored message whose texts are texts."""
-    told = as_text(as_mapping(part.get("text")).get("value")) or as_text(part.get("text"))
-    return {**part, "text": {"value": told}, "image_url": {"url": as_text(as_mapping(part.get("image_url")).get("url"))}}
+    reported = as_text(as_mapping(part.get("text")).get("value")) or as_text(part.get("text"))
+    return {**part, "text": {"value": reported}, "image_url": {"url": as_text(as_mapping(part.get("image_url")).get("url"))}}
 
 
 def _clean_call(made: Value) -> Value:
@@ -200,11 +202,11 @@ def _get_rows(content: Any) -> list[Value]:
 
 def _convert_part(part: Value, passed: SkippedRecords) -> list[JSON]:
     kind, held = part.get("type"), part.get("text")
-    told = as_text(as_mapping(held).get("value")) or as_text(held)
+    reported = as_text(as_mapping(held).get("value")) or as_text(held)
     if kind == "text":
-        return split_thinking(told)
+        return split_thinking(reported)
     if kind == "reasoning":
-        return make_thinking(told)
+        return make_thinking(reported)
     if kind == "image_url":
         return [make_image(as_text(as_mapping(part.get("image_url")).get("url")))]
     if kind == "tool_call":
@@ -220,9 +222,9 @@ IMPORTER = Importer(
     "Jan thread (folder or export)",
     sniff,
     read,
-    finds=finds,
-    related=related,
-    part_of=part_of,
+    finds=find_places,
+    related=find_related,
+    part_of=find_main_path,
     wants="`object` thread or thread.message, nor an export with `exported_at`",
     right="the tree with its branches; the speed that Jan measured",
     sample=False,

@@ -63,10 +63,10 @@ def _convert_message(value: Any) -> dict[str, Any]:
 
 def _make_request(message: Mapping[str, Any]) -> dict[str, Any]:
     about = as_mapping(message.get("response_metadata"))
-    told = message.get("usage_metadata") or about.get("token_usage") or about.get("usage")
+    reported = message.get("usage_metadata") or about.get("token_usage") or about.get("usage")
     return {
         "model": as_text(about.get("model_name")) or as_text(about.get("model")) or as_text(about.get("model_id")),
-        "usage": convert_usage(told),
+        "usage": convert_usage(reported),
         "id": as_text(message.get("id")) or as_text(about.get("id")),
         "stop_reason": as_text(about.get("finish_reason") or about.get("stop_reason") or about.get("stopReason")) or None,
     }

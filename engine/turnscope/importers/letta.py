@@ -1,6 +1,6 @@
 """Letta agent files (`.af`): agents with all their messages, and the ids of those that are in the context. From the schema.
 
-When the others left is not told, so the newest answer is taken to have been the first without them.
+When the others left is not reported, so the newest answer is taken to have been the first without them.
 Longer than a mapping for that.
 """
 
@@ -29,7 +29,7 @@ def sniff(source: Source) -> int:
     return 90 if agents and "in_context_message_ids" in agents[0] else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     for number, agent in enumerate(as_rows(as_mapping(source.document).get("agents"))):
         yield Entry(str(number), as_text(agent.get("name")) or as_text(agent.get("id")), parse_time(agent.get("created_at")))
 
@@ -101,7 +101,7 @@ IMPORTER = Importer(
     "Letta agent file (.af)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".af", ".json"),
     wants="agent file with `agents` and `messages`",
     right="what is in the context, and what has left it",

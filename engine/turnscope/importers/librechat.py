@@ -87,8 +87,8 @@ def _make_messages(message: Value, model: str, before: float | None, passed: Ski
     for part in as_rows(parts):
         blocks += _convert_part(part, passed)
     if not blocks:
-        told = as_text(message.get("text"))
-        blocks = make_text(told) if message.get("isCreatedByUser") is True else split_thinking(told)
+        reported = as_text(message.get("text"))
+        blocks = make_text(reported) if message.get("isCreatedByUser") is True else split_thinking(reported)
     for file in (*as_rows(message.get("files")), *as_rows(message.get("attachments"))):
         passed.add("file without its content", file)
     if message.get("isCreatedByUser") is True or str(message.get("sender")).lower() == "user":
@@ -143,8 +143,10 @@ def _convert_part(part: Value, passed: SkippedRecords) -> list[JSON]:
 def _make_cut(message: Value, stored: list[tuple[Value, str]]) -> Cut | None:
     """What a summary on a message leaves of what stands up to it: it goes into the system prompt."""
     parts = [part for part in as_rows(message.get("content")) if part.get("type") == "summary"]
-    told = [t for part in parts if (t := extract_text(part.get("content") or part.get("text") or part.get("summary") or ""))]
-    summary = told[-1] if told else as_text(message.get("summary"))
+    reported = [
+        t for part in parts if (t := extract_text(part.get("content") or part.get("text") or part.get("summary") or ""))
+    ]
+    summary = reported[-1] if reported else as_text(message.get("summary"))
     if not summary:
         return None
     kept: list[str] = []

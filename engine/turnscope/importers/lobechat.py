@@ -71,7 +71,7 @@ def _read_tables(source: Source) -> dict[str, Any]:
     return tables
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     tables = _read_tables(source)
     for key, talk in tables["talks"].items():
         session, _, topic = key.partition("/")
@@ -94,7 +94,7 @@ def read(source: Source, entry: Entry) -> Thread:
     whose = as_mapping(tables["sessions"].get(session))
     agent = as_mapping(tables["agents"].get(tables["links"].get(session, ""))) or as_mapping(whose.get("config"))
     builder = Builder(entry.id or source.path.stem, NAME, entry.title)
-    told = {
+    reported = {
         "chatConfig": agent.get("chatConfig"),
         "historySummary": as_mapping(tables["topics"].get(topic)).get("historySummary"),
     }
@@ -104,8 +104,8 @@ def read(source: Source, entry: Entry) -> Thread:
         for _, m in sorted(enumerate(tables["talks"][key]), key=lambda row: (parse_time(row[1].get("createdAt")) or 0, row[0]))
     ]
     newest = next((as_text(m.get("id")) for m in reversed(talk) if m.get("role") in ("user", "assistant")), "")
-    told["historySummaryBehind"] = newest if told["historySummary"] else ""
-    builder.about |= {key: value for key, value in told.items() if value}
+    reported["historySummaryBehind"] = newest if reported["historySummary"] else ""
+    builder.about |= {key: value for key, value in reported.items() if value}
     linked = any(m.get("role") == "user" and m.get("parentId") for m in talk)
     roots = {id: as_text(row.get("sourceMessageId")) for id, row in tables["threads"].items()}
     nodes = list(_make_nodes(talk, linked, roots, as_text(agent.get("model")), builder, passed))
@@ -139,25 +139,27 @@ def _make_nodes(
 
 
 def _make_messages(message: Value, model: str, before: float | None, passed: SkippedRecords) -> list[NodeMessage]:
-    role, told = message.get("role"), as_text(message.get("content"))
+    role, reported = message.get("role"), as_text(message.get("content"))
     if role == "user":
         return [
             NodeMessage(
                 "user",
                 join_blocks(
-                    [*make_text(told), *(make_image(as_text(i.get("url"))) for i in as_rows(message.get("imageList")))]
+                    [*make_text(reported), *(make_image(as_text(i.get("url"))) for i in as_rows(message.get("imageList")))]
                 ),
                 "prompt",
             )
         ]
     if role == "system":
-        return [NodeMessage("system", told, "system", fence=True)]
+        return [NodeMessage("system", reported, "system", fence=True)]
     if role == "tool":
         plugin = as_mapping(message.get("_plugin"))
         id = as_text(message.get("tool_call_id")) or as_text(plugin.get("toolCallId"))
-        return [NodeMessage("user", [make_result(id, told, bool(message.get("pluginError") or plugin.get("error")))], "tool")]
+        return [
+            NodeMessage("user", [make_result(id, reported, bool(message.get("pluginError") or plugin.get("error")))], "tool")
+        ]
     if role == "compressedGroup":
-        return [NodeMessage("user", told, "summary", "summary")]
+        return [NodeMessage("user", reported, "summary", "summary")]
     if role not in ("assistant", "supervisor", "assistantGroup"):
         passed.add(f"message of role {role}", message)
         return []
@@ -219,10 +221,10 @@ def _get_emojis(metadata: Value) -> list[JSON]:
 
 
 def _convert_content(message: Value) -> list[JSON]:
-    reasoning, told = as_mapping(message.get("reasoning")), as_text(message.get("content"))
-    told = "" if told == "..." else told
+    reasoning, reported = as_mapping(message.get("reasoning")), as_text(message.get("content"))
+    reported = "" if reported == "..." else reported
     blocks = make_thinking(as_text(reasoning.get("content")), as_text(reasoning.get("signature")))
-    blocks += make_text(told) if blocks else split_thinking(told)
+    blocks += make_text(reported) if blocks else split_thinking(reported)
     answers: list[JSON] = []
     for tool in as_rows(message.get("tools")):
         id = as_text(tool.get("id"))
@@ -251,7 +253,7 @@ IMPORTER = Importer(
     "LobeChat export (shared chat, database or backup)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json",),
     wants="shared chat (`version`, `exportedAt`), database export or backup (`exportType`)",
     right="each topic a conversation; trees where prompts name parents; failed answers",

@@ -29,7 +29,7 @@ from turnscope.reading.content_blocks import (
     split_thinking,
 )
 from turnscope.reading.leaves import find_last_leaf
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts, split_rounds
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
@@ -61,7 +61,7 @@ def _has_chats(source: Source) -> bool:
     return {"id", "title", "chat"} <= {row["name"] for row in source.query("pragma table_info(chat)")}
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = machine.variables.get("DATA_DIR")
     folders = (
         [Path(given)]
@@ -71,9 +71,9 @@ def finds(machine: Machine) -> Iterator[Place]:
     yield from (Place(folder, "webui.db") for folder in folders)
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if source.kind != "sqlite":
-        yield from list_entries(source, _make_entry)
+        yield from make_entries(source, _make_entry)
         return
     for row in source.query("select id, title, updated_at, length(chat) as size from chat order by updated_at desc, id"):
         yield Entry(str(row["id"]), as_text(row["title"]), parse_time(row["updated_at"]), row["size"] or 0)
@@ -137,13 +137,13 @@ def _make_node(id: str, message: Value, messages: Mapping[str, Value], passed: S
     above = as_text(message.get("parentId"))
     node = Node(id, above, [], parse_time(message.get("timestamp")))
     held = message.get("content")
-    told = held if isinstance(held, str) else extract_text(held) if held else ""
+    reported = held if isinstance(held, str) else extract_text(held) if held else ""
     for file in as_rows(message.get("files")):
         if file.get("type") != "image":
             passed.add("file without its content", file)
     if message.get("role") == "assistant":
         output = as_rows(message.get("output"))
-        blocks = [block for part in output for block in _convert_output(part, passed)] if output else _split_details(told)
+        blocks = [block for part in output for block in _convert_output(part, passed)] if output else _split_details(reported)
         used = as_mapping(message.get("usage")) or as_mapping(as_mapping(message.get("info")).get("usage"))
         request = {
             "model": as_text(message.get("model")),
@@ -154,9 +154,9 @@ def _make_node(id: str, message: Value, messages: Mapping[str, Value], passed: S
         node.messages = split_rounds(blocks, request, parallel=True) or [NodeMessage("", request=request)]
     elif message.get("role") == "user":
         images = [make_image(as_text(f.get("url"))) for f in as_rows(message.get("files")) if f.get("type") == "image"]
-        node.messages = [NodeMessage("user", join_blocks([*make_text(told), *images]), "prompt")]
+        node.messages = [NodeMessage("user", join_blocks([*make_text(reported), *images]), "prompt")]
     elif message.get("role") == "system":
-        node.messages = [NodeMessage("system", told, "system", fence=True)]
+        node.messages = [NodeMessage("system", reported, "system", fence=True)]
     else:
         passed.add(f"message of role {message.get('role')}", message)
     if summary := as_text(message.get("contextSummary")):
@@ -171,23 +171,23 @@ def _select_stored(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
     kept: dict[str, JSON] = {key: as_mapping(message.get(key)) for key in ("usage", "info") if as_mapping(message.get(key))}
     kept |= {"files": as_rows(message.get("files"))} if as_rows(message.get("files")) else {}
     kept |= {key: as_text(message.get(key)) for key in ("contextSummary",) if as_text(message.get(key))}
-    told, voice = as_text(message.get("content")), as_mapping(as_mapping(message.get("meta")).get("voice"))
+    reported, voice = as_text(message.get("content")), as_mapping(as_mapping(message.get("meta")).get("voice"))
     speech = [{"transcript": as_text(part.get("transcript"))} for part in as_rows(voice.get("speech"))]
     if voice:
         kept |= {"meta": {"voice": {"model": as_text(voice.get("model")), "speech": speech}}, "model": message.get("model")}
-    if message.get("role") == "assistant" and (message.get("output") or voice or [*blocks] != make_text(told)):
+    if message.get("role") == "assistant" and (message.get("output") or voice or [*blocks] != make_text(reported)):
         output = [_select_stored_item(part) for part in as_rows(message.get("output"))]
-        kept |= {"role": "assistant", "content": told, **({"output": output} if output else {})}
+        kept |= {"role": "assistant", "content": reported, **({"output": output} if output else {})}
     return kept
 
 
 def _iter_retrieved(message: Value) -> Iterator[JSON]:
     """What its retrieval put beside the question that a message answers: chunks of documents, results of a web search."""
     for one in as_rows(message.get("sources")):
-        source, told = as_mapping(one.get("source")), as_rows(one.get("metadata"))
+        source, reported = as_mapping(one.get("source")), as_rows(one.get("metadata"))
         texts = one.get("document")
         for n, chunk in enumerate(texts if isinstance(texts, list) else ()):
-            named = told[n] if n < len(told) else {}
+            named = reported[n] if n < len(reported) else {}
             name = as_text(named.get("source") or named.get("name") or source.get("name"))
             kind = "web" if source.get("type") == "web_search" else "document"
             if isinstance(chunk, str) and chunk.strip():
@@ -233,16 +233,16 @@ def _convert_output(part: Value, passed: SkippedRecords) -> list[JSON]:
     return blocks
 
 
-def _split_details(told: str) -> list[JSON]:
+def _split_details(reported: str) -> list[JSON]:
     """An answer's text with thoughts and calls in it as HTML."""
     blocks: list[JSON] = []
     at = 0
-    for number, found in enumerate(DETAILS.finditer(told)):
+    for number, found in enumerate(DETAILS.finditer(reported)):
         about = {key: unescape(value) for key, value in ATTRIBUTE.findall(found[1])}
         kind = about.get("type")
         if kind not in ("reasoning", "tool_calls"):
             continue
-        blocks += make_text(told[at : found.start()].strip())
+        blocks += make_text(reported[at : found.start()].strip())
         at = found.end()
         if kind == "reasoning":
             lines = unescape(found[2]).strip().splitlines()
@@ -253,7 +253,7 @@ def _split_details(told: str) -> list[JSON]:
             if about.get("done") != "false" or "result" in about:
                 gave = parse_if_json(about.get("result", ""))
                 blocks.append(make_result(id, gave if isinstance(gave, str) else about.get("result", "")))
-    return [*blocks, *make_text(told[at:].strip())] if blocks else split_thinking(told)
+    return [*blocks, *make_text(reported[at:].strip())] if blocks else split_thinking(reported)
 
 
 IMPORTER = Importer(
@@ -261,8 +261,8 @@ IMPORTER = Importer(
     "Open WebUI chats (export or webui.db)",
     sniff,
     read,
-    entries,
-    finds,
+    list_entries,
+    find_places,
     suffixes=(".json", ".jsonl", ".db"),
     wants="chat with `history.messages`, nor tables `chat` and `user`",
     right="the tree with its branches; old and new forms of an answer; compactions",

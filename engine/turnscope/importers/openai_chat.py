@@ -27,18 +27,18 @@ def sniff(source: Source) -> int:
     return score_dialect(source, "openai")
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     return (
         iter([Entry(at=source.modified_at, size=source.size)])
         if _is_history(source)
-        else read_conversations(source, call_of).list_entries()
+        else read_conversations(source, convert_call).list_entries()
     )
 
 
 def read(source: Source, entry: Entry) -> Thread:
     if _is_history(source):
         return Thread(_build_history(source.document, source.path.stem))
-    return Thread(read_conversations(source, call_of).build_session(entry.id, NAME))
+    return Thread(read_conversations(source, convert_call).build_session(entry.id, NAME))
 
 
 def _is_history(source: Source) -> bool:
@@ -65,7 +65,7 @@ def _build_history(messages: list[dict[str, Any]], stem: str) -> Session:
     return builder.build()
 
 
-def call_of(found: Exchange) -> Call:
+def convert_call(found: Exchange) -> Call:
     """A recorded call in Anthropic's shape."""
     response = join_completion(parse_events(found.response)) if isinstance(found.response, str) else found.response
     about: dict[str, Any] = {
@@ -89,7 +89,7 @@ IMPORTER = Importer(
     "OpenAI chat log (JSON or JSON lines)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json", ".jsonl", ".yaml", ".yml"),
     wants="body with `messages` for chat completions, bare or beside its response",
     version=2,

@@ -131,7 +131,7 @@ def _iter_calls(source: Source) -> Iterator[Call | Note]:
         yield Note("info", 0, f"{passed} records hold no call and were passed over")
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     return _read_conversations(source).list_entries()
 
 
@@ -144,7 +144,7 @@ IMPORTER = Importer(
     "OpenAI Responses log (JSON or JSON lines)",
     sniff,
     read,
-    entries,
+    list_entries,
     wants="body with `input`, nor a response with `output`",
     right="chains by `previous_response_id`; streams",
     sample=False,

@@ -46,13 +46,13 @@ def sniff(source: Source) -> int:
     return 90 if alone else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     for data in dict.fromkeys((machine.data, machine.home / ".local" / "share")):
-        yield Place(data / "opencode", "storage/session/*/*.json", part_of)
-        yield Place(data / "opencode", "opencode*.db", part_of)
+        yield Place(data / "opencode", "storage/session/*/*.json", find_main_path)
+        yield Place(data / "opencode", "opencode*.db", find_main_path)
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     """A message's file, or a part's, opens as its session where that is there."""
     if path.suffix != ".json" or path.parent.parent.name != "message":
         return path
@@ -83,7 +83,7 @@ def _list_infos(source: Source) -> dict[str, tuple[Value, Source | None]]:
     return infos
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     infos = _list_infos(source)
     for id, (info, file) in infos.items():
         if as_text(info.get("parentID")) not in infos:
@@ -253,13 +253,13 @@ def _make_prompt(parts: list[Value], passed: SkippedRecords) -> list[NodeMessage
 
 def _make_output(id: str, state: Value) -> JSON:
     done = state.get("status") == "completed"
-    told = as_text(state.get("output")) if done else as_text(state.get("error")) or INTERRUPTED
+    reported = as_text(state.get("output")) if done else as_text(state.get("error")) or INTERRUPTED
     media = [
         make_image(as_text(a.get("url")))
         for a in as_rows(state.get("attachments"))
         if as_text(a.get("mime")).startswith("image/")
     ]
-    return make_result(id, [*make_text(told), *media] if media else told, not done)
+    return make_result(id, [*make_text(reported), *media] if media else reported, not done)
 
 
 def _convert_usage(tokens: Value) -> Any:
@@ -268,7 +268,7 @@ def _convert_usage(tokens: Value) -> Any:
     count = {key: value if isinstance(value, int) else 0 for key, value in {**tokens, **cache}.items()}
     whole = sum(count.get(key, 0) for key in ("input", "output", "read", "write"))
     apart = count.get("reasoning", 0) if count.get("total", 0) > whole else 0
-    told = parse_usage(
+    reported = parse_usage(
         {
             "input_tokens": count.get("input"),
             "output_tokens": count.get("output", 0) + apart,
@@ -276,7 +276,7 @@ def _convert_usage(tokens: Value) -> Any:
             "cache_creation_input_tokens": count.get("write"),
         }
     )
-    return told if told and (told.prompt_tokens or told.output_tokens) else None
+    return reported if reported and (reported.prompt_tokens or reported.output_tokens) else None
 
 
 def _observe_cleared(session: Session, cleared: Mapping[str, float]) -> Iterable[ObservedEdit]:
@@ -295,9 +295,9 @@ IMPORTER = Importer(
     "opencode session (export, storage folder or database)",
     sniff,
     read,
-    entries,
-    finds,
-    part_of=part_of,
+    list_entries,
+    find_places,
+    part_of=find_main_path,
     suffixes=(".json", ".db"),
     wants="`info` of a session beside `messages`, nor its tables or folders",
     right="compactions and cleared outputs apart from the timeline; three containers, one reading",

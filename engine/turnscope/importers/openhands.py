@@ -16,7 +16,7 @@ from typing import Any
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, join_blocks, make_call, make_image, make_result, make_text
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.messages import convert_content, convert_message, convert_tool
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts
 from turnscope.reading.source import Entry, Source
@@ -79,10 +79,10 @@ def _is_list(source: Source) -> bool:
     return isinstance(inner, list) and _is_event(next(iter(inner[:1]), None))
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if _is_list(source):
         return iter([Entry(at=source.modified_at, size=source.size)])
-    return list_entries(source, lambda run: Entry(str(run.get("instance_id") or ""), str(run.get("instance_id") or "")), "runs")
+    return make_entries(source, lambda run: Entry(str(run.get("instance_id") or ""), str(run.get("instance_id") or "")), "runs")
 
 
 def read(source: Source, entry: Entry) -> Thread:
@@ -133,11 +133,11 @@ def _read_state(source: Source) -> tuple[Value, Value]:
     )
 
 
-def related(source: Source) -> list[Source]:
+def find_related(source: Source) -> list[Source]:
     return [file for file in _list_files(source) if file.path != source.path] if ONE.fullmatch(source.path.name) else []
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     return path.parent if ONE.fullmatch(path.name) else path
 
 
@@ -146,10 +146,10 @@ class _Events:
 
     def __init__(self, model: str, metrics: Value) -> None:
         self.model = model
-        self.told = {as_text(row.get("response_id")): row for row in as_rows(metrics.get("token_usages"))}
+        self.reported = {as_text(row.get("response_id")): row for row in as_rows(metrics.get("token_usages"))}
         costs, self.spent = as_rows(metrics.get("costs")), 0.0
-        same = len(costs) == len(self.told)
-        self.costs = dict(zip(self.told, (parse_usd(row.get("cost")) for row in costs), strict=False)) if same else {}
+        same = len(costs) == len(self.reported)
+        self.costs = dict(zip(self.reported, (parse_usd(row.get("cost")) for row in costs), strict=False)) if same else {}
         self.nodes, self.lead, self.passed = list[Node](), list[NodeMessage](), SkippedRecords()
         self.answers: dict[str, Node] = {}  # by the id of the model's response
         self.calls: dict[str, str] = {}  # the id of the call that an action is, by the event's
@@ -194,9 +194,9 @@ class _Events:
         extras = as_mapping(event.get("extras"))
         known = [as_text(row.get("content")) for row in as_rows(extras.get("microagent_knowledge"))]
         known = [*(as_text(extras.get(key)) for key in ("repo_instructions", "additional_agent_instructions")), *known]
-        told = "\n\n".join(filter(None, known)) if event.get("observation") == "recall" else as_text(event.get("content"))
-        silent = event.get("observation") in SILENT and not told
-        return not silent and bool(told) and self._add_node(id, NodeMessage("user", told, "meta"), at)
+        reported = "\n\n".join(filter(None, known)) if event.get("observation") == "recall" else as_text(event.get("content"))
+        silent = event.get("observation") in SILENT and not reported
+        return not silent and bool(reported) and self._add_node(id, NodeMessage("user", reported, "meta"), at)
 
     def _take_action(self, event: Value, args: Value, action: str, id: str, at: float | None) -> bool:
         """An action of the agent: its call in the model's answer, or the answer itself."""
@@ -222,7 +222,7 @@ class _Events:
         self.spent = parse_usd(spent) or self.spent
         request = {
             "model": as_text(response.get("model")) or self.model,
-            "usage": convert_usage(response.get("usage") or self.told.get(answer)),
+            "usage": convert_usage(response.get("usage") or self.reported.get(answer)),
             "id": as_text(response.get("id")),
             "stop_reason": as_text(choice.get("finish_reason")) or None,
             "logged_usd": cost,
@@ -234,8 +234,10 @@ class _Events:
             case "SystemPromptEvent":
                 held = event.get("system_prompt")
                 more = event.get("dynamic_context")
-                told = "\n\n".join(filter(None, (as_text(as_mapping(one).get("text")) or as_text(one) for one in (held, more))))
-                return self._take_system(told, event.get("tools"))
+                reported = "\n\n".join(
+                    filter(None, (as_text(as_mapping(one).get("text")) or as_text(one) for one in (held, more)))
+                )
+                return self._take_system(reported, event.get("tools"))
             case "MessageEvent":
                 role, blocks = convert_message(as_mapping(event.get("llm_message")))
                 more = convert_content(event.get("extended_content")) if isinstance(event.get("extended_content"), list) else []
@@ -263,12 +265,12 @@ class _Events:
         return False
 
     def _make_request(self, answer: str) -> dict[str, Any]:
-        usage = convert_usage(self.told.get(answer))
+        usage = convert_usage(self.reported.get(answer))
         return {"model": self.model, "usage": usage, "id": answer, "logged_usd": self.costs.get(answer)}
 
-    def _take_system(self, told: str, tools: Any) -> bool:
-        if told and not self.lead:
-            self.lead = [NodeMessage("system", told, "system")]
+    def _take_system(self, reported: str, tools: Any) -> bool:
+        if reported and not self.lead:
+            self.lead = [NodeMessage("system", reported, "system")]
             if as_rows(tools):
                 self.lead.insert(0, NodeMessage("tools", [convert_tool(tool) for tool in as_rows(tools)], "system"))
         return True
@@ -327,9 +329,9 @@ IMPORTER = Importer(
     "OpenHands events (trajectory, output.jsonl)",
     sniff,
     read,
-    entries,
-    related=related,
-    part_of=part_of,
+    list_entries,
+    related=find_related,
+    part_of=find_main_path,
     wants="list of actions and observations",
     right="what a condensation forgot; usage as logged",
 )

@@ -41,11 +41,11 @@ def _list_chats(source: Source) -> list[Value]:
 def sniff(source: Source) -> int:
     if source.kind != "file" or not isinstance(source.document, dict):
         return 0
-    told = [message for chat in _list_chats(source)[:20] for message in as_rows(chat.get("messages"))[:20]]
-    return 70 if any("total_tokens" in message and "role" in message for message in told) else 0
+    reported = [message for chat in _list_chats(source)[:20] for message in as_rows(chat.get("messages"))[:20]]
+    return 70 if any("total_tokens" in message and "role" in message for message in reported) else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     for number, chat in enumerate(_list_chats(source)):
         at = parse_time(chat.get("updatedAt") or chat.get("updated_at") or chat.get("lastMessageTimestamp"))
         yield Entry(str(number), as_text(chat.get("title")), at)
@@ -65,12 +65,12 @@ def read(source: Source, entry: Entry) -> Thread:
 
     def request(message: Value) -> dict[str, Any]:
         apart = {"prompt_tokens", "input_tokens", "usage"} & message.keys()
-        told = (
+        reported = (
             convert_usage(as_mapping(message.get("usage")) or message) if apart else make_usage(0, message.get("total_tokens"))
         )
         own = lengths.get(as_text(message.get("model")))
         id = as_text(message.get("completion_id"))
-        about = {"model": as_text(message.get("model")) or named, "usage": told, "window": max(0, own or 0), "id": id}
+        about = {"model": as_text(message.get("model")) or named, "usage": reported, "window": max(0, own or 0), "id": id}
         return {**about, "logged_usd": parse_usd(message.get("cost")), "answered_at": parse_time(message.get("timestamp"))}
 
     nodes = list(make_nodes(stored, request, passed))
@@ -83,7 +83,7 @@ IMPORTER = Importer(
     "OpenRouter chat store (JSON)",
     sniff,
     read,
-    entries,
+    list_entries,
     wants="conversations whose messages have `total_tokens`",
     right="recorded sizes, models and their windows",
     sample=False,

@@ -97,7 +97,7 @@ def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]
     return kept
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     for id, (one, inner) in _group_conversations(source).items():
         yield structs.replace(next(entry for entry in one.list_entries() if entry.id == inner), id=id)
 
@@ -131,16 +131,16 @@ def _is_call(span: TraceSpan) -> bool:
 def _iter_calls(held: Sequence[TraceSpan]) -> Iterator[tuple[str, list[Call]]]:
     """The calls of the spans, by what they belong to, in order. A call that several spans tell of is one."""
     by_id = {(span.trace, span.id): span for span in held}
-    told = {id(span): _find_prompt(span) for span in held if _is_call(span)}
+    reported = {id(span): _find_prompt(span) for span in held if _is_call(span)}
     doubled: set[int] = set()
     for span in held:
-        if id(span) not in told:
+        if id(span) not in reported:
             continue
         above, seen = by_id.get((span.trace, span.parent)), {id(span)}
         while above is not None and id(above) not in seen:
             seen.add(id(above))
-            if id(above) in told:
-                doubled.add(id(above) if told[id(span)] or not told[id(above)] else id(span))
+            if id(above) in reported:
+                doubled.add(id(above) if reported[id(span)] or not reported[id(above)] else id(span))
             above = by_id.get((above.trace, above.parent))
     alone: dict[str, str] = {}  # what a trace as a whole belongs to
     for span in held:
@@ -149,13 +149,16 @@ def _iter_calls(held: Sequence[TraceSpan]) -> Iterator[tuple[str, list[Call]]]:
     order = sorted(held, key=lambda span: (span.trace, span.started or 0))
     traces = [list(spans) for _, spans in groupby(order, key=lambda span: span.trace)]
     for trace in sorted(traces, key=lambda spans: min(span.started or 0 for span in spans)):
-        calls = [span for span in trace if id(span) in told and id(span) not in doubled]
-        whole = all(told[id(span)] for span in calls[1:])
+        calls = [span for span in trace if id(span) in reported and id(span) not in doubled]
+        whole = all(reported[id(span)] for span in calls[1:])
         group = alone.get(trace[0].trace, "" if whole else trace[0].trace)
-        yield group, [_is_whole(span, told[id(span)]) for span in calls] if whole else list(_join_calls(calls, trace, told))
+        yield (
+            group,
+            [_is_whole(span, reported[id(span)]) for span in calls] if whole else list(_join_calls(calls, trace, reported)),
+        )
 
 
-def _join_calls(calls: Sequence[TraceSpan], trace: Sequence[TraceSpan], told: Mapping[int, list[JSON]]) -> Iterator[Call]:
+def _join_calls(calls: Sequence[TraceSpan], trace: Sequence[TraceSpan], reported: Mapping[int, list[JSON]]) -> Iterator[Call]:
     """Calls of a trace that does not hold every prompt."""
     root = as_mapping(next((span.get_first("langfuse.input", "input.value") for span in trace if not _is_call(span)), None))
     said: list[JSON] = [{"role": "system", "content": root["system"]}] if root.get("system") else []
@@ -169,7 +172,7 @@ def _join_calls(calls: Sequence[TraceSpan], trace: Sequence[TraceSpan], told: Ma
                 tools.remove(tool)
                 open_.remove(use)
                 said.append({"role": "user", "content": [make_result(use["id"], _find_output(tool), bool(tool.error))]})
-        said += [message for message in told[id(span)] if dumps(message) not in known]
+        said += [message for message in reported[id(span)] if dumps(message) not in known]
         if not any(as_mapping(message).get("role") == "user" for message in said) and root.get("prompt"):
             said.append({"role": "user", "content": root["prompt"]})
         found = _is_whole(span, said)
@@ -278,14 +281,14 @@ def _find_prompt(span: TraceSpan) -> list[JSON]:
     for key in ("gen_ai.input.messages", "llm.input_messages", "gen_ai.prompt", "ai.prompt.messages", "llm.prompts"):
         if found := find_messages(span.get_nested(key)):
             return [*lead, *found]
-    told: list[JSON] = []
+    reported: list[JSON] = []
     for name, held in _find_events(span):
         if name in EVENTS:
-            told.append(_convert_event(name, held))
+            reported.append(_convert_event(name, held))
         elif found := find_messages(held.get("gen_ai.input.messages") or held.get("gen_ai.prompt")):
             return [*(convert_system_prompt(held.get("gen_ai.system_instructions")) or lead), *found]
     body = _make_body(span)
-    found = told or find_messages(body) or ([{"role": "user", "content": body}] if isinstance(body, str) and body else [])
+    found = reported or find_messages(body) or ([{"role": "user", "content": body}] if isinstance(body, str) and body else [])
     return [*lead, *found] if found else []
 
 
@@ -311,15 +314,17 @@ def _make_answer(span: TraceSpan) -> list[Any]:
     words, calls = span.get_first("ai.response.text"), _get_value(span, "ai.response.toolCalls")
     if words or calls:
         return [{"role": "assistant", "content": words, "tool_calls": calls}]
-    told: list[Any] = []
+    reported: list[Any] = []
     for name, held in _find_events(span):
         body = as_mapping(parse_if_json(as_text(held.get("event_body"))) or held.get("event_body")) or held
         if name == "gen_ai.choice":
             inner = body.get("message", body)
-            told += find_answers(inner if isinstance(inner, (Mapping, list)) else parse_if_json(as_text(inner)))
+            reported += find_answers(inner if isinstance(inner, (Mapping, list)) else parse_if_json(as_text(inner)))
         elif given := held.get("gen_ai.output.messages") or held.get("gen_ai.completion"):
-            told += find_answers(given)
-    return told or find_answers(_get_value(span, "langfuse.output", "output.value", "response_data", "gen_ai.response.body"))
+            reported += find_answers(given)
+    return reported or find_answers(
+        _get_value(span, "langfuse.output", "output.value", "response_data", "gen_ai.response.body")
+    )
 
 
 IMPORTER = Importer(
@@ -327,7 +332,7 @@ IMPORTER = Importer(
     "Trace of model calls (OpenTelemetry, OpenInference, Langfuse)",
     sniff,
     read,
-    entries,
+    list_entries,
     version=3,
     wants="span of a model call",
     right="spans of every convention's age; a call that two spans tell of is one",

@@ -35,7 +35,7 @@ def sniff(source: Source) -> int:
     return 95 if session else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     yield Place(machine.home / ".pi" / "agent" / "sessions", "**/*.jsonl")
 
 
@@ -121,8 +121,8 @@ def _make_messages(record: Record, kind: Any, model: str) -> list[NodeMessage]:
             failed = message.get("isError") is True
             return [NodeMessage("user", [make_result(as_text(message.get("toolCallId")), blocks, failed)], "tool", at=at)]
         case "bashExecution":
-            told = f"Ran `{as_text(message.get('command'))}`\n{as_text(message.get('output'))}"
-            return [] if message.get("excludeFromContext") else [NodeMessage("user", told, "meta", at=at)]
+            reported = f"Ran `{as_text(message.get('command'))}`\n{as_text(message.get('output'))}"
+            return [] if message.get("excludeFromContext") else [NodeMessage("user", reported, "meta", at=at)]
         case "custom" | "hookMessage":
             return [NodeMessage("user", blocks, "meta", at=at)]
         case "branchSummary":
@@ -132,11 +132,11 @@ def _make_messages(record: Record, kind: Any, model: str) -> list[NodeMessage]:
 
 def _make_request(message: Record, model: str, at: float | None, ended: float | None) -> dict[str, Any]:
     held = as_mapping(message.get("usage"))
-    told = parse_usage({name: held.get(key) for key, name in USAGE.items()})
+    reported = parse_usage({name: held.get(key) for key, name in USAGE.items()})
     cost = held.get("cost")
     return {
         "model": as_text(message.get("model")) or model,
-        "usage": told if told and (told.prompt_tokens or told.output_tokens) else None,
+        "usage": reported if reported and (reported.prompt_tokens or reported.output_tokens) else None,
         "logged_usd": parse_usd(cost.get("total")) if isinstance(cost, Mapping) else None,
         "stop_reason": as_text(message.get("stopReason")) or None,
         "sent_at": at,
@@ -164,7 +164,7 @@ IMPORTER = Importer(
     "pi session (JSON lines)",
     sniff,
     read,
-    finds=finds,
+    finds=find_places,
     suffixes=(".jsonl",),
     wants="first line of type session with `id`, `cwd` and `timestamp`",
     right="compactions and what they kept; the tree with its branches",

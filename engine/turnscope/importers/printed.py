@@ -81,18 +81,18 @@ def _read_gemini(builder: Builder, event: Event, model: str, before: float | Non
         builder.add_message("user", as_text(event.get("content")), sent_at=at)
     else:
         use = event["type"] == "tool_use"
-        told = as_text(event.get("content"))
+        reported = as_text(event.get("content"))
         if last is None or last.role != "assistant":
             last = builder.add_message("assistant", [], id=f"answer {len(builder.drafts)}", sent_at=at)
             builder.set_request(last, model=model, sent_at=before, answered_at=at)
         elif not use and last.parts and as_mapping(last.parts[-1][0]).get("type") == "text":
-            told = as_mapping(last.parts.pop()[0])["text"] + told
-        blocks = [make_call(id, as_text(event.get("tool_name")), event.get("parameters"))] if use else make_text(told)
+            reported = as_mapping(last.parts.pop()[0])["text"] + reported
+        blocks = [make_call(id, as_text(event.get("tool_name")), event.get("parameters"))] if use else make_text(reported)
         builder.add_message("assistant", blocks, id=last.id)
 
 
 def _add_run_usage(builder: Builder, event: Event, line: int) -> None:
-    """What the whole run took: its one request's usage, or told in a note."""
+    """What the whole run took: its one request's usage, or a note."""
     stats, requests = as_mapping(event.get("stats")), [draft.request for draft in builder.drafts if draft.request]
     if cost := parse_usd(event.get("total_cost_usd")):
         builder.about["run_usd"] = cost

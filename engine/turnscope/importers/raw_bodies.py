@@ -30,13 +30,13 @@ def sniff(source: Source) -> int:
     return 95 if any(isinstance(record.get("request_file"), str) for record in named) else 0
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     """A body opens as the log that it is a part of."""
     index = path.with_name(INDEX)
     return index if path.name.endswith(ENDS) and index.is_file() else path
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     for session, found in _gather(source).items():
         first = found.all[0]
         count = sum(len(one.sent) for one in found.all)
@@ -82,8 +82,8 @@ IMPORTER = Importer(
     "Raw API bodies of Claude Code (folder or its index.jsonl)",
     sniff,
     read,
-    entries,
-    part_of=part_of,
+    list_entries,
+    part_of=find_main_path,
     suffixes=(".json", ".jsonl"),
     wants="`index.jsonl` whose lines name `session_id` and `request_file`",
     right="every body as it was sent, under the id of the transcript's session",

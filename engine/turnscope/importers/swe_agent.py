@@ -77,11 +77,11 @@ def _observe_elided(session: Session, queries: list[list[Mapping[str, Any]]]) ->
         for message, sent in zip(before, query if len(query) == len(before) else (), strict=False):
             if sent.get("role") == "assistant" or message.role in ("assistant", *STATIC_ROLES):
                 continue
-            blocks, told = session.blocks[message.start : message.stop], extract_text(sent.get("content"))
-            if shown.setdefault(message.start, told) == told or not told:  # as it was sent first, it stands in the history
+            blocks, reported = session.blocks[message.start : message.stop], extract_text(sent.get("content"))
+            if shown.setdefault(message.start, reported) == reported or not reported:  # sent as in the history
                 continue
-            shown[message.start], raw = told, blocks[0].raw
-            body = {**raw, "content": told} if isinstance(raw, dict) and raw.get("type") == "tool_result" else told
+            shown[message.start], raw = reported, blocks[0].raw
+            body = {**raw, "content": reported} if isinstance(raw, dict) and raw.get("type") == "tool_result" else reported
             span = Span(message.start, message.stop)
             yield ObservedEdit(
                 request.n, Edit("clear", "the query held something else here", span, make_message_parts(message.role, [body]))
@@ -100,13 +100,13 @@ def _convert_message(message: Mapping[str, Any]) -> dict[str, Any]:
 
 def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
     """Where the command that was run stands in an answer: in a fence, in `<command>`, or bare at its end."""
-    action, told = as_text(message.get("action")).strip(), extract_text(message.get("content"))
-    start = told.rfind(action) if action else -1
+    action, reported = as_text(message.get("action")).strip(), extract_text(message.get("content"))
+    start = reported.rfind(action) if action else -1
     if start < 0:
         return None
     stop = start + len(action)
-    before = re.search(r"(```[^\n`]*\n|<command>)\s*$", told[:start])
-    after = re.match(r"\s*(```|</command>)", told[stop:])
+    before = re.search(r"(```[^\n`]*\n|<command>)\s*$", reported[:start])
+    after = re.match(r"\s*(```|</command>)", reported[stop:])
     return (before.start(), stop + after.end(), action) if before and after else (start, stop, action)
 
 
@@ -115,8 +115,8 @@ def _list_steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     first = next((step.get("query") or step.get("messages") for step in steps), None)
     said = list(as_rows(first))
     for step in steps:
-        told = as_text(step.get("response")) or dumps(step.get("action"))
-        said.append({"role": "assistant", "content": told, "action": step.get("action")})
+        reported = as_text(step.get("response")) or dumps(step.get("action"))
+        said.append({"role": "assistant", "content": reported, "action": step.get("action")})
         said.append({"role": "user", "content": as_text(step.get("observation"))})
     return [message for message in said if message.get("content")]
 

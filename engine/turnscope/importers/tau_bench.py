@@ -11,7 +11,7 @@ from typing import Any
 from turnscope.importers import Importer
 from turnscope.reading.calls import as_text
 from turnscope.reading.content_blocks import as_mapping
-from turnscope.reading.listing import get_conversation, list_entries, peek_first
+from turnscope.reading.listing import get_conversation, make_entries, peek_first
 from turnscope.reading.messages import make_nodes
 from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
@@ -34,8 +34,8 @@ def sniff(source: Source) -> int:
     return 90 if run or simulated else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
-    return list_entries(source, _make_entry, "simulations")
+def list_entries(source: Source) -> Iterator[Entry]:
+    return make_entries(source, _make_entry, "simulations")
 
 
 def _make_entry(run: Mapping[str, Any]) -> Entry:
@@ -74,7 +74,7 @@ IMPORTER = Importer(
     "tau-bench runs (JSON)",
     sniff,
     read,
-    entries,
+    list_entries,
     wants="list of runs with `traj`, nor `simulations`",
     right="a session for each run",
     sample=False,

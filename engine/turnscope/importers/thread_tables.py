@@ -82,7 +82,7 @@ def _make_sort_key(row: Row) -> tuple[float, int]:
     return parse_time(row.get("created_at")) or 0.0, int(id) if id.isdecimal() and len(id) < 20 else 0
 
 
-def entries(source: Source) -> Iterator[Entry]:
+def list_entries(source: Source) -> Iterator[Entry]:
     if source.kind == "sqlite":
         for row in source.query(LISTED):
             yield Entry(str(row["thread_id"]), "", parse_time(row["at"]), requests=int(row["n"] or 0))
@@ -140,7 +140,7 @@ IMPORTER = Importer(
     "Thread tables (SQLite, or rows as CSV or JSON)",
     sniff,
     read,
-    entries,
+    list_entries,
     suffixes=(".json", ".jsonl", ".csv", ".db", ".sqlite", ".sqlite3"),
     wants="tables `conversation_threads` and `conversation_messages`",
     right="interrupted answers; usage and model of the metadata",

@@ -1,4 +1,4 @@
-"""Sessions opened: from a file to a trace and its overview, what is remembered of them, exact counts, replays under way."""
+"""Opening sessions: from a file to a trace and its overview, what is stored of them, exact counts, jobs in the background."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from turnscope.storage.memories import Memories
     from turnscope.storage.sessions import MAX_SESSIONS
 else:
-    _MODULES = {  # names of a module that is imported when one of them is first used
+    _MODULES = {  # names of a module, which is imported when one of them is first used
         "turnscope.planning.policy_catalog": ("PolicyCatalog", "load_catalog", "save_policy"),
         "turnscope.storage.memories": ("Memories",),
         "turnscope.envelope.memories": ("Memory", "Owner"),

@@ -1,8 +1,8 @@
-"""The search for a policy's parameters: sessions read, settings tried, what each came to remembered, and the advice made of it.
+"""The search for a policy's parameters: it reads sessions, tries settings, stores the results, and makes the advice.
 
-A small space is tried as a grid, a larger one by optuna's multi-objective TPE sampler; both go by a seed. What a setting came
-to on a session is a line of a file, so that whoever is stopped goes on where that was: the same seed asks for the same settings
-again, and those that are known cost nothing. What points mean is `views.advice`'s business.
+A small search space is tried as a grid, a larger one by optuna's multi-objective TPE sampler; both follow from a seed. The
+result of a setting on a session is a line of a file. The same seed asks for the same settings again, so a stopped search goes
+on where it was, and known results cost nothing. `views.advice` says what the points mean.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from turnscope.views.advice import Advice, Axis, Figures, Point
 from turnscope.views.comparison import SharedFacts, build_row
 
 TRIALS = 50
-MAX_SESSIONS = 30  # sessions; of more a sample is taken, by the seed
-MIN_SESSION_REQUESTS = 5  # requests of a session that is too short to say anything
-MIN_REQUESTS, MIN_USES = 50, 20  # that the searched sessions must have, else nothing is advised
-HOLDOUT_SHARE, MIN_SESSIONS = 0.3, 3  # share of the sessions that is held out, and how many there must be for that
+MAX_SESSIONS = 30  # of more sessions a random sample is taken
+MIN_SESSION_REQUESTS = 5  # a shorter session shows nothing
+MIN_REQUESTS, MIN_USES = 50, 20  # less than this in all searched sessions, and nothing is advised
+HOLDOUT_SHARE, MIN_SESSIONS = 0.3, 3  # share of the sessions that is held out, and the fewest sessions for that
 
-Progress = Callable[[int, int], object]  # settings that were tried, and how many will be
+Progress = Callable[[int, int], object]  # called with the settings tried so far and in all
 Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A session that settings are tried on: its key by content, the record and what all its replays share."""
+    """A session on which settings are tried: its key by content, its record, and what all its replays share."""
 
     name: str
     key: str
@@ -51,7 +51,7 @@ class Case:
     shared: SharedFacts
 
     def evaluate(self, policy: Policy) -> tuple[Figures, int]:
-        """What a policy comes to, and how many of its requests have no price. `TurnscopeError`s of rules."""
+        """The figures of a policy on the session, and how many requests have no price. TurnscopeError: a rule failed."""
         whole, plans = begin_replay(self.record, policy)
         trace = replace(whole, plans=tuple(plans))
         made = build_row(trace, self.shared)
@@ -60,19 +60,27 @@ class Case:
         unsent = len({n for n, wrong in enumerate(zip(over, refused, strict=True)) if any(wrong)} | {*made.rejected})
         lost, uses = len(made.losses.hits), sum(made.losses.uses)
         usd = made.usd or Decimal(0)
-        return Figures(usd, lost, uses, unsent, len(made.changed), len(trace.plans), made.peak[0]), made.cost.unpriced_requests
+        return Figures(
+            usd=usd,
+            lost=lost,
+            uses=uses,
+            unsent=unsent,
+            changed=len(made.changed),
+            requests=len(trace.plans),
+            peak=made.peak[0],
+        ), made.cost.unpriced_requests
 
 
 class Stopped(Exception):
-    """Whoever asked wants no more of it."""
+    """The caller stopped the search."""
 
 
 def _ignore_progress(done: int, of: int) -> None:
-    """Nobody hears how far it is."""
+    """The default of `progress`."""
 
 
 def _never_stop() -> bool:
-    """Nobody stops it."""
+    """The default of `should_stop`."""
     return False
 
 
@@ -162,7 +170,7 @@ def _choose_axes(policy: Policy, keys: Sequence[str]) -> tuple[Axis, ...]:
 
 
 def _collect_cases(of: Path | str | Session | Iterable[Session], seed: int) -> tuple[list[Case], Counter[str]]:
-    """The sessions that can be compared in dollars, each content once, and why others are left out."""
+    """The sessions that have a price, each content once, and why others are left out."""
     found: dict[str, Case] = {}
     left_out: Counter[str] = Counter()
     for name, session in _iter_sessions(of, seed, left_out):
@@ -190,7 +198,7 @@ def _iter_sessions(
         return
     path = Path(of)
     sources = [*find_sources(path)]
-    Random(seed).shuffle(sources)  # noqa: S311 - a sample, by a seed that is told
+    Random(seed).shuffle(sources)  # noqa: S311 - a sample by a known seed
     for source in sources:
         try:
             listed = [*entries(source)]
@@ -203,7 +211,7 @@ def _iter_sessions(
 
 
 def _digest_session(session: Session) -> str:
-    """Names a session by what was said, billed and sent."""
+    """A key for a session, from its blocks, its usage and its requests."""
     digest = blake2b(digest_size=12)
     for block in session.blocks:
         digest.update(block.digest.encode())
@@ -212,7 +220,7 @@ def _digest_session(session: Session) -> str:
 
 
 def _split_holdout(cases: Sequence[Case], seed: int) -> tuple[list[Case], list[Case]]:
-    """The sessions that are searched, and those that are held out; which ones follows from seed and contents."""
+    """Split the sessions into those that are searched and those held out. The split follows from seed and contents."""
     if len(cases) < MIN_SESSIONS:
         return [*cases], []
     order = [*cases]
@@ -226,7 +234,7 @@ def _split_holdout(cases: Sequence[Case], seed: int) -> tuple[list[Case], list[C
 
 @dataclass(slots=True)
 class _Search:
-    """Settings tried on sessions. `points`: by what differs from the file, in the order in which they were first asked for."""
+    """Settings tried on sessions. `points`: figures by the changes against the file, in the order of the trials."""
 
     policy: Policy
     cases: Sequence[Case]
@@ -236,8 +244,12 @@ class _Search:
     impossible: set[str] = field(default_factory=set)
 
     def evaluate(self, given: Mapping[str, JSON]) -> Figures | None:
-        """What a setting comes to on all of them; None where a rule cannot do it, or it goes where there is no price."""
-        own = {knob.key: knob.value for group in parameters.group_parameters(self.policy) for knob in group.parameters}
+        """The figures of a setting on all sessions; None where a rule cannot do it, or where a model has no price."""
+        own = {
+            parameter.key: parameter.value
+            for group in parameters.group_parameters(self.policy)
+            for parameter in group.parameters
+        }
         changes = {key: value for key, value in given.items() if own[key] != value}
         name = parameters.encode_changes(changes)
         if name not in self.points and name not in self.impossible:
@@ -249,7 +261,7 @@ class _Search:
         return self.points[name][1] if name in self.points else None
 
     def evaluate_on(self, cases: Sequence[Case], changes: Mapping[str, JSON]) -> Figures | None:
-        """The same on some sessions."""
+        """The figures of changes on some sessions; None as in `evaluate`."""
         lines = [self._evaluate_one(case, changes) for case in cases]
         whole = [self._evaluate_one(case, {}) for case in cases]
         if any(line.error or line.unpriced > base.unpriced for line, base in zip(lines, whole, strict=True)):
@@ -273,7 +285,7 @@ class _Search:
 
 
 def _explain_too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[str, int]) -> str:
-    """Why nothing can be advised, before anything is searched; "" where it can."""
+    """Why nothing can be advised, before the search; "" = it can."""
     cases = search.cases
     reasons = ", ".join(
         f"{many:,} with {why}" if why != "not readable" else f"{many:,} {why}" for why, many in left_out.items()
@@ -298,7 +310,7 @@ def _explain_too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[st
 
 
 def _build_advice(made: Advice, search: _Search, held: Sequence[Case], stopped: bool) -> Advice:
-    """The points put together: front, choice, and how those on the front do on what was held out."""
+    """Build the advice: the Pareto front, the chosen point, and how the front does on the held-out sessions."""
     rows = [*search.points.values()]
     figures = [found for _, found in rows]
     best = advice.find_pareto_front(figures)
@@ -324,7 +336,7 @@ def _build_advice(made: Advice, search: _Search, held: Sequence[Case], stopped: 
 
 
 def _explain_no_effect(figures: Sequence[Figures], stopped: bool) -> str:
-    """Why what was tried says nothing; "" where it does."""
+    """Why the trials show nothing; "" = they do."""
     if not figures:
         return "It was stopped before a setting was tried." if stopped else "No setting that was tried can be done."
     if any((each.usd, each.lost, each.unsent) != (figures[0].usd, figures[0].lost, figures[0].unsent) for each in figures):

@@ -1,7 +1,7 @@
-"""The budget calculator: a conversation that is only planned, as a session like any other, and what policies do to it.
+"""The budget calculator: a planned conversation as a session like any other, and what policies do to it.
 
-The texts are common words that are a token each, so that sizes are those asked for as nearly as the model's counter can say.
-Everything else is the planner's and `views.comparison`'s; nothing is calculated here a second time.
+Its texts are common words of one token each, so that sizes are as requested, as far as the model's counter can tell. The
+planner and `views.comparison` do the rest.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ CALCULATED_POLICIES = (
 )
 COLUMNS = ("policy", "title", "usd", "cache_share", "kept_share", "peak_fill", "first_cut_turn", "cuts", "ends_at_turn")
 HEADINGS = ("policy", "USD", "from cache", "kept", "peak fill", "first cut at turn", "cuts", "ends at turn")
-NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC: prices are those of that day
-MAX_TURNS = 2_000  # at most
-MAX_TOKENS = 20_000_000  # tokens of all texts, at most
-CALL_WORDS = 12  # words of a call's input
+NOON = 1_795_262_400.0  # 2026-11-21 12:00 UTC, whose prices apply
+MAX_TURNS = 2_000  # of a conversation
+MAX_TOKENS = 20_000_000  # of all its texts
+CALL_WORDS = 12  # words in the input of a call
 WORDS = (
     "time year people way day thing world life hand part child place work week case point company number group problem fact "
     "house water room money story month right study book word business issue side kind head service friend father power hour "
@@ -55,10 +55,18 @@ WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A conversation that is planned, in tokens: what stands before it, and what each turn adds. `results`: of all results of a
-    turn, shared out among `calls` rounds of tool use; `pause`: seconds between two turns, which a cache may not outlive.
+    """The shape of a planned conversation, in tokens.
 
-    TurnscopeError where there can be no such conversation.
+    Attributes:
+        window: the model's window.
+        system, tools: system prompt and tool definitions.
+        person, answer: prompt and answer of each turn.
+        results: all tool results of a turn, divided among `calls` rounds of tool use.
+        turns: how many turns.
+        pause: seconds between two turns, which a cache may not survive.
+
+    Raises:
+        TurnscopeError: such a conversation is not possible.
     """
 
     window: int = 200_000
@@ -81,7 +89,7 @@ class Shape:
         whole = self.system + self.tools + self.turns * (self.person + self.answer + self.results)
         if self.turns > MAX_TURNS or whole > MAX_TOKENS or self.calls > 50:
             raise TurnscopeError(
-                "that is more than is calculated",
+                "the conversation is too long to calculate",
                 hint=f"At most {MAX_TURNS:,} turns, 50 rounds of tools, {MAX_TOKENS:,} tokens.",
             )
 
@@ -98,13 +106,18 @@ _FIELD_HELP = {
     "pause": "seconds between two turns",
     "model": "whose prices and tokenizer",
 }
-FIELDS = tuple((name, getattr(Shape(), name), told) for name, told in _FIELD_HELP.items())
+FIELDS = tuple((name, getattr(Shape(), name), text) for name, text in _FIELD_HELP.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What a policy does to it. `fill`: share of the window at the fullest request of each turn. Turns count from 1: `first`,
-    at which something is cut first, and `ends`, at which a request is over the window or refused; None where there is none."""
+    """What a policy does to a planned conversation. Turns count from 1.
+
+    Attributes:
+        fill: share of the window at the fullest request of each turn.
+        first: the first turn in which something is cut; None = none.
+        ends: the first turn with a request over the window or refused; None = none.
+    """
 
     row: Row
     fill: tuple[float, ...]
@@ -113,7 +126,7 @@ class Outlook:
 
     @property
     def cuts(self) -> int:
-        """Requests at which something is cut."""
+        """How many requests are cut."""
         return len(self.row.changed)
 
     @property
@@ -126,17 +139,17 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Calculation:
-    """What policies do to a planned conversation, in the order in which they were asked for."""
+    """What policies do to a planned conversation, in the order in which they were given."""
 
     shape: Shape
     outlooks: tuple[Outlook, ...]
 
     def to_csv(self) -> str:
-        """A line per policy."""
+        """A line per policy as CSV."""
         return format_csv(COLUMNS, (each.cells for each in self.outlooks))
 
     def to_json(self) -> str:
-        """The same as JSON, with the fill of every turn."""
+        """The outlooks as JSON, with the fill of every turn."""
         shape = {each.name: getattr(self.shape, each.name) for each in fields(self.shape)}
         listed = [dict(zip(COLUMNS, each.cells, strict=True)) | {"fill": each.fill} for each in self.outlooks]
         return dumps({"conversation": shape, "policies": listed}) + "\n"
@@ -165,9 +178,15 @@ def _format_row(outlook: Outlook) -> tuple[object, ...]:
 
 
 def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CALCULATED_POLICIES) -> Calculation:
-    """What policies do to a conversation that is only planned: fill by turn, first cut, cuts, cost with its simulated cache.
+    """Calculate what policies do to a planned conversation: fill by turn, first cut, number of cuts, cost with a simulated
+    cache.
 
-    PolicyError where there is no policy of a name.
+    Args:
+        shape: the conversation; None = that of `Shape()`.
+        policies: policies, or their names.
+
+    Raises:
+        PolicyError: there is no policy of a name.
 
     >>> found = turnscope.calculate(policies=["keep-everything", "last-20-messages"])
     >>> [(each.row.policy, each.first, each.ends) for each in found.outlooks]
@@ -180,7 +199,7 @@ def calculate(shape: Shape | None = None, policies: Iterable[Policy | str] = CAL
 
 @lru_cache(maxsize=8)
 def build_session(shape: Shape) -> Session:
-    """The conversation as a session: each turn a prompt, its rounds of tool use, and the answer. No two texts are alike."""
+    """Build the conversation as a session: each turn has a prompt, rounds of tools and an answer. No two texts are equal."""
     builder = Builder("calculated", "calculator", "A conversation that is only planned")
     words = _Words(Random(0), make_estimator(load_prices().find_facts(shape.model).family).factor)  # noqa: S311 - no secret
     if shape.tools:
@@ -206,14 +225,14 @@ def build_session(shape: Shape) -> Session:
 
 
 def _add_request(builder: Builder, answer: Any, model: str, now: float) -> float:
-    """A request and its answer, which takes 5 seconds; gives when it is there."""
+    """Add a request and its answer, which takes 5 seconds. Returns the time of its end, in seconds since the epoch."""
     builder.set_request(builder.add_message("assistant", answer), model=model, sent_at=now, answered_at=now + 5)
     return now + 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Texts of so many tokens, where a word is `factor` tokens."""
+    """Makes texts of a number of tokens; a word is `factor` tokens."""
 
     random: Random
     factor: float
@@ -224,13 +243,13 @@ class _Words:
 
 @lru_cache(maxsize=8)
 def _replay_record(shape: Shape) -> tuple[Trace, SharedFacts]:
-    """The conversation as it stands, and what all policies share. Nothing refers back in it, so nothing can be lost."""
+    """The conversation as it is, and what all policies share. It has no references, so none can be lost."""
     trace = replay(build_session(shape))
     return trace, SharedFacts(References({}, tuple({} for _ in trace.plans)), count_answer_tokens(trace))
 
 
 _outlooks: dict[tuple[Shape, str], Outlook] = {}
-MAX_OUTLOOKS = 256  # outlooks
+MAX_OUTLOOKS = 256  # outlooks that are cached
 
 
 def _get_outlook(shape: Shape, policy: Policy) -> Outlook:

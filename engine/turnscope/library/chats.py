@@ -1,7 +1,7 @@
-"""Our own chats in the index of the library: found, added up, and gone from it when they are deleted.
+"""Turnscope's own chats in the index: added, updated, and removed when they are deleted.
 
-A chat stands there under a name that no path has. Only one user's chats are ever in it. What a chat shares with the thread
-or the session that it comes from was spent there, and is not counted again.
+A chat is indexed under a name that no path has. The index only ever holds one user's chats. What a chat shares with the thread
+or session that it continues was spent there, so it is not counted again.
 """
 
 from __future__ import annotations
@@ -22,19 +22,24 @@ SCHEME, TOOL = "chat:", "Live chat"
 
 
 def get_chat_source(thread: str) -> str:
-    """What stands in the index in place of a path."""
+    """The name of a chat in the index."""
     return SCHEME + thread
 
 
 def get_chat_thread(source: str) -> str:
-    """The thread that a source of the index is; "" where it is a file."""
+    """The thread behind a name in the index; "" = it is a file."""
     return source.removeprefix(SCHEME) if source.startswith(SCHEME) else ""
 
 
 def list_changed(path: Path, threads: Threads) -> tuple[ThreadSummary, ...]:
-    """The user's chats that the index at `path` does not know as they are; what is no chat of theirs goes out of it.
+    """List the user's chats that have changed since they were indexed, and remove deleted ones from the index. Reads no chat.
 
-    No chat is read for it. StorageError where the index cannot be written.
+    Args:
+        path: the index.
+        threads: the user's chats.
+
+    Raises:
+        StorageError: the index cannot be written.
     """
     known = {source: stamp for source, stamp in kept.read_stamps(path).items() if get_chat_thread(source)}
     looks = {get_chat_source(look.thread): look for look in threads.list_summaries()}
@@ -44,7 +49,15 @@ def list_changed(path: Path, threads: Threads) -> tuple[ThreadSummary, ...]:
 
 
 def index_chats(path: Path, threads: Threads) -> int:
-    """Bring the user's chats in the index at `path` up to date; gives how many were read. StorageError as above."""
+    """Bring the user's chats in the index up to date. Returns how many were read.
+
+    Args:
+        path: the index.
+        threads: the user's chats.
+
+    Raises:
+        StorageError: the index cannot be written.
+    """
     looks = list_changed(path, threads)
     for look in looks:
         _index_chat(path, threads, look)
@@ -52,7 +65,15 @@ def index_chats(path: Path, threads: Threads) -> int:
 
 
 def forget_chat(path: Path, thread: str) -> None:
-    """Take a chat that is deleted out of the index, where there is one. StorageError where it cannot be written."""
+    """Remove a deleted chat from the index, if there is one.
+
+    Args:
+        path: the index.
+        thread: id of the chat.
+
+    Raises:
+        StorageError: the index cannot be written.
+    """
     if path.exists():
         kept.drop(path, [get_chat_source(thread)])
 
@@ -65,7 +86,7 @@ def _index_chat(path: Path, threads: Threads, look: ThreadSummary) -> None:
             found = [*_build_entries(threads, look, source)]
     except TurnscopeError as error:
         problem = Problem(source, error.what, error.hint)
-    kept.keep(path, source, _build_stamp(look), found, problem)
+    kept.keep(path, source, stamp=_build_stamp(look), sessions=found, problem=problem)
     if not threads.holds(look.thread):  # it was deleted meanwhile
         kept.drop(path, [source])
 
@@ -75,10 +96,11 @@ def _build_entries(threads: Threads, look: ThreadSummary, source: str) -> Iterat
     if not session.blocks:
         return
     shared = len(session.requests) - look.requests
-    found = build_entry(session, Source(threads.path), source, "", TOOL, shared)
+    found = build_entry(session, Source(threads.path), where=source, entry="", title=TOOL, first=shared)
     spent = ((f"{source}:{n}", *row[1:]) for n, row in enumerate(found.costs))
     size = sum(len(block.text) for block in session.blocks)
-    line = replace(found.row, name="", project="live chat", size=size, good=0, rated=0)  # ratings are counted where they stand
+    # ratings are counted where they are stored
+    line = replace(found.row, name="", project="live chat", size=size, good=0, rated=0)
     yield IndexedSession(
         replace(line, title=look.title or line.title, ended=look.updated), tuple(spent), found.cuts, found.texts
     )

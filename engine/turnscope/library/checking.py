@@ -1,6 +1,7 @@
-"""Whether sessions keep to a context budget under a policy: for a team's CI, from a shell or in a test.
+"""Checks that sessions stay within a context budget under a policy: for CI, from a shell or in a test.
 
-A file is judged by its main conversation, replayed under the policy; "as-recorded" judges what was really sent. Prints nothing.
+A file is checked by its main conversation, replayed under the policy; `as-recorded` checks what was really sent. Prints
+nothing.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ _INVALID_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a session must keep to; None = not looked at. `max_fill`: percent of the window at the fullest request; `max_usd`:
-    USD of all requests, as billed or else simulated; `no_reject`: none that would be rejected, that is refused or too long;
-    `exact`: every request is in the log whole, and has the digest that the log records of it."""
+    """The limits of a session; None = not checked.
+
+    Attributes:
+        max_fill: percent of the window at the fullest request.
+        max_usd: USD of all requests, as billed, else simulated.
+        no_reject: no request that is refused, over the window, or rejected by the provider.
+    """
 
     max_fill: float | None = None
     max_usd: float | None = None
@@ -42,8 +47,9 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One file's outcome. `violations`: the limits that it breaks, in words; `error`: why it could not be read, "" where it
-    was."""
+    """The result of one file. `violations`: the limits that it exceeds, in words; `error`: why it could not be read, "" = it
+    was.
+    """
 
     path: str
     row: Row | None = None
@@ -54,12 +60,12 @@ class CheckResult:
 
     @property
     def ok(self) -> bool:
-        """Whether it was read and keeps to every limit."""
+        """Whether it was read and stays within every limit."""
         return not self.violations and not self.error
 
     @property
     def summary(self) -> str:
-        """What the session came to, in a line; "" where it could not be read."""
+        """Its figures in a line; "" where it could not be read."""
         if self.row is None:
             return ""
         usd = self.usd
@@ -79,11 +85,11 @@ class CheckResults:
         return "\n".join(line for each in self.results for line in _describe(each))
 
     def to_csv(self) -> str:
-        """A line per session."""
+        """A line per session as CSV."""
         return format_csv(COLUMNS, map(_make_row, self.results))
 
     def to_json(self) -> str:
-        """The same as JSON; the broken limits are a list."""
+        """The results as JSON; the violations are a list."""
         listed = [dict(zip(COLUMNS, _make_row(each), strict=True)) | {"broken": each.violations} for each in self.results]
         return dumps({"sessions": listed}) + "\n"
 
@@ -94,7 +100,7 @@ def _describe(outcome: CheckResult) -> Iterable[str]:
 
 
 def _make_row(outcome: CheckResult) -> tuple[Any, ...]:
-    """The values of an outcome in the order of `COLUMNS`."""
+    """The values of a result in the order of `COLUMNS`."""
     verdict = "unreadable" if outcome.error else "ok" if outcome.ok else "failed"
     if (row := outcome.row) is None:
         return (outcome.path, verdict, None, None, None, None, "", outcome.error)
@@ -104,13 +110,21 @@ def _make_row(outcome: CheckResult) -> tuple[Any, ...]:
 
 
 def list_entries(path: Path) -> tuple[str, ...]:
-    """What there is to judge at a path: the sessions of a folder, by their ids; of anything else the main one alone, ""."""
+    """List what can be checked at a path: the ids of a folder's sessions; of anything else "", the main one."""
     return tuple(sorted(entry.id for entry in entries(path))) or ("",) if path.is_dir() else ("",)
 
 
 def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, entry: str = "") -> CheckResult:
-    """Judge a file, or one session of several by the id of its entry. What cannot be read is an outcome too; PolicyError where
-    there is no such policy.
+    """Check a file. A file that cannot be read gives a result with an error.
+
+    Args:
+        path: a file, or a folder with several sessions.
+        limits: the limits.
+        policy: the policy, or its name.
+        entry: id of one session in the path; "" = the main one.
+
+    Raises:
+        PolicyError: there is no such policy.
     """
     name = str(Path(path, entry))
     try:
@@ -157,7 +171,12 @@ def _sum_cost(session: Session, row: Row) -> Decimal | None:
 
 
 def to_junit(outcomes: Iterable[CheckResult], policy: str) -> str:
-    """Outcomes as JUnit XML: a test case per file."""
+    """Write results as JUnit XML: a test case per file.
+
+    Args:
+        outcomes: the results.
+        policy: name of the policy.
+    """
     made = list(outcomes)
     failed, errors = sum(bool(each.violations) for each in made), sum(bool(each.error) for each in made)
     counts = {"tests": str(len(made)), "failures": str(failed), "errors": str(errors)}
@@ -175,5 +194,5 @@ def to_junit(outcomes: Iterable[CheckResult], policy: str) -> str:
 
 
 def _replace_invalid(text: str) -> str:
-    """A text without the characters that XML cannot hold."""
+    """Replace the characters that XML cannot hold."""
     return _INVALID_XML.sub("\ufffd", text)

@@ -1,6 +1,6 @@
-"""Comparing policies on a session: replays each, and keeps the last ones, so that asking again costs nothing.
+"""Compares policies on a session: replays each, and keeps the newest replays, so that asking again costs nothing.
 
-What a row holds is `views.comparison`'s business; the pages hold replays of their own (`library.replay_job`).
+`views.comparison` says what a row holds. Pages have replays of their own (`library.replay_job`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from turnscope.views.savings import CANDIDATES, Saving, find_best_saving
 
 COMPARED_POLICIES = (AS_RECORDED, "keep-everything", "last-20-messages", "clear-tool-results", "condense-oldest")
 WINDOWS = (8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 400_000, 1_000_000)
-MAX_REPLAYS = 32  # replays
-FORK_FROM = 6_000  # requests of all replays together, from which on a second process is worth its while
+MAX_REPLAYS = 32  # replays that are kept
+FORK_FROM = 6_000  # requests of all replays together, from which on a second process is worth it
 V = TypeVar("V")
 
 
@@ -40,7 +40,7 @@ class _Memory:
     made: dict[str, tuple[Trace, Row]] = field(default_factory=dict)
 
     def replay_all(self, policies: Sequence[Policy], model: str = "") -> list[tuple[Trace, Row]]:
-        """Policies' replays and their rows; what was really sent, and what all share, is put together once."""
+        """Replay policies and make their rows. The record, and what all replays share, is made once."""
         self.record = record = self.record or replay(self.session)
         self.shared = shared = self.shared or SharedFacts.from_trace(record)
         asked = replace_model(record, model)
@@ -81,10 +81,16 @@ def compare(
     window: int = 0,
     limit: int = 0,
 ) -> Comparison:
-    """Policies side by side on a session (or that of a path), by name or as values: a row for each, in their order.
+    """Compare policies on a session: a row for each, in their order. Every policy has the recorded answers.
 
-    Every answer is taken as recorded. `model`: another one than was asked, as `replace_model` says; `window` and `limit` in
-    tokens, as `resize_budget` says. PolicyError where there is no policy of a name.
+    Args:
+        session: a session, a thread, or a path to read one from.
+        policies: policies, or their names.
+        model: compare as if this model had been asked, see `replace_model`; "" = the recorded ones.
+        window, limit: tokens, see `resize_budget`; 0 = as they are.
+
+    Raises:
+        PolicyError: there is no policy of a name.
 
     >>> made = turnscope.compare(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), ["keep-everything", "last-5-pairs"])
     >>> [(row.policy, len(row.losses.hits)) for row in made.rows]
@@ -103,7 +109,16 @@ def compare(
 
 
 def sweep(session: Session, policies: Iterable[Policy | str], windows: Sequence[int] = WINDOWS) -> dict[int, tuple[Row, ...]]:
-    """The same policies on windows of several sizes (tokens): rows by window, in the policies' order."""
+    """Compare policies on windows of several sizes.
+
+    Args:
+        session: the session.
+        policies: policies, or their names.
+        windows: sizes in tokens.
+
+    Returns:
+        Rows by window, in the order of the policies.
+    """
     chosen = [load_policy(policy) if isinstance(policy, str) else policy for policy in policies]
     memory = _Memory(session)
     return {
@@ -113,12 +128,22 @@ def sweep(session: Session, policies: Iterable[Policy | str], windows: Sequence[
 
 
 def find_saving(session: Session) -> Saving | None:
-    """The one change of policy that would have saved most of a session's dollars; None where none is worth it."""
+    """Find the one change of policy that would have saved most of a session's cost; None = none is worth it."""
     return find_best_saving(compare(session, (AS_RECORDED, *CANDIDATES)).rows)
 
 
 def resize_budget(policy: Policy, window: int, limit: int = 0) -> Policy:
-    """A policy for a model with another window, whose prompts may have `limit` tokens; 0 = as they are. The record stays."""
+    """The policy for a model with another window, or with another limit. The record stays as it is.
+
+    Args:
+        policy: the policy.
+        window: tokens of the window; 0 = as it is.
+        limit: tokens that a prompt may have; 0 = as it is.
+
+    >>> policy = next(policy for policy in turnscope.policies() if policy.name == "last-5-pairs")
+    >>> resize_budget(policy, window=32_000).budget.window
+    32000
+    """
     if policy.name == AS_RECORDED or not (window or limit):
         return policy
     asked = replace(policy.budget, window=window or policy.budget.window)
@@ -126,9 +151,13 @@ def resize_budget(policy: Policy, window: int, limit: int = 0) -> Policy:
 
 
 def replace_model(recorded: Trace, model: str) -> Trace:
-    """The record as if every request had asked another model: its window, its prices, its prompt cache; "" = as it was.
+    """The record as if every request had asked another model, with its window, prices and prompt cache.
 
-    Answers, and what turns counted tokens into the provider's, stay those of the models that were asked.
+    Answers, and the scale of counted tokens, stay those of the recorded models.
+
+    Args:
+        recorded: the record.
+        model: the model; "" = as it was.
     """
     if not model:
         return recorded

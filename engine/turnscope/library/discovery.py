@@ -1,4 +1,4 @@
-"""Where sessions may lie: every path in a folder that opens as one, by names alone. No file is read for it."""
+"""Finds every path in a folder that opens as a session, by names only. Reads no file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from turnscope.reading.registry import find_session_path, find_suffixes
 
 
 def find_sources(folder: Path) -> Iterator[Path]:
-    """The paths under which what lies in a folder opens, each once; a file alone is one. Hidden folders are left out."""
+    """Yield the paths under which the contents of a folder open, each once; a file is its own path. Hidden folders are left
+    out.
+    """
     if not folder.is_dir():
         yield folder
         return

@@ -1,7 +1,7 @@
-"""Work shared out between this process and a copy of it, where that is safe: no other thread is at work; on two cores.
+"""Divides work between this process and a copy of it (a fork), where that is safe and there are two cores.
 
-A copy has all that was read already. Else, and where a copy fails, everything is done here. On macOS copies of a process that
-has used system libraries may crash, so it is not tried there.
+The copy has everything that was read already. Where a fork is not safe, or the copy fails, this process does all the work. It
+is safe if no other thread runs; on macOS forks may crash after system libraries were used, so it is never tried there.
 """
 
 from __future__ import annotations
@@ -21,19 +21,27 @@ B = TypeVar("B")
 
 
 def can_fork() -> bool:
-    """Whether this process may be copied, and that would help."""
+    """Whether this process may be forked, and whether that would help."""
     others = (thread for thread in threading.enumerate() if thread is not threading.current_thread())
     idle = all(isinstance(thread, threading.Timer) for thread in others)
     return sys.platform == "linux" and idle and len(os.sched_getaffinity(0)) > 1
 
 
 def map_in_two(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
-    """What `work` makes of each item, in order; every second one in a copy of this process, which hands back pickled values."""
+    """Apply a function to each item, every second one in a copy of this process. Results are in order.
+
+    Args:
+        work: the function; its results are pickled by the copy.
+        items: the items.
+
+    >>> map_in_two(len, ["a", "bb", "ccc"])
+    [1, 2, 3]
+    """
     if len(items) < 2 or not can_fork():
         return [work(item) for item in items]
     here, there = multiprocessing.Pipe(duplex=False)
     copy = multiprocessing.get_context("fork").Process(target=_run_copy, args=(work, items[1::2], there), daemon=True)
-    with _block_interrupts():  # Ctrl-C reaches both: the copy is ended with this process, and says nothing itself
+    with _block_interrupts():  # Ctrl-C reaches both processes: the copy ends with this one, and prints nothing itself
         copy.start()
     there.close()
     try:
@@ -53,7 +61,7 @@ def map_in_two(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Hold back Ctrl-C; a process that is started meanwhile never hears of it."""
+    """Hold back Ctrl-C; a process that starts meanwhile ignores it."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -62,7 +70,7 @@ def _block_interrupts() -> Iterator[None]:
 
 
 def _receive(end: Connection) -> Any:
-    """What the copy made; None where it ended without a word."""
+    """The results of the copy; None where it ended without any."""
     try:
         return end.recv()
     except EOFError:
@@ -72,5 +80,5 @@ def _receive(end: Connection) -> Any:
 def _run_copy(work: Callable[[A], B], items: Sequence[A], end: Connection) -> None:
     try:
         end.send([work(item) for item in items])
-    except Exception:  # noqa: BLE001 - done again in the first process, where whoever asked sees what went wrong
+    except Exception:  # noqa: BLE001 - done again in the first process, which raises what went wrong
         end.send(None)

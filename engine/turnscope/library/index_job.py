@@ -20,7 +20,7 @@ from turnscope.library.job import Job, State, start_worker
 from turnscope.storage import library_index as kept
 from turnscope.storage.library_index import Problem
 
-QUEUED = 3  # sources that a worker has before it, so that it never waits for this process
+QUEUED = 3  # sources that a worker has in its queue, so that it never waits
 SMALL_INDEX = 20_000_000  # bytes to read below which one process is enough
 
 _Task = tuple[str, str, str | None]  # path of the index, path of the source, its stamp when it was read last
@@ -65,7 +65,7 @@ class IndexJob(Job):
         return "cancelled" if self._stop else "done"
 
     def _list_sources(self) -> None:
-        """Find the sources that have to be read, the largest first: none is left for one process at the end."""
+        """Find the sources that have to be read, the largest first, so that none is left for one process at the end."""
         known, sizes = kept.read_stamps(self.path), []
         for source in self._sources:
             if self._stop:
@@ -85,7 +85,7 @@ class IndexJob(Job):
         return 0 if not self._tasks else 1 if self._size < SMALL_INDEX else self.processes
 
     def _feed(self) -> None:
-        """Hand tasks to a worker of its own until none is left; a worker that dies takes one task with it."""
+        """Hand tasks to a worker of its own until none is left. A worker that dies takes one task with it."""
         while (task := self._take_task()) is not None:
             with self._lock:
                 if self._stop:
@@ -144,12 +144,17 @@ def _get_size(source: Path) -> int:
 
 
 def read_tasks(lines: Iterable[bytes]) -> Iterator[_Task]:
-    """What the worker is asked for."""
+    """Read the tasks of a worker."""
     return (msgspec.json.decode(line, type=_Task) for line in lines)
 
 
 def run_worker(questions: IO[bytes] | None = None, answers: IO[bytes] | None = None) -> None:
-    """The worker."""
+    """Index in this process: read tasks from `questions`, write results to `answers`.
+
+    Args:
+        questions: where tasks come from; None = standard input.
+        answers: where results go; None = standard output.
+    """
     answers = answers or sys.stdout.buffer
     with ExitStack() as stack:
         held: set[str] = set()
@@ -159,14 +164,14 @@ def run_worker(questions: IO[bytes] | None = None, answers: IO[bytes] | None = N
                     stack.enter_context(kept.hold_open(Path(path)))
                     held.add(path)
                 done = index_source(Path(path), Path(source), known)
-            except Exception as error:  # noqa: BLE001 - told to whoever asked
+            except Exception as error:  # noqa: BLE001 - it is reported to the first process
                 done = IndexedSource(source, problem=Problem(source, str(error), getattr(error, "hint", HINT)))
             answers.write(msgspec.json.encode(done) + b"\n")
             answers.flush()
 
 
 def count_reasons(problems: Sequence[Problem]) -> dict[str, int]:
-    """How often each reason stands among the problems, the most frequent first; the file's own name left out."""
+    """Count each reason among the problems, the most frequent first, without the names of files."""
     reasons: dict[str, int] = {}
     for each in problems:
         reason = each.what.replace(Path(each.path).name, "").strip(" :,") or each.what

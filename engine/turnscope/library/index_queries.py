@@ -1,4 +1,4 @@
-"""All indexed sessions together: the list, the search, what they cost by day, model and project, how full windows were."""
+"""Queries over all indexed sessions: the list, the search, and what they cost by day, model and project."""
 
 from __future__ import annotations
 
@@ -50,10 +50,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What several sessions have in common. None where no session says it.
+    """Averages over several sessions; None where no session has the value.
 
-    `utilisation`: average share of the window that a request fills; `band`: share of those requests that fill 40 to 70 % of it;
-    `messages` per request; `good`: share of the rated summaries that were rated good; `usd` a session, of those with a price.
+    Attributes:
+        utilisation: average fill of a window.
+        band: share of the requests that fill 40 to 70 % of their window.
+        messages: messages per request.
+        good: share of the rated summaries that were rated good.
+        usd: USD per session, of those with a price.
     """
 
     sessions: int
@@ -68,21 +72,26 @@ class Metrics:
 
 
 def compute_metrics(listed: Iterable[IndexRow], ratings: tuple[int, int] = (0, 0)) -> Metrics:
-    """Of so many sessions; `ratings`: good ones, and all, that are known beside them."""
+    """Compute the averages over sessions.
+
+    Args:
+        listed: lines of the index.
+        ratings: good ratings and all ratings that are known besides those of the sessions.
+    """
     every = list(listed)
     requests, filled = sum(line.requests for line in every), sum(line.filled for line in every)
     good, rated = (sum(line.good for line in every) + ratings[0], sum(line.rated for line in every) + ratings[1])
     priced = [line.usd for line in every if line.usd is not None]
     return Metrics(
-        len(every),
-        requests,
-        _divide(sum(line.fill * line.filled for line in every), filled),
-        _divide(sum(line.band for line in every), filled),
-        _divide(sum(line.messages for line in every), requests),
-        sum(line.cuts for line in every),
-        _divide(good, rated),
-        rated,
-        _divide(sum(priced), len(priced)),
+        sessions=len(every),
+        requests=requests,
+        utilisation=_divide(sum(line.fill * line.filled for line in every), filled),
+        band=_divide(sum(line.band for line in every), filled),
+        messages=_divide(sum(line.messages for line in every), requests),
+        cuts=sum(line.cuts for line in every),
+        good=_divide(good, rated),
+        rated=rated,
+        usd=_divide(sum(priced), len(priced)),
     )
 
 
@@ -91,7 +100,12 @@ def _divide(part: float, whole: int) -> float | None:
 
 
 def group_spending(rows: Iterable[Spending], key: Callable[[Spending], str]) -> list[tuple[str, int, float | None]]:
-    """Requests and USD by day, model or project, the dearest first; None where nothing of it has a price."""
+    """Sum requests and USD by day, model or project, the most expensive first; None = nothing of it has a price.
+
+    Args:
+        rows: spending.
+        key: the day, model or project of a row.
+    """
     requests, pico = dict[str, int](), dict[str, int]()
     for row in rows:
         name = key(row)
@@ -103,13 +117,17 @@ def group_spending(rows: Iterable[Spending], key: Callable[[Spending], str]) -> 
 
 
 def sum_spending(rows: Iterable[Spending]) -> float | None:
-    """USD of all of them; None where nothing has a price."""
+    """USD of all rows; None where none has a price."""
     known = [row.pico for row in rows if row.pico is not None]
     return sum(known) / PICO_PER_USD if known else None
 
 
 def group_by_week(days: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Numbers of days as numbers of weeks, by their Mondays, from the first to the last without a gap."""
+    """Sum counts of days by week, named by its Monday, from the first week to the last without gaps.
+
+    >>> group_by_week([("2026-01-07", 2), ("2026-01-21", 1)])
+    [('2026-01-05', 2), ('2026-01-12', 0), ('2026-01-19', 1)]
+    """
     found: dict[date, int] = {}
     for day, number in days:
         at = date.fromisoformat(day)

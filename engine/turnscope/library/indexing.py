@@ -1,6 +1,6 @@
-"""From session files to the index of the library: what a session is called, cost and filled, and the text of its blocks.
+"""From session files to the index: title, cost and fill of each session, and the texts of its blocks.
 
-Reads and writes source by source, in this process; `index_job` does so in others. What looks as it did is not read again.
+Reads and writes source by source in this process; `index_job` does so in other processes. Unchanged sources are not read again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from turnscope.views.events import CUT_KINDS
 from turnscope.views.overview import Overview, build_overview
 from turnscope.views.total_cost import charge_off_path
 
-BAND = (0.4, 0.7)  # of the window: what a request typically fills
+BAND = (0.4, 0.7)  # of the window; the usual fill of a request
 PROJECT_KEYS = (
     "cwd",
     "directory",
@@ -53,7 +53,7 @@ HINT = "Open it alone to see more, and report its shape."
 
 @dataclass(frozen=True, slots=True)
 class IndexedSource:
-    """A source that was dealt with: how many sessions it gave, or what was wrong. `fresh`: it had to be read."""
+    """A source that was dealt with: how many sessions it holds, or what is wrong with it. `fresh`: it was read."""
 
     path: str
     bytes: int = 0
@@ -63,7 +63,15 @@ class IndexedSource:
 
 
 def index(path: Path, sources: Iterable[Path]) -> Iterator[IndexedSource]:
-    """Bring the index at `path` up to date with these sources, one after the other. StorageError where it cannot be written."""
+    """Bring an index up to date, one source after the other.
+
+    Args:
+        path: the index.
+        sources: files and folders.
+
+    Raises:
+        StorageError: the index cannot be written.
+    """
     known = kept.read_stamps(path)
     with kept.hold_open(path):
         for source in sources:
@@ -71,7 +79,12 @@ def index(path: Path, sources: Iterable[Path]) -> Iterator[IndexedSource]:
 
 
 def check_unchanged(file: Path, known: str | None) -> IndexedSource | None:
-    """What becomes of a source that looks as it did when it was read; None where it has to be read. Reads nothing of it."""
+    """The result for a source that has not changed since it was read; None = it has to be read. Reads nothing of it.
+
+    Args:
+        file: the source.
+        known: its stamp when it was read; None = it never was.
+    """
     if known is None:
         return None
     with suppress(OSError, TurnscopeError):
@@ -82,7 +95,13 @@ def check_unchanged(file: Path, known: str | None) -> IndexedSource | None:
 
 
 def index_source(path: Path, file: Path, known: str | None = None) -> IndexedSource:
-    """The same for one source; `known`: what it looked like when it was read last."""
+    """Bring an index up to date with one source.
+
+    Args:
+        path: the index.
+        file: the source.
+        known: its stamp when it was read last; None = it never was.
+    """
     where = str(file)
     try:
         source = open_source(file)
@@ -97,36 +116,50 @@ def index_source(path: Path, file: Path, known: str | None = None) -> IndexedSou
             found, problem = [*read_sessions(source, where)], None
     except StorageError:
         raise
-    except Exception as error:  # noqa: BLE001 - one file does not keep the others from being read, and says what was wrong
+    except Exception as error:  # noqa: BLE001 - one file must not stop the others, and its problem is reported
         found, problem = [], _build_problem(where, error)
-    kept.keep(path, where, stamp, found, problem)
+    kept.keep(path, where, stamp=stamp, sessions=found, problem=problem)
     return IndexedSource(where, size, len(found), problem=problem)
 
 
 def read_sessions(source: Source, where: str) -> Iterator[IndexedSession]:
-    """Every conversation of a source, as the index takes it. TurnscopeErrors where none can be read."""
+    """Read every conversation of a source as entries of the index. TurnscopeError: none can be read.
+
+    Args:
+        source: the source.
+        where: its path in the index.
+    """
     source, importer = claims.recognize(source)
     if importer is None:
         for id in [entry.id for entry in contents.list_entries(source)]:
-            with suppress(BrokenFile):  # what holds no message is no session, and what else is in there is read all the same
+            with suppress(BrokenFile):  # an entry without messages is no session; the others are read all the same
                 session, held = contents.read_entry(source, id).session, contents.locate_entry(source, id)[1]
-                yield build_entry(session, source, where, id, held.title)
+                yield build_entry(session, source, where=where, entry=id, title=held.title)
         return
     listed, empty = [*importer.entries(source)], True
     for entry in listed:
         session = importer.read(source, entry).session
         if session.blocks:
             empty = False
-            yield build_entry(session, source, where, entry.id if len(listed) > 1 else "", importer.title)
+            yield build_entry(session, source, where=where, entry=entry.id if len(listed) > 1 else "", title=importer.title)
     if empty:
-        contents.read_entry(source)  # says what is wrong with it
+        contents.read_entry(source)  # raises what is wrong with it
 
 
 def build_entry(session: Session, source: Source, where: str, entry: str, title: str, first: int = 0) -> IndexedSession:
-    """A session as the index takes it. What was spent and cut before request `first` belongs to another one."""
+    """Build the entry of a session.
+
+    Args:
+        session: the session.
+        source: its source.
+        where: path of the source in the index.
+        entry: id of the conversation; "" = the only one.
+        title: title of its format.
+        first: the first request that counts; earlier ones belong to another session.
+    """
     trace = replay(session, ledger=count_session(session))
     view = build_overview(trace)
-    line = _build_line(trace, view, source, where, entry, title.partition(" (")[0])
+    line = _build_line(trace, view, source=source, where=where, entry=entry, tool=title.partition(" (")[0])
     return IndexedSession(
         line, tuple(_list_spending(trace, view, first)), tuple(_count_cuts_by_day(view, first)), tuple(_iter_texts(session))
     )
@@ -162,7 +195,7 @@ def _build_line(trace: Trace, view: Overview, source: Source, where: str, entry:
 
 
 def _count_messages(trace: Trace) -> int:
-    """Messages that the requests carried, added up; what stands for some of them counts as one."""
+    """Count the messages that all requests carried. A placeholder counts as one."""
     starts = [message.start for message in trace.session.messages if message.role in ("user", "assistant")]
     carried = 0
     for plan in trace.plans:
@@ -193,7 +226,7 @@ def _count_cuts_by_day(view: Overview, first: int) -> Iterator[tuple[str, int]]:
 
 
 def _iter_texts(session: Session) -> Iterator[BlockText]:
-    """The text of every block once: of the path, of what branches add to it, and of subagents."""
+    """The text of every block once: of the path, of the branches, and of subagents."""
     for part, own in enumerate((session, *(each.own for each in iter_descendants(session)))):
         cuts = [request.cut for request in own.requests]
         for block in own.blocks:
@@ -203,7 +236,7 @@ def _iter_texts(session: Session) -> Iterator[BlockText]:
 
 
 def _format_day(at: float | None) -> str:
-    """The day in UTC; "" where it is not known."""
+    """The day in UTC; "" where it is unknown."""
     if at is None or np.isnan(at):
         return ""
     with suppress(OverflowError, ValueError, OSError):
@@ -222,7 +255,7 @@ def _build_problem(where: str, error: Exception) -> Problem:
 
 
 def _build_stamp(source: Source) -> str:
-    """What a source looks like, and who would read it: another version of an importer, or of prices, reads it again."""
+    """The stamp of a source. Another version of an importer, or of the prices, changes it, so that the source is read again."""
     stamp = stamp_source(source)
     settled = "" if time.time_ns() - stamp.mtime > SETTLED_NANOSECONDS else f":{time.time_ns()}"
     return f"{stamp.size}:{stamp.mtime}:{stamp.beside}:{get_reader_version()}{settled}"
@@ -230,6 +263,6 @@ def _build_stamp(source: Source) -> str:
 
 @cache
 def get_reader_version() -> str:
-    """Differs where other versions of importers, or other prices, would say something else of the same source."""
+    """A text that changes with the versions of importers and with the prices."""
     versions = " ".join(f"{importer.name} {importer.version} {importer.package}" for importer in find_importers())
     return sha256(f"{versions} {session_summary.get_version()}".encode()).hexdigest()[:16]

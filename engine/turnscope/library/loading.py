@@ -1,5 +1,6 @@
-"""From a path to a session: reading, and nothing that knows a price. So the door opens at once, and while a long file is read
-its texts are counted in a process of its own.
+"""From a path to a session: reading only. Nothing here knows a price, so that the app opens at once.
+
+While a long file is read, another process already counts its texts.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from turnscope.session.portable import make_wrong_type_error
 from turnscope.session.thread import Thread
 from turnscope.settings import detect_machine
 
-atexit.register(gc.freeze)  # at the end nobody has to walk over sessions once more: that would take as long as closing the app
+atexit.register(gc.freeze)  # at exit, do not walk over all sessions again: that would take as long as closing the app
 
-LONG_FILE = 1_000_000  # bytes of a file that takes longer to be read than a vocabulary takes to be loaded
+LONG_FILE = 1_000_000  # bytes of a file that takes longer to read than a vocabulary to load
 
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """While a session is made: without the garbage collector, which would walk over what is read again and again.
+    """Switch the garbage collector off while a session is made.
 
-    A third of the time that reading takes goes there, and nothing is found: what is dropped meanwhile has no cycles.
+    A third of the reading time would go there and find nothing, because what is dropped meanwhile has no cycles.
     """
     was = gc.isenabled()
     gc.disable()
@@ -41,7 +42,7 @@ def pause_gc() -> Iterator[None]:
 
 
 def load_all(path: Path | str) -> tuple[Session, ...]:
-    """Every session of a file, the main one first. Raises `TurnscopeError` with a hint where it cannot be read.
+    """Load every session of a file, the main one first. TurnscopeError with a hint: it cannot be read.
 
     >>> [session.title for session in turnscope.load_all("sample_sessions/cache-goes-cold.jsonl")]
     ['High water an hour late since Sunday']
@@ -50,9 +51,14 @@ def load_all(path: Path | str) -> tuple[Session, ...]:
 
 
 def load(path: Path | str, entry: Entry | str = "") -> Session:
-    """A session of a file, folder, archive or database; its subagents and branches hang from it. `TurnscopeError` with a hint.
+    """Load a session of a file, folder, archive or database, with its subagents and branches.
 
-    `entry`: which one of several, as `entries` lists them, or its id; "" = the main one.
+    Args:
+        path: where it lies.
+        entry: which one of several, as `entries` lists them, or its id; "" = the main one.
+
+    Raises:
+        TurnscopeError: it cannot be read; its `hint` says what to do.
 
     >>> session = turnscope.load("sample_sessions/tool-results-eat-the-window.jsonl")
     >>> len(session.requests), len(session.blocks), len(session.subagents)
@@ -62,7 +68,14 @@ def load(path: Path | str, entry: Entry | str = "") -> Session:
 
 
 def thread(path: Path | str, entry: Entry | str = "") -> Thread:
-    """The same as the tree of all that was said: `.leaves`, `.path(leaf)` to each, `.messages()` once each.
+    """Load a conversation as a thread, the tree of all its messages.
+
+    Args:
+        path: where it lies.
+        entry: which one of several, as `entries` lists them, or its id; "" = the main one.
+
+    Raises:
+        TurnscopeError: it cannot be read; its `hint` says what to do.
 
     >>> turnscope.thread("sample_sessions/cache-goes-cold.jsonl").leaves
     ('d9487e17-7279-42b9-8e29-af6015ee7538',)
@@ -71,7 +84,7 @@ def thread(path: Path | str, entry: Entry | str = "") -> Thread:
 
 
 def get_session(given: Session | Thread | Path | str) -> Session:
-    """The session that is meant: itself, that of a thread, or the main one of a path. `TurnscopeError` where it is none."""
+    """The session itself, that of a thread, or the main one of a path. TurnscopeError: it is none of these."""
     if isinstance(given, Session):
         return given
     if isinstance(given, Thread):
@@ -82,16 +95,24 @@ def get_session(given: Session | Thread | Path | str) -> Session:
 
 
 def read_thread(source: Source, entry: str = "") -> Thread:
-    """Read a conversation of a source, by the id of its entry; "" = the main one. Raises `TurnscopeError`s."""
+    """Read a conversation of a source.
+
+    Args:
+        source: the source.
+        entry: id of its entry; "" = the main one.
+
+    Raises:
+        TurnscopeError: it cannot be read.
+    """
     if source.kind != "file" or source.size <= LONG_FILE:
         with pause_gc():
             return contents.read_entry(source, entry)
-    with pause_gc(), count_while_reading() as source.on_text:  # its texts will be counted next
+    with pause_gc(), count_while_reading() as source.on_text:  # its texts are counted next
         return contents.read_entry(source, entry)
 
 
 def entries(path: Path | str) -> Iterator[Entry]:
-    """What can be loaded from a path, the main one first, by what is known without reading it. Lists as far as it is asked.
+    """List the conversations at a path without reading them, the main one first. The list is lazy.
 
     >>> listed = [entry.id for entry in turnscope.entries("sample_sessions")]
     >>> listed[0], turnscope.load("sample_sessions", listed[0]).title
@@ -101,11 +122,11 @@ def entries(path: Path | str) -> Iterator[Entry]:
 
 
 def find_places() -> tuple[tuple[str, Place], ...]:
-    """Where the tools that are known keep their sessions on this machine, each with what its sessions are called."""
+    """Find where known tools keep their sessions on this machine, each with the title of its format."""
     return tuple((importer.title.partition(" (")[0], place) for importer, place in registry.find_places(detect_machine()))
 
 
 def get_tool_title(source: str) -> str:
-    """What a person calls the format of a session, by the name of its importer (`Session.source`)."""
+    """The title of a session's format, by the name of its importer (`Session.source`)."""
     title = next((importer.title for importer in registry.find_importers() if importer.name == source), source)
     return title.partition(" (")[0]

@@ -1,7 +1,7 @@
-"""An opened session: its overview at hand at once, its texts and its requests when somebody looks at them.
+"""An opened session: its overview at once, its texts and its requests on demand.
 
-A page shows one request. So a stored session is not read as a whole: blocks come without their texts (`storage.packing`), plans
-are made up to the request that is asked for, and what a page says of the session as a whole is stored beside it.
+A page shows one request, so a stored session is not read as a whole: blocks come without their texts (`storage.packing`), plans
+are made up to the request that is asked for, and the findings of the whole session are stored with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ Annotations = tuple[Overview, tuple[Finding, ...]]
 
 @dataclass(slots=True)
 class OpenedSession:
-    """A session that was opened. `overview` is at hand at once; the session's text and its trace are made when asked for."""
+    """A session that was opened. `overview` is there at once; session and trace are made on demand.
+
+    Attributes:
+        key: names its content.
+        load_session, load_counts: make the session, and its token counts by digest.
+        exact: share of the tokens that were counted with the model's own tokenizer.
+        counted: all that can be counted so was.
+    """
 
     key: str
     overview: Overview
@@ -37,42 +44,50 @@ class OpenedSession:
     _session: Session | None = None
     _trace: Trace | None = None
     _annotated: Annotations | None = None
-    exact: float = 0.0  # share of the tokens that were counted with the model's own tokenizer
-    counted: bool = False  # all that can be counted so was
+    exact: float = 0.0
+    counted: bool = False
 
     @property
     def session(self) -> Session:
+        """The session, loaded when it is first used."""
         if self._session is None:
             self._session = self.load_session()
         return self._session
 
     @property
     def trace(self) -> Trace:
-        """What was really sent, request by request."""
+        """The record: what was really sent, request by request."""
         if self._trace is None:
             self._trace = replay_record(self.session, self.build_ledger(), self.overview.fits)
         return self._trace
 
     @property
     def annotations(self) -> Annotations:
-        """What a page says of the session as a whole."""
+        """The overview with cache misses among its markers, and the findings."""
         if self._annotated is None:
             self._annotated = annotate(self.trace, self.overview)
         return self._annotated
 
     def build_ledger(self) -> Ledger:
+        """Build the ledger of the session from its stored counts."""
         return replace(count_session(self.session, self.load_counts()), exact=self.exact)
 
 
 def replay_record(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Trace:
-    """The trace of what was really sent; each plan is made when somebody looks at it or at a later one."""
+    """Build the trace of the record. Each plan is made when it or a later one is read.
+
+    Args:
+        session: the session.
+        ledger: its token counts.
+        fits: its calibration.
+    """
     policy, prices = load_policy(AS_RECORDED), load_prices().add_proofs(session)
     plans = LazyPlans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
-    return Trace(session, policy, ledger, plans, fits, prices)
+    return Trace(session=session, policy=policy, ledger=ledger, plans=plans, fits=fits, prices=prices)
 
 
 class LazyPlans(Sequence[Plan]):
-    """The first `count` values of an iterator, taken as far as somebody asks. Any thread may ask."""
+    """The first `count` values of an iterator, read on demand. Any thread may read them."""
 
     def __init__(self, rest: Iterator[Plan], count: int) -> None:
         self._rest, self._count = rest, count

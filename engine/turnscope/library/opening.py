@@ -1,6 +1,6 @@
-"""What notebooks, scripts and pages call of a session that was read (see `loading`): ties counting and replay together.
+"""What notebooks, scripts and pages do with a session: count it, replay it, and build its overview.
 
-Keeps the record of the session replayed last, which its next replays share; else nothing: `store` remembers, pages cache.
+Keeps only the record of the session that was replayed last, which its next replays share.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnscope.counting.tokens import make_estimator
 from turnscope.envelope.plan import Plan
 from turnscope.errors import PolicyError
 from turnscope.library.loading import get_session, pause_gc
-from turnscope.library.loading import load as load  # noqa: PLC0414 - the whole way from a path to an overview, for who asks here
+from turnscope.library.loading import load as load  # noqa: PLC0414 - exported here too
 from turnscope.library.loading import load_all as load_all  # noqa: PLC0414
 from turnscope.library.loading import thread as thread  # noqa: PLC0414
 from turnscope.planning import policy as shelf
@@ -36,36 +36,49 @@ from turnscope.settings import find_prices_file, read_context_pairs
 from turnscope.views import overview as views
 
 AS_RECORDED = "as-recorded"
-_last: tuple[Session, Prices, Trace] | None = None  # the session replayed last, as it was sent
+_last: tuple[Session, Prices, Trace] | None = None  # the session that was replayed last, its prices, its record
 
 
 @cache
 def load_prices() -> Prices:
-    """The built-in prices under the user's own file, read once. BrokenFile where that file is wrong."""
+    """The built-in prices with the user's own file over them, read once. BrokenFile: that file is wrong."""
     own = find_prices_file()
     return Prices(read_overlay(own)) if own else PRICES
 
 
 def load_policy(name: str, folder: Path | None = None) -> Policy:
-    """A policy by name, ours or from `folder`, with what the environment sets. PolicyError where there is none."""
+    """Load a policy by name, with the parameters that the environment sets.
+
+    Args:
+        name: its name.
+        folder: where it lies; None = those of Turnscope and of packages.
+
+    Raises:
+        PolicyError: there is no such policy.
+    """
     return shelf.set_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
 
 
 def policies() -> tuple[Policy, ...]:
-    """Every policy that ships with Turnscope, by name, and those of installed packages (`Policy.package`).
+    """All policies of Turnscope, and those of installed packages (`Policy.package`).
 
     >>> [policy.title for policy in turnscope.policies() if policy.source.startswith("LiteLLM")]
     ['LiteLLM trim_messages']
     """
     packaged = []
     for name in find_packaged_policies():
-        with suppress(PolicyError):  # it is reported
+        with suppress(PolicyError):  # it is reported elsewhere
             packaged.append(load_policy(name))
     return (*map(load_policy, shelf.list_policies()), *packaged)
 
 
 def find_family(session: Session, prices: Prices | None = None) -> str:
-    """Tokenizer family of the model that most of a session's requests used; "" where unknown."""
+    """The tokenizer family of the model of most of a session's requests; "" = unknown.
+
+    Args:
+        session: the session.
+        prices: facts about models; None = the built-in ones.
+    """
     prices = prices or load_prices()
     models = Tally(request.model for request in session.requests if request.model)
     return prices.find_facts(models.most_common(1)[0][0]).family if models else ""
@@ -79,7 +92,11 @@ def count_session(
 ) -> Ledger:
     """Count a session with the counter of its main model.
 
-    `memo`: tokens by digest from an earlier count, extended. `exact`: exact tokens of texts by digest, where known.
+    Args:
+        session: the session.
+        memo: tokens by digest from an earlier count, which is extended.
+        exact: exact tokens of texts by digest, where known.
+        prices: facts about models; None = the built-in ones.
     """
     family = find_family(session, prices)
     if not exact:
@@ -91,7 +108,13 @@ def count_session(
 
 
 def count_branch(session: Session, number: int, ledger: Ledger) -> Ledger:
-    """Count branch `number` of a session: from where it parted, where the session's own `ledger` counts as it would."""
+    """Count a branch of a session. The session's own counts are used up to the fork, if the counter is the same.
+
+    Args:
+        session: the session.
+        number: which branch.
+        ledger: the session's counts.
+    """
     branch = session.branches[number]
     return ledger.build_branch(session, number) if find_family(branch) == find_family(session) else count_session(branch)
 
@@ -103,16 +126,23 @@ def replay(
     answers: Mapping[str, Answer] | None = None,
     prices: Prices | None = None,
 ) -> Trace:
-    """What would be sent under `policy` (a name or a value), request by request. `answers`: known beside the session's own.
+    """Replay a session under a policy: what would be sent, request by request.
 
-    `session`: or a path to read it from, as `load` does.
+    Args:
+        session: a session, a thread, or a path to read one from.
+        policy: the policy, or its name.
+        ledger: its token counts, if known.
+        answers: answers to rule queries, besides the session's own.
+        prices: facts about models and their rates; None = the built-in ones with the user's own file over them.
+
+    Raises:
+        BrokenFile: the user's file of prices is wrong.
+        PolicyError: there is no such policy.
 
     >>> session = turnscope.load("sample_sessions/cache-goes-cold.jsonl")
     >>> trace = turnscope.replay(session, "last-5-pairs")
     >>> next(plan for plan in trace.plans if plan.is_changed)
     <Plan of request 55: 89,191 -> 64,708 tokens, drop, send>
-
-    `prices`: what models are and cost; None = as shipped, under the user's own file. BrokenFile where that file is wrong.
     """
     prices, session = prices or load_prices(), get_session(session)
     asked, chosen = _prepare(session, policy, answers)
@@ -121,11 +151,11 @@ def replay(
     record = _get_record(session, prices)
     if chosen == record.policy and asked is session:
         return record
-    return trace(asked, chosen, replace(record.ledger, memo={**record.ledger.memo}), record.prices, record)
+    return trace(asked, chosen, ledger=replace(record.ledger, memo={**record.ledger.memo}), prices=record.prices, record=record)
 
 
 def _get_record(session: Session, prices: Prices) -> Trace:
-    """The session as it was really sent. What replays of one session share is made once: its counts, and the record's plans."""
+    """The record of a session. What its replays share is made once: its counts and the plans of the record."""
     global _last
     known = _last
     if known is None or known[0] is not session or known[1] != prices:
@@ -134,20 +164,28 @@ def _get_record(session: Session, prices: Prices) -> Trace:
 
 
 def begin_replay(recorded: Trace, policy: Policy, answers: Mapping[str, Answer] | None = None) -> tuple[Trace, Iterator[Plan]]:
-    """A replay that is made while somebody watches: its trace without a plan, and the plans that make it whole, one by one.
+    """Begin a replay that is made step by step. With all plans the trace equals that of `replay`.
 
-    `recorded`: the same session as it was really sent, to which all that was billed belongs; so its fits are those of every
-    replay. With all plans the trace equals what `replay` gives.
+    Args:
+        recorded: the record of the session, to which usage belongs; every replay has its fits.
+        policy: the policy.
+        answers: answers to rule queries, besides the session's own.
+
+    Returns:
+        The trace without plans, and its plans one by one.
     """
     session, chosen = _prepare(recorded.session, policy, answers)
-    ledger, prices = replace(recorded.ledger, memo={**recorded.ledger.memo}), recorded.prices  # its texts go with it
+    ledger = replace(recorded.ledger, memo={**recorded.ledger.memo})  # the replay's texts are added to this copy
+    prices = recorded.prices
     counts, sent = build_own_ledger(session, chosen), recorded.plans if recorded.policy.name == AS_RECORDED else ()
     pairs = replay_with_record(session, chosen, ledger, counts, prices=prices, sent=sent)
-    return Trace(session, chosen, ledger, (), recorded.fits, prices), (plan for plan, _ in pairs)
+    return Trace(session=session, policy=chosen, ledger=ledger, plans=(), fits=recorded.fits, prices=prices), (
+        plan for plan, _ in pairs
+    )
 
 
 def _prepare(session: Session, policy: Policy | str, answers: Mapping[str, Answer] | None) -> tuple[Session, Policy]:
-    """What is replayed: the session with what is known beside it, and the policy with what a person wished."""
+    """The session with the given answers, and the policy with the wishes of a person."""
     if answers:
         recorded = structs.replace(session.recorded, answers={**answers, **session.recorded.answers})
         session = structs.replace(session, recorded=recorded)
@@ -160,10 +198,14 @@ def _prepare(session: Session, policy: Policy | str, answers: Mapping[str, Answe
 
 
 def overview(session: Session | Thread | Path | str, ledger: Ledger | None = None) -> views.Overview:
-    """What the session really sent and cost, as arrays over the requests of its path. `session`: or a path to read it from.
+    """Build the overview of a session: what it sent and cost, as arrays over the requests of its path.
 
-    `view.bill` and `view.total` are the whole bill, with branches and subagents, each request once; `view.path_total` is what
-    the path's own requests cost.
+    `view.bill` and `view.total` are the total cost with branches and subagents, each request once; `view.path_total` is the
+    cost of the path's own requests.
+
+    Args:
+        session: a session, a thread, or a path to read one from.
+        ledger: its token counts, if known.
 
     >>> view = turnscope.overview(turnscope.load("sample_sessions/cache-goes-cold.jsonl"))
     >>> view.prompts[:3], view.total

@@ -124,7 +124,7 @@ def _yield_to_threads() -> None:
 
 
 class ReplayCache:
-    """Replays by key, shared by all who look. While they hold over `most` bytes, those go that nobody asked for longest."""
+    """Replays by key, shared by all callers. While they hold more than `most` bytes, the least recently used are dropped."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -133,34 +133,41 @@ class ReplayCache:
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """Bytes that the replays hold, about."""
         return sum(replay.held for replay in self._kept.values())
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def get(self, key: str, make: Callable[[], ReplayJob]) -> ReplayJob:
-        """The replay of that key, made where there is none."""
+        """The replay of a key, made where there is none.
+
+        Args:
+            key: the key.
+            make: makes the replay.
+        """
         with self._lock:
             found = self._kept.pop(key, None) or make()
-            self._kept[key] = found  # the newest stands last
+            self._kept[key] = found  # the most recently used is last
             while self.size > self.most and len(self._kept) > 1:
                 self._kept.pop(next(iter(self._kept))).cancel()
             return found
 
     def drop(self, key: str) -> None:
-        """Forget one, so that it is begun anew when it is asked for again."""
+        """Drop a replay, so that it is made again the next time."""
         with self._lock:
             self._kept.pop(key, None)
 
 
-# What a plan adds to the memory of a trace, in bytes; `tests/library/test_replaying.py` holds it against what is allocated.
+# What a plan adds to the memory of a trace, in bytes; `tests/library/test_replay_job.py` compares it with what is allocated.
 _PLAN, _DECISION, _PIECE, _CHUNK, _SLOT = 1_100, 850, 250, 250, 8
-_TEXT = 2.5  # a stand-in's text, and the same as what it is sent as and counted by
+_TEXT = 2.5  # a placeholder's text, and the copies of it that are sent and counted
 
 
 def _estimate_bytes(previous: Plan | None, plan: Plan, texts: set[int]) -> int:
-    """About how many bytes a plan adds to those before it, with which it shares most of its chunks, and `texts` by id."""
+    """Estimate the bytes that a plan adds to those before it, with which it shares most of its chunks. `texts`: ids counted
+    before.
+    """
     known = {id(chunk) for chunk in _iter_chunks(previous)} if previous else set()
     fresh = {id(chunk): len(chunk.pieces) for chunk in _iter_chunks(plan) if id(chunk) not in known}
     envelopes = {id(each): len(each.chunks) for each in _list_envelopes(plan)}

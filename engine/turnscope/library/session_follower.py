@@ -1,6 +1,6 @@
-"""A session that is being written, opened again and again: what was read and counted stays, only what is new costs anything.
+"""A session that is still being written, opened again and again. Only what is new is read and counted.
 
-Keeps nothing on disk; the store does that when the session is opened the next time.
+Stores nothing; the store does, when the session is opened the next time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from turnscope.views.overview import build_overview
 
 
 class SessionFollower:
-    """One conversation of a source. UnreadableFile and its like where that cannot be read (any more)."""
+    """One conversation of a source. Its methods raise TurnscopeError where the source cannot be read (any more)."""
 
     def __init__(self, path: Path, entry: str = "") -> None:
         self.path = path
@@ -28,7 +28,7 @@ class SessionFollower:
         self._lock = Lock()
 
     def read_session(self) -> Session:
-        """The session as it is now; the same value where nothing was added. Any thread may ask."""
+        """Read the session as it is now; the same value where nothing was added. Any thread may call it."""
         with self._lock:
             found = self._follower.thread().session
             if self._session is None or found != self._session:
@@ -38,14 +38,21 @@ class SessionFollower:
             return self._session
 
     def open(self) -> OpenedSession:
-        """The same with its ledger, trace and overview."""
+        """Open the session as it is now, with its ledger, trace and overview."""
         session = self.read_session()
         ledger = self._ledger
         assert ledger is not None
         trace = replay(session, ledger=ledger)
         key = f"{self.path}:{self._read}"
-        return OpenedSession(key, build_overview(trace), lambda: session, lambda: ledger.memo, session, trace)
+        return OpenedSession(
+            key=key,
+            overview=build_overview(trace),
+            load_session=lambda: session,
+            load_counts=lambda: ledger.memo,
+            _session=session,
+            _trace=trace,
+        )
 
     def _count(self, session: Session) -> Ledger:
-        """Token counts: texts that were counted before are looked up."""
+        """Count a session; known texts are looked up."""
         return count_session(session, self._ledger.memo if self._ledger else None)

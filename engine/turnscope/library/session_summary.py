@@ -1,6 +1,6 @@
-"""What is thought of a session as a whole, to be stored beside it: counts, overview, cache breaks, findings.
+"""The summary of a session that is stored with it: counts, overview, cache misses, findings.
 
-It follows from the session and from prices, so it can always be formed again; `get_version` says when it has to be.
+It follows from the session and the prices, so it can always be made again; `get_version` says when that is needed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,18 @@ from turnscope.views.findings import Finding
 from turnscope.views.overview import Marker, Overview, build_overview
 from turnscope.views.request_summary import annotate
 
-VERSION = 4  # count up when counts, overviews, cache breaks or findings come out differently
+VERSION = 4  # count up when counts, overviews, cache misses or findings come out differently
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """`counts`: tokens by digest; `markers`: those of the overview with cache breaks among them; `exact`: see `Opened`."""
+    """The stored summary of a session.
+
+    Attributes:
+        counts: tokens by digest.
+        markers: those of the overview with cache misses among them.
+        exact: see `OpenedSession`.
+    """
 
     counts: dict[str, int]
     overview: Overview
@@ -43,52 +49,60 @@ class SessionSummary:
 
     @property
     def annotations(self) -> Annotations:
-        """As `Opened` wants it."""
+        """As `OpenedSession` has it."""
         return replace(self.overview, markers=self.markers), self.findings
 
 
 def build_summary(
     session: Session,
-    tell: Callable[[str, float], object],
+    progress: Callable[[str, float], object],
     counts: dict[str, int] | None = None,
     exact: Mapping[str, int] | None = None,
 ) -> tuple[SessionSummary, Trace]:
-    """Count, lay out and look over a session; `tell` is told how far that is. `counts`, `exact`: see `ledger_of`."""
-    tell("Counting tokens", 0.6)
+    """Count a session, build its overview and find what stands out.
+
+    Args:
+        session: the session.
+        progress: called with the current step and the share of the work, 0 to 1.
+        counts, exact: see `count_session`.
+    """
+    progress("Counting tokens", 0.6)
     ledger = count_session(session, counts, exact)
-    tell("Laying out the requests", 0.8)
+    progress("Laying out the requests", 0.8)
     trace = replay(session, ledger=ledger)
     whole = build_overview(trace)
     view, findings = annotate(trace, whole)
-    return SessionSummary(ledger.memo, whole, view.markers, findings, ledger.exact), trace
+    return SessionSummary(
+        counts=ledger.memo, overview=whole, markers=view.markers, findings=findings, exact=ledger.exact
+    ), trace
 
 
 @cache
 def get_version() -> str:
-    """Differs where another version of Turnscope or other prices would form another opinion."""
+    """A text that changes with the version of summaries and with the prices."""
     digest = sha256(genai_prices.__version__.encode())
     for file in (Path(overlay.__file__).with_name("overlay.json"), find_prices_file()):
         digest.update(file.read_bytes() if file else b"-")
     return f"{VERSION}:{digest.hexdigest()[:16]}"
 
 
-def dumps(opinion: SessionSummary) -> bytes:
-    """An opinion as bytes; `loads` gives it back equal."""
+def dumps(summary: SessionSummary) -> bytes:
+    """Encode a summary; `loads` gives an equal one."""
     try:
-        return msgspec.msgpack.encode(opinion, enc_hook=_to_builtin)
+        return msgspec.msgpack.encode(summary, enc_hook=_to_builtin)
     except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
-        return json.dumps(msgspec.to_builtins(opinion, enc_hook=_to_builtin)).encode()
+        return json.dumps(msgspec.to_builtins(summary, enc_hook=_to_builtin)).encode()
 
 
 def loads(packed: bytes) -> SessionSummary:
-    """What `dumps` wrote."""
+    """Decode what `dumps` wrote."""
     if packed[:1] == b"{":
         return msgspec.convert(json.loads(packed), SessionSummary, dec_hook=_to_array)
     return msgspec.msgpack.decode(packed, type=SessionSummary, dec_hook=_to_array)
 
 
 def _to_builtin(value: Any) -> Any:
-    """Arrays as type, shape and bytes; numbers of theirs as numbers."""
+    """Arrays as type, shape and bytes; their numbers as numbers."""
     return (str(value.dtype), value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value.item()
 
 

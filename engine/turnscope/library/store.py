@@ -1,8 +1,8 @@
-"""Opening session files, from memory where they are known: the way from a path to an `Opened`, and the list of those opened.
+"""Opens session files, from the database where they are stored: the way from a path to an `OpenedSession`, and the recent ones.
 
-What is remembered is only a cache of what files say; deleting it loses nothing. Facts (the session as an importer read it) and
-opinions (`session_summary`) are stored apart: an importer's new version makes its files be read again, another opinion is
-formed from what is stored. Versions are counted up by hand, so a changed comment makes nobody read anything again.
+The database is only a cache of what files say, so deleting it loses nothing. It stores facts (the session as an importer read
+it) apart from summaries (`session_summary`). A new version of an importer makes its files be read again; a new version of
+summaries makes them from what is stored. Versions are counted by hand, so a changed comment changes none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
@@ -46,7 +46,7 @@ Keeper = Callable[[Callable[[], None]], object]
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """What is remembered, in the database at `path`, which is made on first use. A full disk costs the memory, no session."""
+    """The database of opened sessions at `path`, made on first use. A full disk costs the cache, no session."""
 
     path: Path
     clock: Callable[[], float] = field(default=time.time)
@@ -55,39 +55,49 @@ class Store:
     def open(
         self, file: Path, *, entry: str = "", name: str = "", progress: Progress | None = None, keeper: Keeper | None = None
     ) -> OpenedSession:
-        """Open a conversation of a file, folder or the like ("" = the main one), from memory where it is known.
+        """Open a conversation, from the database where it is stored.
 
-        `keeper` takes what writes to the disk what was read, to be called from any thread once nobody waits; None = at once.
-        Until then the session is only as far remembered as the file says it. Raises `TurnscopeError`s.
+        Args:
+            file: a file, folder, archive or database.
+            entry: id of the conversation; "" = the main one.
+            name: shown in the list of recent sessions; "" = the file's name.
+            progress: called with the current step and the share of the work, 0 to 1.
+            keeper: takes a function that writes what was read to the disk, to be called from any thread later; None = at once.
+
+        Raises:
+            TurnscopeError: it cannot be read.
         """
-        tell = progress or _ignore_progress
-        tell("Reading the file", 0.05)
-        load_prices()  # says here, and not in the middle of a page, that the user's file of them is wrong
+        report = progress or _ignore_progress
+        report("Reading the file", 0.05)
+        load_prices()  # raises here, and not later in a page, if the user's file of prices is wrong
         seen, source = time.time_ns(), open_source(file)
         stamp, where = stamp_source(source), os.fsencode(file.resolve()).decode("utf-8", "backslashreplace")
         with ThreadPoolExecutor(1) as beside:
-            key, found = self._find_known(source, where, entry, stamp, beside)
-            found = found or self._read(source, entry, stamp, key, tell, keeper or _keep_now)
+            key, found = self._find_known(source, where, entry=entry, stamp=stamp, beside=beside)
+            found = found or self._read(source, entry, stamp=stamp, key=key, report=report, keeper=keeper or _keep_now)
         with suppress(StorageError):
-            row = _build_recent(found, where, entry, name or file.name, stamp.size, self.clock())
+            row = _build_recent(found, where, entry=entry, name=name or file.name, size=stamp.size, now=self.clock())
             catalogue.remember(self.path, row, stamp, seen)
-        tell("Done", 1.0)
+        report("Done", 1.0)
         return found
 
     def list_recent(self, limit: int = 200) -> tuple[CatalogueRow, ...]:
-        """Opened sessions, the newest first. StorageError where the database cannot be read."""
+        """List opened sessions, the newest first. StorageError: the database cannot be read."""
         old_database.import_sessions(self.path)
         return catalogue.list_recent(self.path, limit)
 
     def reopen(self, key: str) -> OpenedSession | None:
-        """A session by its key, where it is kept."""
+        """Open a session by its key, if it is stored."""
         return self._load_kept(key, None, "")
 
     def recount(self, opened: OpenedSession, worker: ExactCounts) -> OpenedSession:
-        """The same session counted with the model's own tokenizer, as far as that is done; `worker` is started on the rest.
+        """The session counted with the model's own tokenizer, as far as that is done; the worker counts the rest.
 
-        Gives `opened` itself while nothing is counted, or where no such tokenizer is installed. What is counted to the end is
-        remembered as what is thought of the session.
+        Returns `opened` itself while nothing is counted, or if no such tokenizer is installed. A complete count is stored.
+
+        Args:
+            opened: the session.
+            worker: counts texts in a process of its own.
         """
         if opened.counted:
             return opened
@@ -111,16 +121,21 @@ class Store:
         return sessions.read_counts(self.path, family)
 
     def add_exact_counts(self, family: str, counts: Mapping[str, int]) -> None:
-        """Remember exact counts."""
+        """Store exact counts.
+
+        Args:
+            family: the tokenizer family.
+            counts: tokens by digest.
+        """
         sessions.add_counts(self.path, family, counts)
 
     @property
     def index_path(self) -> Path:
-        """Where the index of the library lies."""
+        """Where the index lies."""
         return self.path.with_name("library.db")
 
     def measure_size(self) -> int:
-        """Bytes that are remembered of opened and indexed sessions: about what `delete` gives back. Chats do not count."""
+        """Bytes of stored and indexed sessions: about what `delete` frees. Chats do not count."""
         held = library_index.measure_size(self.index_path) + sum(
             file.stat().st_size for file in old_database.list_files(self.path)
         )
@@ -129,26 +144,26 @@ class Store:
         return held
 
     def delete(self) -> int:
-        """Forget all opened and indexed sessions and exact counts; gives the bytes that the disk got back.
+        """Delete all stored and indexed sessions and exact counts. Returns the bytes that this freed.
 
-        Neither chats nor session files are touched. StorageError where the database cannot be written.
+        Neither chats nor session files are touched. StorageError: the database cannot be written.
         """
         held = library_index.remove(self.index_path) + sum(file.stat().st_size for file in old_database.list_files(self.path))
         old_database.remove(self.path)
         return held + sessions.forget(self.path)
 
     def forget(self, sources: Sequence[str]) -> None:
-        """Take some sources out of the library, by their paths; the files stay. StorageError where it cannot be written."""
+        """Remove sources from the library, by their paths; the files stay. StorageError: it cannot be written."""
         library_index.drop(self.index_path, sources)
         catalogue.drop(self.path, sources)
 
     def _find_known(
         self, source: Source, where: str, entry: str, stamp: Stamp, beside: Executor
     ) -> tuple[Callable[[], str], OpenedSession | None]:
-        """Key of a source's content, and the session where it is kept. What looks as it did is not read to find out.
+        """Find the key of a source's content, and the session if it is stored. An unchanged source is not read for it.
 
-        Where nothing of that size was ever opened the key need not be known before the session is read: it is made `beside`,
-        where a long file takes a tenth as long as its reading.
+        If no source of that size was ever opened, the key is not needed before the session is read: it is computed in `beside`,
+        in a tenth of the time that reading a long file takes.
         """
         with suppress(StorageError):
             old_database.import_sessions(self.path)
@@ -162,7 +177,7 @@ class Store:
         return made, None
 
     def _load_kept(self, key: str, file: Path | None, entry: str) -> OpenedSession | None:
-        """A session as it is kept, unless another version would have read it otherwise."""
+        """Load a stored session, unless another version of its importer would read it differently."""
         row = sessions.find_session(self.path, key)
         if row is None or (row.form, row.version) != (packing.PACK_VERSION, _list_versions().get(row.importer)):
             return None
@@ -171,39 +186,49 @@ class Store:
             if row.opinion == session_summary.get_version():
                 found = session_summary.loads(row.page)
                 return _build_opened(key, found, session, counted=found.exact > 0)
-        except ValueError:  # written in a form that should have had another number
+        except ValueError:  # the form changed without a new number
             return None
         found, _ = session_summary.build_summary(session, _ignore_progress)
         self._save_summary(key, found)
         return _build_opened(key, found, session)
 
     def _save_summary(self, key: str, found: SessionSummary) -> None:
-        """Remember what is thought of a session, where it is kept."""
+        """Store the summary of a session that is stored."""
         with suppress(StorageError, TypeError, ValueError, RecursionError):
             sessions.replace_page(self.path, key, session_summary.get_version(), session_summary.dumps(found))
 
     def _read(
-        self, source: Source, entry: str, stamp: Stamp, key: Callable[[], str], tell: Progress, keeper: Keeper
+        self, source: Source, entry: str, stamp: Stamp, key: Callable[[], str], report: Progress, keeper: Keeper
     ) -> OpenedSession:
-        """Read a session and have it kept."""
-        tell("Reading its messages", 0.2)
+        """Read a session and have it stored."""
+        report("Reading its messages", 0.2)
         session = read_thread(source, entry).session
-        found, trace = session_summary.build_summary(session, tell)
+        found, trace = session_summary.build_summary(session, report)
         if not _was_rewritten(source, stamp):
-            keeper(partial(self._keep, source, entry, key(), session, found))
+            keeper(lambda: self._keep(source, entry, key=key(), session=session, found=found))
         return _build_opened(key(), found, session, trace)
 
     def _keep(self, source: Source, entry: str, key: str, session: Session, found: SessionSummary) -> None:
-        """Keep a session. Its texts are given up for those that are kept, so that they are not in memory as well."""
+        """Store a session. Its texts are then read from the database, so that they are not in memory as well."""
         with suppress(StorageError, TypeError, ValueError, RecursionError):  # what JSON cannot hold is read each time
             _, importer, _ = contents.locate_entry(source, entry)
             packed, page = packing.pack(session), session_summary.dumps(found)
-            row = Row(key, importer.name, importer.version, packing.PACK_VERSION, session_summary.get_version(), packed, page)
+            row = Row(
+                key=key,
+                importer=importer.name,
+                version=importer.version,
+                form=packing.PACK_VERSION,
+                opinion=session_summary.get_version(),
+                session=packed,
+                page=page,
+            )
             digests = sessions.keep(self.path, row, lambda: packing.encode_contents(session))
             packing.release_contents(session, digests, self._build_fetch(key, source.path, entry))
 
     def _build_fetch(self, key: str, file: Path | None, entry: str) -> packing.Fetch:
-        """Fetches texts from the database; once they were forgotten there, from the file, if that holds the same."""
+        """A function that fetches texts from the database, or from the file if they were deleted there and its content is the
+        same.
+        """
         again: dict[str, JSON] = {}
 
         def fetch(digests: Sequence[str]) -> Mapping[str, JSON]:
@@ -222,12 +247,20 @@ def _build_opened(
     key: str, found: SessionSummary, session: Session, trace: Trace | None = None, *, counted: bool = False
 ) -> OpenedSession:
     return OpenedSession(
-        key, found.overview, lambda: session, lambda: found.counts, session, trace, found.annotations, found.exact, counted
+        key=key,
+        overview=found.overview,
+        load_session=lambda: session,
+        load_counts=lambda: found.counts,
+        _session=session,
+        _trace=trace,
+        _annotated=found.annotations,
+        exact=found.exact,
+        counted=counted,
     )
 
 
 def _read_texts(file: Path | None, entry: str, key: str) -> dict[str, JSON]:
-    """The texts of a session file by digest, if it still has that key."""
+    """The texts of a session file by digest, if its content still has that key."""
     with suppress(TurnscopeError):
         if file is not None and _digest_source(source := open_source(file), entry) == key:
             session = read_thread(source, entry).session
@@ -259,7 +292,7 @@ def _build_recent(found: OpenedSession, where: str, entry: str, name: str, size:
 
 
 def is_current(row: CatalogueRow) -> bool:
-    """Whether its numbers would come out the same if it were read now."""
+    """Whether its numbers would be the same if it were read now."""
     return row.formed == _get_version(row.source)
 
 
@@ -272,7 +305,7 @@ def _keep_now(keep: Callable[[], None]) -> None:
 
 
 def _ignore_progress(_what: str, _share: float) -> None:
-    """Progress that nobody watches."""
+    """The default of `progress`."""
 
 
 @cache
@@ -281,17 +314,17 @@ def _list_versions() -> dict[str, int]:
 
 
 def stamp_source(source: Source) -> Stamp:
-    """What the source looks like without reading it."""
+    """The stamp of a source, without reading it."""
     digest = sha256()
     for file in find_related(source):
         digest.update(f"{file.path.name}:{file.version}\n".encode("utf-8", "surrogateescape"))
-    if source.kind != "file":  # what lies inside, or beside, may change alone
+    if source.kind != "file":  # what lies inside or beside it may change alone
         digest.update(source.version.encode())
     return Stamp(source.size, source.path.stat().st_mtime_ns, digest.hexdigest())
 
 
 def _was_rewritten(source: Source, stamp: Stamp) -> bool:
-    """Whether the file was written anew since it was looked at: what was read need not be what its key says.
+    """Whether a file was written anew since it was stamped, so that its key may not fit what was read.
 
     What was only appended is no part of the source.
     """
@@ -300,10 +333,10 @@ def _was_rewritten(source: Source, stamp: Stamp) -> bool:
 
 
 def _digest_source(source: Source, entry: str) -> str:
-    """Digest of the content, of that of files beside it that belong to the session, and of which conversation it is."""
+    """Digest the content of a source and of its related files, with the id of the conversation."""
     digest = sha256(source.compute_digest().encode())
     for file in find_related(source):
-        with suppress(TurnscopeError):  # the importer tells of a file that cannot be read
+        with suppress(TurnscopeError):  # the importer reports a file that cannot be read
             digest.update(f"{file.path.name}:{file.compute_digest()}\n".encode("utf-8", "surrogateescape"))
     if entry:
         digest.update(f"entry {entry}".encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""What settings of a policy came to, session by session, kept as lines of a file, so that a stopped search goes on there."""
+"""The results of a parameter search, a line of a file for each setting and session, so that a stopped search can go on."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from turnscope.planning.policy import Policy
 from turnscope.settings import find_data_folder
 from turnscope.views.advice import Figures
 
-VERSION = 1  # count up when a setting comes to something else on the same session
+VERSION = 1  # count up when a setting has another result on the same session
 _END = ".jsonl"
 
 
 class TrialResult(msgspec.Struct):
-    """What a setting came to on a session. `error`: why it is none."""
+    """The figures of a setting on a session. `error`: why it has none."""
 
     setting: str
     session: str
@@ -29,8 +29,7 @@ class TrialResult(msgspec.Struct):
 
 @dataclass(slots=True)
 class TrialLog:
-    """What settings of one policy came to, in memory and, where there is a `file`, as a line each. A line that was not written
-    to its end is passed over."""
+    """The results of one policy, in memory and, with a `file`, as a line each. An incomplete line is skipped."""
 
     file: Path | None = None
     known: dict[tuple[str, str], TrialResult] = field(default_factory=dict)
@@ -46,7 +45,7 @@ class TrialLog:
             self.known[line.setting, line.session] = line
 
     def add(self, line: TrialResult) -> None:
-        """Remember one. Whatever was cut off before it gets a line of its own."""
+        """Add a result. If the last line of the file is incomplete, the result gets a line of its own."""
         self.known[line.setting, line.session] = line
         if self.file:
             self.file.parent.mkdir(parents=True, exist_ok=True)
@@ -56,11 +55,16 @@ class TrialLog:
 
 
 def find_advice_folder() -> Path:
-    """Where commands and pages keep what was tried."""
+    """The folder in which commands and pages store results."""
     return find_data_folder() / "advice"
 
 
 def open_log(folder: Path, policy: Policy) -> TrialLog:
-    """What is remembered below a folder of a policy, as this version of Turnscope and its prices see it."""
-    told = f"{VERSION}\n{session_summary.get_version()}\n{policy.to_toml()}"
-    return TrialLog(folder / f"{policy.name}-{blake2b(told.encode(), digest_size=8).hexdigest()}{_END}")
+    """Open the log of a policy, for this version of Turnscope and of its prices.
+
+    Args:
+        folder: where logs are stored.
+        policy: the policy.
+    """
+    version = f"{VERSION}\n{session_summary.get_version()}\n{policy.to_toml()}"
+    return TrialLog(folder / f"{policy.name}-{blake2b(version.encode(), digest_size=8).hexdigest()}{_END}")

@@ -1,6 +1,6 @@
-"""Which settings of a policy's parameters are tried: all of a grid where the space is small, else those that optuna asks for.
+"""The settings that a parameter search tries: a whole grid where the search space is small, else those that optuna suggests.
 
-Both go by a seed, so that the same search asks for the same settings again.
+Both follow from a seed, so the same search asks for the same settings again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,17 @@ from turnscope.views.advice import Axis, Figures
 
 MIN_GRID = 4  # values of each parameter below which a grid is too coarse
 
-Evaluate = Callable[[Mapping[str, JSON]], Figures | None]  # what a setting came to; None where it cannot be done
+Evaluate = Callable[[Mapping[str, JSON]], Figures | None]  # the figures of a setting; None = it is not possible
 
 
 def build_grid(axes: Sequence[Axis], trials: int, seed: int) -> list[dict[str, JSON]] | None:
-    """All settings of a space that is small enough for so many trials, the file's own first; None where it is not."""
+    """List all settings of a search space, the file's own first; None = it is too large.
+
+    Args:
+        axes: the parameters.
+        trials: settings to try.
+        seed: of the order.
+    """
     if not axes:
         return []
     each = max(int((trials + 1e-9) ** (1 / len(axes))), 1)
@@ -40,7 +46,9 @@ def _count_values(axis: Axis) -> int:
 
 
 def _list_values(axis: Axis, many: int) -> list[JSON]:
-    """At most so many values of a parameter, the file's own among them: counts by their ratio, shares by difference."""
+    """At most `many` values of a parameter, the file's own among them: whole numbers by their ratio, shares by their
+    difference.
+    """
     if axis.values:
         return [*axis.values][:many]
     if many == 1:
@@ -55,7 +63,13 @@ def _list_values(axis: Axis, many: int) -> list[JSON]:
 
 
 def sample_settings(axes: Sequence[Axis], seed: int, tried: Evaluate) -> Iterator[dict[str, JSON]]:
-    """Settings as optuna asks for them, the file's own first. What one came to is asked of `tried` when the next is due."""
+    """Yield settings that optuna suggests, the file's own first. Each is evaluated when the next one is due.
+
+    Args:
+        axes: the parameters.
+        seed: of the sampler.
+        tried: evaluates a setting.
+    """
     require_optuna()
     import optuna
 
@@ -78,7 +92,7 @@ def sample_settings(axes: Sequence[Axis], seed: int, tried: Evaluate) -> Iterato
 
 
 def require_optuna() -> None:
-    """TurnscopeError where optuna is not installed."""
+    """Raise TurnscopeError if optuna is not installed."""
     try:
         import_module("optuna")
     except ImportError as error:
@@ -100,5 +114,5 @@ def _suggest(trial: Any, axis: Axis) -> JSON:
 
 
 def _round_neatly(count: float) -> int:
-    """A count as a person would write it: two digits, then zeros."""
+    """Round a number to two digits."""
     return int(float(f"{count:.1e}")) if count >= 100 else round(count)

@@ -1,1 +1,1 @@
-"""Chatting through the same assembler, against a provider or the built-in model; what happens is told as events."""
+"""Live chats: the same planning as in a replay, then a provider or the built-in model. Events say what happens in a turn."""

@@ -1,7 +1,7 @@
-"""Tools of a layered chat: the model asks for earlier conversations, and reports what it made of a turn.
+"""The tools of a layered chat: the model retrieves earlier conversations, and reports on its turn.
 
-Neither changes anything at once. The calls stand in the session, where the layers' rules read them for the next request, live
-and in every replay; what is answered here is what those rules will do.
+A call changes nothing by itself. It is a block of the session, where the rules for layers read it for the next request, live
+and in every replay. The result of a call says what those rules will do.
 """
 
 from __future__ import annotations
@@ -61,15 +61,16 @@ TOOL_NAMES = tuple(tool["name"] for tool in DEFINITIONS)
 
 
 def list_definitions(policy: Policy) -> Sequence[JSON]:
-    """The definitions that a chat under this policy begins with; none where it keeps no archive."""
+    """Return the definitions of these tools; none if the policy keeps no archive."""
     return DEFINITIONS if any(part.rule.name == TOOL for part in policy.rules) else ()
 
 
 def find_turn_conversations(chat: ChatState) -> Iterator[Sequence[Block]]:
-    """The conversations that the turn answered last belongs to, where the policy keeps an archive, the newest first.
+    """Yield the conversations that the last answered turn belongs to, newest first, if the policy keeps an archive.
 
-    Whether one is over is not known where silence or another topic ends it. So what it came to is asked as it stands, and asked
-    again where it goes on: the next request finds what was told of exactly these blocks, live and in every replay.
+    A conversation may not be over yet: only later silence or another topic ends it. So the model is asked for its metadata
+    now, and again after it went on. The answer is recorded for exactly these blocks, and the next request looks it up by
+    them.
     """
     part = next((part for part in chat.policy.rules if part.rule.name == TOOL), None)
     if part is None or chat.plan is None:
@@ -83,25 +84,43 @@ def find_turn_conversations(chat: ChatState) -> Iterator[Sequence[Block]]:
 
 
 def _build_context(chat: ChatState, plan: Plan) -> Ctx:
-    """What a rule may read, were the next request sent now."""
-    basis, request, room = chat.live_session.get_policy_basis(chat.policy), chat.build_request(chat.live_session), plan.budget
+    """Return what a rule could read if the next request were sent now."""
+    basis = chat.live_session.get_policy_basis(chat.policy)
     return Ctx(
-        chat.live_session.session, request, basis.index, basis.ledger, basis.own, plan, plan.calibration, room, room.limit, 0
+        session=chat.live_session.session,
+        request=chat.build_request(chat.live_session),
+        index=basis.index,
+        ledger=basis.ledger,
+        own=basis.own,
+        previous=plan,
+        calibration=plan.calibration,
+        budget=plan.budget,
+        limit=plan.budget.limit,
+        previous_usage=0,
     )
 
 
 def handles_all(blocks: Sequence[Block]) -> bool:
-    """Whether the calls of an answer are all of these tools."""
+    """Return whether these tools handle all calls of an answer."""
     return all(block.name in TOOL_NAMES for block in blocks if block.kind == "tool_use")
 
 
 def run_tool(chat: ChatState, name: str, arguments: Mapping[str, JSON]) -> tuple[str, bool]:
-    """The answer to a call, which stands in the chat already, and whether it is an error."""
+    """Run a tool call that is already in the session.
+
+    Args:
+        chat: The chat.
+        name: The name of the tool.
+        arguments: Its arguments.
+
+    Returns:
+        The text of the result, and whether it is an error.
+    """
     if name == REPORT:
-        told = [field for field in _REPORT_FIELDS if arguments.get(field)]
-        used = [field for field in told if field in FIELDS]
-        what = f"Kept: {', '.join(told)}. The next turn's context summary is made with {', '.join(used) or 'none of them'}."
-        return (what, False) if told else (f"Nothing was reported; the fields are {', '.join(_REPORT_FIELDS)}.", True)
+        reported = [field for field in _REPORT_FIELDS if arguments.get(field)]
+        used = [field for field in reported if field in FIELDS]
+        what = f"Kept: {', '.join(reported)}. The next turn's context summary is made with {', '.join(used) or 'none of them'}."
+        return (what, False) if reported else (f"Nothing was reported; the fields are {', '.join(_REPORT_FIELDS)}.", True)
     part = next((part for part in chat.policy.rules if part.rule.name == TOOL), None)
     plan = chat.plan
     if part is None or plan is None:

@@ -95,11 +95,14 @@ def encode_file(name: str, data: bytes) -> JSON:
 
 
 def encode_text(name: str, text: str) -> JSON:
-    """Build the block of a text file.
+    r"""Build the block of a text file.
 
     Args:
         name: its name.
         text: its text.
+
+    >>> encode_text("notes/todo.txt", "Buy flour")
+    {'type': 'text', 'text': '<file name="todo.txt">\nBuy flour\n</file>'}
     """
     return {"type": "text", "text": f'<file name="{_clean_name(name)}">\n{text}\n</file>'}
 
@@ -121,7 +124,11 @@ def build_placeholder_image(name: str, width: int, height: int, size: int) -> JS
 
 
 def detect_image_type(head: bytes) -> str:
-    """The media type of a file from its first 12 bytes; "" = none of `IMAGE_TYPES`."""
+    """The media type of a file from its first 12 bytes; "" = none of `IMAGE_TYPES`.
+
+    >>> detect_image_type(b"GIF89a"), detect_image_type(b"%PDF-1.7")
+    ('image/gif', '')
+    """
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if head.startswith(b"\xff\xd8\xff"):

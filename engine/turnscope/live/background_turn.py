@@ -1,6 +1,6 @@
-"""A turn of a live chat that goes on by itself: in a thread of its own, so that no page has to stay open for it.
+"""A turn of a live chat in a thread of its own, so that no page has to stay open for it.
 
-Holds what has happened so far for whoever looks. It keeps nothing: the chat's sink does.
+It holds what happened so far for any page that looks. It stores nothing: that is the task of the chat's sink.
 """
 
 from __future__ import annotations
@@ -16,35 +16,49 @@ from turnscope.storage.database import is_abandoned
 
 
 class BackgroundTurn:
-    """Consumes a chat's events. Read `text`, `thinking` and `events` at any time; `stop` ends the answer."""
+    """Runs the events of a chat's turn.
+
+    Attributes:
+        text: The text of the answer that is streamed now.
+        thinking: Its thinking.
+        events: All other events so far.
+        error: What the turn raised, if it was not expected.
+    """
 
     def __init__(self, events: Iterator[Event], chat: Chat) -> None:
         self.text = ""
         self.thinking = ""
-        self.events: list[Event] = []  # all but the pieces of text and thinking
-        self.failed: Exception | None = None
+        self.events: list[Event] = []
+        self.error: Exception | None = None
         self._stop = threading.Event()
-        self._leaving = chat.cancellation = Cancellation()
+        self._cancellation = chat.cancellation = Cancellation()
         self._thread = threading.Thread(target=self._run, args=(events, chat), name="chat turn", daemon=True)
         self._thread.start()
 
     @property
     def is_done(self) -> bool:
-        """The turn has ended, one way or another."""
+        """Whether the turn has ended."""
         return not self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the answer at once, whatever is waited for; what was delivered is kept."""
+        """Stop the turn at once, whatever it waits for. What had arrived is stored."""
         self._stop.set()
-        self._leaving.cancel()
+        self._cancellation.cancel()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; False after `timeout` seconds."""
+        """Wait for the end of the turn.
+
+        Args:
+            timeout: The longest time to wait in seconds; None = no limit.
+
+        Returns:
+            Whether the turn has ended.
+        """
         self._thread.join(timeout)
         return self.is_done
 
     def _run(self, events: Iterator[Event], chat: Chat) -> None:
-        is_abandoned.set(self._leaving.is_cancelled)
+        is_abandoned.set(self._cancellation.is_cancelled)
         try:
             for event in events:
                 match event:
@@ -55,13 +69,13 @@ class BackgroundTurn:
                     case _:
                         self.events.append(event)
                         if isinstance(event, RequestDone | ToolResult):
-                            self.text = self.thinking = ""  # now in the session
+                            self.text = self.thinking = ""  # they are in the session now
                 if self._stop.is_set():
                     break
         except TurnCancelled:
             pass
-        except Exception as error:  # noqa: BLE001 - nobody above this thread could catch it; the page shows it
-            self.failed = error
+        except Exception as error:  # noqa: BLE001 - nothing else could catch it in this thread; the page shows it
+            self.error = error
             self.events.append(TurnFailed(error if isinstance(error, TurnscopeError) else _wrap_error(error)))
         finally:
             close = getattr(events, "close", None)

@@ -1,6 +1,6 @@
-"""Which beta headers a request body needs: of the Messages API's context management (platform.claude.com, as of 2026-11).
+"""The beta headers that a request body needs for Anthropic's context management (platform.claude.com, as of 2026-11).
 
-Read off the body itself, so that what is sent and what it is sent under cannot differ.
+They are derived from the body itself, so that a body and its headers cannot disagree.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 CONTEXT_EDITS = "context-management-2025-06-27"
-COMPACT_AT_THRESHOLD = "compact-2026-01-12"  # the edit `compact_20260112`, and every request that carries such a block back
-COMPACT_ON_DEMAND = "compact-2026-09-04"  # the parameter `compaction`, and every request that carries its signed block back
+COMPACT_AT_THRESHOLD = "compact-2026-01-12"  # for the edit `compact_20260112`, and for sending its block back
+COMPACT_ON_DEMAND = "compact-2026-09-04"  # for the parameter `compaction`, and for sending its signed block back
 COMPACT_EDIT = "compact_20260112"
 
 
 def list_betas(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The betas of a body, in order, each once."""
+    """Return the beta features that a body uses, in order, each once."""
     kinds = [str(edit.get("type")) for edit in _list_edits(body)]
     signed = [bool(block.get("signature")) for block in find_compactions(body)]
     needed = {
@@ -27,7 +27,7 @@ def list_betas(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def find_compactions(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The compaction blocks that a body carries back, in order."""
+    """Yield the compaction blocks that a body sends back, in order."""
     for message in _as_list(body.get("messages")):
         for block in _as_list(message.get("content")) if isinstance(message, Mapping) else ():
             if isinstance(block, Mapping) and block.get("type") == "compaction":
@@ -35,9 +35,9 @@ def find_compactions(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _list_edits(body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    held = body.get("context_management")
-    listed = _as_list(held.get("edits")) if isinstance(held, Mapping) else []
-    return (edit for edit in listed if isinstance(edit, Mapping))
+    management = body.get("context_management")
+    edits = _as_list(management.get("edits")) if isinstance(management, Mapping) else []
+    return (edit for edit in edits if isinstance(edit, Mapping))
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -1,6 +1,6 @@
-"""Chats on threads: begun, taken up again, continued from another session, branched.
+"""Start a chat, resume one, continue another session as a chat, and branch.
 
-Ties `chat` and the store together. Keeps nothing; knows no page and no provider.
+Connects `chat` with the store. Stores nothing itself; knows no page and no provider.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from turnscope.session.model import JSON, Request, Session
 from turnscope.session.timeline import make_block
 from turnscope.storage.threads import SOURCE, Threads
 
-MAX_SUMMARY = 800  # tokens of a summary made without a model
+MAX_SUMMARY = 800  # tokens of an offline summary
 
 
 def start_chat(
@@ -40,12 +40,22 @@ def start_chat(
     settings: Settings,
     system: str,
     tools: Sequence[JSON],
-    place: Destination | None = None,
+    destination: Destination | None = None,
 ) -> Chat:
-    """A chat without a prompt yet: tool definitions and system prompt are said."""
+    """Start a chat: its tool definitions and its system prompt are stored, and there is no prompt yet.
+
+    Args:
+        id: The id of its thread.
+        provider: Where requests go.
+        sink: What stores the chat.
+        settings: The settings of the first request.
+        system: The system prompt; "" = none.
+        tools: The tool definitions. Those of the archive are added if the policy keeps one.
+        destination: Where the chat goes; None = anywhere.
+    """
     prices = load_prices()
     counter = make_estimator(prices.find_facts(settings.model).family)
-    chat = Chat(LiveSession(Session(id, source=SOURCE), counter, prices), provider, sink, settings, place=place)
+    chat = Chat(LiveSession(Session(id, source=SOURCE), counter, prices), provider, sink, settings, destination=destination)
     if tools := [*tools, *list_definitions(settings.policy)]:
         chat.append_message("tools", tools, "tools")
     if system.strip():
@@ -60,15 +70,24 @@ def resume_chat(
     settings: Settings,
     tools: Tools | None = None,
     policies: Sequence[tuple[int, Policy]] = (),
-    place: Destination | None = None,
+    destination: Destination | None = None,
 ) -> tuple[Chat, tuple[Plan, ...]]:
-    """The chat of a stored thread, and the plans of the requests it made so far. What was imported is taken as recorded.
+    """Resume the chat of a stored thread.
 
-    `policies`: from which request on which was in force (`Threads.policies`); without them the one of `settings`.
-    `place`: where the thread goes (`Threads.place`).
+    Args:
+        session: The thread's session.
+        provider: Where requests go.
+        sink: What stores the chat.
+        settings: The settings of the next request.
+        tools: The tools that the model may call.
+        policies: From which request on which policy was in force (`Threads.policies`); empty = that of `settings`.
+        destination: Where the chat goes (`Threads.place`).
+
+    Returns:
+        The chat, and the plans of the requests that it made itself. Imported requests are planned as recorded.
     """
     prices = load_prices().add_proofs(session)
-    growing = LiveSession(
+    live_session = LiveSession(
         session, make_estimator(find_family(session, prices) or prices.find_facts(settings.model).family), prices
     )
     since = int(session.about.get("live_from", 0))
@@ -78,19 +97,21 @@ def resume_chat(
         found = [policy for first, policy in policies if first <= request.n]
         return make_sendable(found[-1] if found else settings.policy) if request.n >= since else record
 
-    plans = tuple(assemble.replay(session, in_force, growing.ledger, growing.get_policy_ledger, prices=prices))
-    chat = Chat(growing, provider, sink, settings, tools)
+    plans = tuple(assemble.replay(session, in_force, live_session.ledger, live_session.get_policy_ledger, prices=prices))
+    chat = Chat(live_session, provider, sink, settings, tools)
     chat.plan = assemble.reconcile_plan(plans[-1]) if plans else None
-    chat.place = place
+    chat.destination = destination
     chat.spent_usd = sum_cost(session, prices)
     chat.prompt_tokens = [plan.seen.tokens for plan in plans]
     return chat, plans[since:]
 
 
 def sum_cost(session: Session, prices: Prices) -> Decimal:
-    """USD that a thread's own requests and summaries have cost; those of an imported base are not its own.
+    """Return what a thread's own requests and summaries cost in USD. Those of an imported session are not included.
 
-    Where no usage was told, what was counted here is priced.
+    Args:
+        session: The thread's session. A request without reported usage counts with its estimate.
+        prices: The prices of the models.
     """
     since, answers = (int(session.about.get(name, 0)) for name in ("live_from", "answers_from"))
     used = [(r.usage or r.estimate, r.model, r.sent_at) for r in session.requests[since:]]
@@ -100,39 +121,59 @@ def sum_cost(session: Session, prices: Prices) -> Decimal:
 
 
 def continue_thread(
-    threads: Threads, trace: Trace, request: int, about: dict[str, JSON], place: Destination | None = None
+    threads: Threads, trace: Trace, request: int, about: dict[str, JSON], destination: Destination | None = None
 ) -> str:
-    """A new thread that goes on, at `place`, where request `request` of any session was sent; gives its id."""
+    """Create a thread that continues any session from one of its requests.
+
+    Args:
+        threads: The store.
+        trace: The replayed session.
+        request: The number of the request.
+        about: Metadata of the new thread.
+        destination: Where the new thread goes.
+
+    Returns:
+        The id of the new thread.
+    """
     base = trace.fork(request)
     kept = {"live_from": len(base.requests), "from": trace.session.id, "from_request": request}
     kept["answers_from"] = len(base.recorded.answers)
     return threads.create(
-        title=f"{base.title or base.id} from request {request}", base=base, about={**about, **kept}, place=place
+        title=f"{base.title or base.id} from request {request}", base=base, about={**about, **kept}, place=destination
     )
 
 
 def replace_system_prompt(session: Session, system: str) -> Session:
-    """The session with another system prompt at the same address. TurnscopeError where it has none, or more than one."""
+    """Return the session with another system prompt at the same address.
+
+    Args:
+        session: The session.
+        system: The new system prompt.
+
+    Raises:
+        TurnscopeError: The session has no system prompt, or more than one.
+    """
     places = [block.at for block in session.blocks if block.role == "system" and block.kind != "tool"]
     if len(places) != 1:
-        raise TurnscopeError("this chat's system prompt is not one text", hint="Begin a new chat with another one.")
+        what = "this chat has no system prompt, or more than one"
+        raise TurnscopeError(what, hint="Start a new chat with another system prompt.")
     old = session.blocks[places[0]]
     new = make_block(old.at, old.message, old.turn, old.role, "", system)
     return structs.replace(session, blocks=tuple(new if block.at == old.at else block for block in session.blocks))
 
 
 def find_summary(chat: Chat) -> str:
-    """The newest summary that stands in a chat's requests, else one made of its own sentences, without a model."""
+    """Return the newest summary in the chat's last request; without one, an offline summary of the conversation."""
     pieces = list(chat.plan.after.pieces) if chat.plan else []
     for piece in reversed(pieces):
-        said = "\n".join(part.text for part in piece.body or () if part.kind == "summary" and part.text)
-        if said:
-            return said
+        text = "\n".join(part.text for part in piece.body or () if part.kind == "summary" and part.text)
+        if text:
+            return text
     blocks = (block for block in chat.live_session.session.blocks if block.role in ("user", "assistant") and block.text)
     return extract("\n".join(f"{block.role}: {block.text}" for block in blocks), MAX_SUMMARY)
 
 
 def awaits_answer(session: Session) -> bool:
-    """The newest message is the person's, or a tool's result: a request is due."""
-    said = [m for m in session.messages if m.role in ("user", "assistant")]
-    return bool(said) and said[-1].role == "user"
+    """Return whether the next step is a request: the newest message is a prompt or a tool result."""
+    messages = [m for m in session.messages if m.role in ("user", "assistant")]
+    return bool(messages) and messages[-1].role == "user"

@@ -1,7 +1,7 @@
-"""A turn that somebody may leave at any moment, whatever it waits for: a server that is silent, a name that is not resolved.
+"""Cancel a turn at any moment, whatever it waits for: a silent server, a name that is not resolved, a slow tool.
 
-What may take long is done in a thread of its own. Who leaves does not wait for it: its connections are shut, and what still
-comes of it is thrown away.
+Slow work runs in a thread of its own. Cancelling does not wait for that thread: its connections are closed, and its results are
+thrown away.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ T = TypeVar("T")
 
 
 class TurnCancelled(GeneratorExit):
-    """The person has left: a turn ends as if its iterator had been closed."""
+    """The turn was cancelled. It ends as if its iterator had been closed."""
 
 
 @runtime_checkable
 class SupportsCancel(Protocol):
-    """A provider that can be told to end what is under way."""
+    """A provider that can end its open requests."""
 
     def cancel(self) -> None:
-        """Shut the connections of all requests that were begun before; later ones go on as ever."""
+        """Close the connections of all open requests. Later requests are not affected."""
 
 
 class Cancellation:
-    """One turn's way out. `leave` may be called from any thread."""
+    """Cancels one turn. `cancel` may be called from any thread."""
 
     def __init__(self) -> None:
         self._cancelled = threading.Event()
@@ -42,33 +42,48 @@ class Cancellation:
         self._lock = threading.Lock()
 
     def is_cancelled(self, wait_seconds: float = 0.0) -> bool:
-        """Whether it was left, or is within so many seconds, which are waited."""
+        """Return whether the turn is cancelled.
+
+        Args:
+            wait_seconds: How long to wait for a cancellation before answering.
+        """
         return self._cancelled.wait(wait_seconds)
 
     def cancel(self) -> None:
-        """End whatever the turn waits for, now and from now on."""
+        """End whatever the turn waits for, and whatever it would wait for from now on."""
         with self._lock:
             self._cancelled.set()
             if self._waiting is not None:
                 self._waiting.put((None, TurnCancelled()))
 
     def call(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises. Left: it was left, and goes on by itself."""
+        """Run a function in a thread of its own and return its result.
+
+        Raises:
+            TurnCancelled: The turn was cancelled. The function runs on, and its result is thrown away.
+        """
         pipe: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
         def run() -> None:
             try:
                 pipe.put((work(), None))
-            except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
                 pipe.put((None, error))
 
         self._start_thread(pipe, run)
-        given: T = _take(pipe)
-        return given
+        result: T = _take(pipe)
+        return result
 
     @contextmanager
     def stream(self, opening: AbstractContextManager[Iterator[T]]) -> Iterator[Iterator[T]]:
-        """A stream that is opened, read and closed elsewhere. Left, on entering and from the iterator: it was left."""
+        """Open, read and close a stream in a thread of its own.
+
+        Args:
+            opening: The stream, as a context manager that is not entered yet.
+
+        Raises:
+            TurnCancelled: The turn was cancelled; on entering, or while the stream is read.
+        """
         pipe: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         over, end = threading.Event(), object()
 
@@ -81,7 +96,7 @@ class Cancellation:
                             break
                         pipe.put((piece, None))
                 pipe.put((end, None))
-            except BaseException as error:  # noqa: BLE001 - as above
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
                 pipe.put((None, error))
 
         def read() -> Iterator[T]:
@@ -94,7 +109,7 @@ class Cancellation:
             pieces = read()
             yield pieces
             over.set()
-            for _ in pieces:  # until it is closed: the connection can serve the next request
+            for _ in pieces:  # read to the end, so that the connection can serve the next request
                 pass
         finally:
             over.set()
@@ -108,23 +123,23 @@ class Cancellation:
 
 
 def _take(pipe: SimpleQueue[tuple[Any, BaseException | None]]) -> Any:
-    given, error = pipe.get()
+    result, error = pipe.get()
     if error is not None:
         raise error
-    return given
+    return result
 
 
 @dataclass(frozen=True, slots=True)
 class CancellableProvider:
-    """A provider whose every call can be left."""
+    """A provider whose calls end when the turn is cancelled. See `Provider` for the methods."""
 
     provider: Provider
     cancellation: Cancellation
 
     @property
-    def place(self) -> Destination:
+    def destination(self) -> Destination:
         """See `Provider`."""
-        return self.provider.place
+        return self.provider.destination
 
     @contextmanager
     def stream(self, body: Mapping[str, JSON]) -> Iterator[Iterator[StreamChunk]]:
@@ -150,7 +165,7 @@ class CancellableProvider:
     def _cancel_on_exit(self) -> Iterator[None]:
         try:
             yield
-        except GeneratorExit:  # left, or closed amid the answer
+        except GeneratorExit:  # cancelled, or the stream was closed before its end
             if isinstance(self.provider, SupportsCancel):
                 self.provider.cancel()
             raise

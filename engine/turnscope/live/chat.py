@@ -1,7 +1,7 @@
-"""Chatting through the same assembler: append the prompt, plan, send, stream, reconcile, append the answer, tell the sink.
+"""A live chat: append the prompt, plan the request, send it, stream the answer, append it, tell the sink.
 
-Provider, tools and sink are passed in; this module knows no network and no page. What a chat holds is in `talk`, one request of
-it in `request`; here are its turns, its tools, its limits, and what a person does to it by hand.
+Provider, tools and sink are passed in; this module knows no network and no page. `chat_state` holds the state, `request`
+sends one request. This module has the turns, the tool calls, the limits, and what the user changes by hand.
 """
 
 from __future__ import annotations
@@ -37,17 +37,21 @@ from turnscope.session.model import JSON, Edit, Request, Span, Usage, WishFact
 
 __all__ = ["Chat", "Settings"]
 
-MAX_REQUESTS = 50  # requests of one turn; an agent loop longer than this is a loop
+MAX_REQUESTS = 50  # of one turn; a longer tool loop is taken for an endless one
 
 
 @dataclass(slots=True)
 class Chat(ChatState):
-    """One conversation under way. Not safe for two threads at once."""
+    """A live chat. Not safe for two threads at once. See `ChatState` for its fields."""
 
     def send(self, content: str | Sequence[JSON]) -> Generator[Event]:
-        """Say something (text, or blocks where something is attached), and stream what follows until the model ends its turn.
+        """Send a message, and stream what happens until the model ends its turn. Closing the iterator stops the answer.
 
-        Closing the iterator stops the answer.
+        Args:
+            content: A text, or content blocks if something is attached.
+
+        Raises:
+            StorageError: The message could not be stored. Nothing was sent.
         """
         self.writes.flush()
         self._close_calls()
@@ -55,7 +59,11 @@ class Chat(ChatState):
         yield from self.continue_turn()
 
     def continue_turn(self, *, over_limit: bool = False) -> Generator[Event]:
-        """Send the next request, and those that tool results cause. `asked`: the person agreed to go over a limit."""
+        """Send the next request, and those that tool results cause.
+
+        Args:
+            over_limit: The user agreed to exceed the spend limit or the growth limit.
+        """
         self._close_calls()
         if opening := request_checks.build_opening(self.live_session.session):
             self._record_wish((opening,))
@@ -68,10 +76,10 @@ class Chat(ChatState):
 
     def _run_turn(self, over_limit: bool) -> Iterator[Event]:
         start = self.plan.expected_tokens if self.plan else self.preview().expected_tokens
-        made: list[str] = []
+        earlier_calls: list[str] = []
         for _ in range(MAX_REQUESTS):
-            if held := None if over_limit else self._check_limits(start):
-                yield held
+            if reached := None if over_limit else self._check_limits(start):
+                yield reached
                 return
             done: Request | None = None
             for event in send_request(self):
@@ -83,20 +91,20 @@ class Chat(ChatState):
             if stop := stop_reasons.explain_stop(done, blocks, self.settings.max_tokens):
                 yield stop
             if done.stop_reason in ("pause_turn", "compaction") and done.stop > done.cut:
-                continue  # the provider wants to go on, and is sent what it said
+                continue  # the provider paused: it goes on when it is sent its own answer
             if done.stop_reason != "tool_use" or not stop_reasons.find_tool_calls(blocks):
                 return
             if self.tools is None and not archive_tools.handles_all(blocks):
                 yield stop_reasons.NO_TOOLS_STOP
                 return
             yield from self._call_tools(done)
-            if stop_reasons.is_loop(made, blocks):
+            if stop_reasons.is_loop(earlier_calls, blocks):
                 yield stop_reasons.LOOP_STOP
                 return
         yield TurnStopped("loop", stop_reasons.TOO_MANY_REQUESTS.format(MAX_REQUESTS))
 
     def _close_calls(self) -> None:
-        """Answer tool calls whose tool never ran: a provider refuses a call without a result for ever."""
+        """Append results for tool calls whose tool never ran: a provider rejects a call without a result."""
         session = self.live_session.session
         last = next((message for message in reversed(session.messages) if message.role in ("user", "assistant")), None)
         calls = stop_reasons.find_tool_calls(session.blocks[last.start : last.stop]) if last else []
@@ -112,7 +120,7 @@ class Chat(ChatState):
             yield ToolCalled(block.raw)
             try:
                 text, failed = self._run_tool(block.name, block.raw.get("input") or {})
-            except Exception as error:  # noqa: BLE001 - whatever a tool does, the model is told, and the turn goes on
+            except Exception as error:  # noqa: BLE001 - the model gets the error of a tool as a result, and the turn goes on
                 text, failed = f"the tool failed: {type(error).__name__}", True
             result = {"type": "tool_result", "tool_use_id": block.raw.get("id"), "content": repair_text(text)}
             results.append(result | ({"is_error": True} if failed else {}))
@@ -131,37 +139,57 @@ class Chat(ChatState):
         if limit is not None and self.spent_usd >= limit:
             usd = self._estimate_cost()
             would = f"; sending this would cost ${usd[0]:.4f}, up to ${usd[1]:.4f} with the longest answer" if usd else ""
-            return LimitReached(f"this chat has spent ${self.spent_usd:.4f} of ${limit}{would}", usd)
+            return LimitReached(f"this chat has spent ${self.spent_usd:.4f} of its limit of ${limit}{would}", usd)
         if growth and self.plan:
             new = self.live_session.ledger.count_tokens(self.plan.request.cut, len(self.live_session.ledger))
             grown = self.plan.calibration.predict(self.plan.seen.tokens + new) - start
             if grown > growth:
-                return LimitReached(f"this turn has grown by {grown:,} tokens, more than {growth:,}", self._estimate_cost())
+                why = f"this turn has grown by {grown:,} tokens; its limit is {growth:,}"
+                return LimitReached(why, self._estimate_cost())
         return None
 
     def _estimate_cost(self) -> tuple[Decimal, Decimal] | None:
         plan = self.preview()
         first = (
             (Usage(plan.largest_prompt),) if plan.largest_prompt > plan.expected_tokens else ()
-        )  # what a server reads to sum up is billed too
-        told = (Usage(plan.expected_tokens, output_tokens=n, iterations=first) for n in (0, self.settings.max_tokens))
-        least, most = (self.compute_cost(usage, plan.model) for usage in told)
+        )  # a server-side summary bills its input too
+        usages = (Usage(plan.expected_tokens, output_tokens=n, iterations=first) for n in (0, self.settings.max_tokens))
+        least, most = (self.compute_cost(usage, plan.model) for usage in usages)
         return None if least is None or most is None else (least, most)
 
     def exclude_message(self, message: int) -> None:
-        """Leave one of the messages (by its number) out of every further request; it stays in the chat."""
-        said = self.live_session.session.messages[message]
-        self._record_wish((Edit("drop", "left out by hand", Span(said.start, said.stop)),))
+        """Exclude a message from all further requests. It stays in the chat.
+
+        Args:
+            message: The number of the message in the session.
+        """
+        excluded = self.live_session.session.messages[message]
+        self._record_wish((Edit("drop", "left out by hand", Span(excluded.start, excluded.stop)),))
 
     def condense(self, keep_turns: int = 2) -> Generator[Event]:
-        """Ask for a summary of all before the newest turns; it stands for them from the next request on."""
+        """Ask for a summary of everything before the newest turns. It replaces them from the next request on.
+
+        Args:
+            keep_turns: How many of the newest turns stay verbatim.
+        """
         yield SummaryStarted()
-        if wrong := request_checks.check_destination(self.place, self.provider, self.settings.model):
+        if wrong := request_checks.check_destination(self.destination, self.provider, self.settings.model):
             yield TurnFailed(wrong)
             return
         plan, basis = self._plan_by_hand(), self.live_session.basis
-        ctx = Ctx(self.live_session.session, plan.request, basis.index, basis.ledger, basis.own, self.plan, plan.calibration,
-                  plan.budget, plan.budget.limit, 0, prices=basis.prices)  # fmt: skip
+        ctx = Ctx(
+            session=self.live_session.session,
+            request=plan.request,
+            index=basis.index,
+            ledger=basis.ledger,
+            own=basis.own,
+            previous=self.plan,
+            calibration=plan.calibration,
+            budget=plan.budget,
+            limit=plan.budget.limit,
+            previous_usage=0,
+            prices=basis.prices,
+        )
         asking, answers = wishes.condense_by_hand(plan.after, ctx, keep_turns), self.build_answers(force_summaries=True)
         try:
             ask = next(asking)
@@ -179,26 +207,48 @@ class Chat(ChatState):
             yield TurnFailed(error)
 
     def list_summaries(self) -> tuple[Piece, ...]:
-        """The summaries that the next request starts from, in order; `by` names each."""
+        """Return the summaries that the next request begins with, in order. The field `by` of each names it."""
         return wishes.find_summaries(self._plan_by_hand().after)
 
     def edit_summary(self, by: int, text: str) -> None:
-        """Give the summary that decision `by` put there another text from the next request on. TurnscopeError: it is gone."""
+        """Replace the text of a summary from the next request on.
+
+        Args:
+            by: The number of the decision that made the summary.
+            text: The new text.
+
+        Raises:
+            TurnscopeError: The summary is no longer in the window.
+        """
         self._record_wish(
             (wishes.edit_summary(wishes.find_summary_of_decision(self._plan_by_hand().after, by), repair_text(text)),)
         )
 
     def undo_summary(self, by: int, decisions: Sequence[Decision] = ()) -> None:
-        """Put back what stood before decision `by`, from the next request on; without that decision, the messages themselves.
+        """Restore from the next request on what a summary replaced.
 
-        `decisions`: those of earlier requests that are at hand, in order. TurnscopeError: the summary is gone.
+        Args:
+            by: The number of the decision that made the summary.
+            decisions: The decisions of earlier requests, in order. Without the one that made the summary, the messages are
+                restored.
+
+        Raises:
+            TurnscopeError: The summary is no longer in the window.
         """
         plan = self._plan_by_hand()
         piece = wishes.find_summary_of_decision(plan.after, by)
         self._record_wish(wishes.undo_summary(plan.after, piece, (*decisions, *plan.decisions)))
 
     def rate_summary(self, by: int, rating: str) -> None:
-        """Keep what somebody thinks of a summary: up, down, or "" for nothing. TurnscopeError: the summary is gone."""
+        """Record what the user thinks of a summary.
+
+        Args:
+            by: The number of the decision that made the summary.
+            rating: up, down, or "" for none.
+
+        Raises:
+            TurnscopeError: The summary is no longer in the window.
+        """
         self.record_fact(
             wishes.make_rating(
                 wishes.get_editable_text(wishes.find_summary_of_decision(self._plan_by_hand().after, by)), rating
@@ -206,10 +256,12 @@ class Chat(ChatState):
         )
 
     def _plan_by_hand(self) -> Plan:
-        """What the next request starts from, with all that was wished, before the policy."""
-        growing = self.live_session
+        """Return the plan that the next request starts from: with all wishes of the user, before the policy."""
+        live_session = self.live_session
         policy = keep_wishes_only(self.settings.policy)
-        return plan_step(self.plan, growing.session, self.build_request(growing), policy, growing.get_policy_basis(policy))
+        return plan_step(
+            self.plan, live_session.session, self.build_request(live_session), policy, live_session.get_policy_basis(policy)
+        )
 
     def _record_wish(self, edits: Sequence[Edit]) -> WishFact:
         session = self.live_session.session

@@ -1,4 +1,4 @@
-"""A chat as it stands: what is in force for its next request, what was said, and what would be sent. It sends nothing."""
+"""The state of a live chat: its settings, its session, and what the next request would be. It sends nothing."""
 
 from __future__ import annotations
 
@@ -27,25 +27,61 @@ from turnscope.session.model import JSON, Answer, AnswerFact, Ask, AskKind, Fact
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What is in force for the next request. `spend` in USD, `growth` in tokens per turn: beyond them the chat asks first."""
+    """The settings of the next request.
+
+    Args:
+        model: The name of the model.
+        policy: What the request carries.
+        max_tokens: The most tokens of an answer.
+        thinking: Whether the model thinks before it answers.
+        summary_model: The model that writes summaries; "" = the one that the policy names, or `model`.
+        condense: Whether rules may ask a model for summaries.
+        count_from_share: Share of the budget from which the provider counts a prompt before it is sent; 0 = never.
+        spend_limit: USD of the whole chat. From there on the chat asks before it sends. None = no limit.
+        growth_limit: Tokens by which one turn may grow before the chat asks; 0 = no limit.
+        window: The model's window in tokens, if its server or the user gave it; 0 = look it up.
+        temperature: None = the model's default. The API allows no other value while the model thinks.
+        cache: Time to live of the cached prefix; "" = no caching.
+    """
 
     model: str
     policy: Policy
     max_tokens: int = 1_024
     thinking: bool = False
-    summary_model: str = ""  # "" = the chat's own
+    summary_model: str = ""
     condense: bool = True
-    count_from_share: float = 0.7  # share of the budget from which the provider is asked to count before sending; 0 = never
+    count_from_share: float = 0.7
     spend_limit: Decimal | None = None
     growth_limit: int = 0
-    window: int = 0  # tokens of the model's, where its server or the person told it
-    temperature: float | None = None  # None = the model's own; with thinking on, the API takes no other
-    cache: Literal["", "5m", "1h"] = "5m"  # how long the prefix is cached; "" = nothing asks for it
+    window: int = 0
+    temperature: float | None = None
+    cache: Literal["", "5m", "1h"] = "5m"
 
 
 @dataclass(slots=True)
 class ChatState:
-    """What a chat holds. Not safe for two threads at once."""
+    """The state of one live chat. Not safe for two threads at once.
+
+    Args:
+        live_session: The session as it grows.
+        provider: Where requests go.
+        sink: The store of the chat, and further sinks.
+        settings: The settings of the next request.
+        tools: The tools that the model may call; None = none.
+        clock: Gives the time in seconds since the epoch.
+        plan: The plan of the last request.
+        spent_usd: What the chat has cost so far.
+        prompt_tokens: The counted prompt of each request so far, as the model saw it.
+        destination: Where the chat goes. It is sent nowhere else. None = a chat that is not stored; nothing is checked.
+        writes: Writes that wait for the store.
+        bodies: Request bodies, each made from the one before.
+        cancellation: Cancels the turn that runs now.
+        stopped_by_user: Whether the user stopped the last turn before it ended.
+        recall_answers: Answers queries for facts of other chats; None = there are none.
+        injected_answers: Answers queries for other context that is injected, by kind.
+        preview_answers: The same for a preview, which uses no network.
+        assumed_window_models: Models for which a `WindowAssumed` event was sent already.
+    """
 
     live_session: LiveSession
     provider: Provider
@@ -55,35 +91,51 @@ class ChatState:
     clock: Callable[[], float] = time.time
     plan: Plan | None = None
     spent_usd: Decimal = field(default=Decimal(0))
-    prompt_tokens: list[int] = field(default_factory=list)  # counted tokens of each request so far, as the model saw it
-    place: Destination | None = None  # where it goes: nothing is sent elsewhere. None: nobody says so, and nothing is checked
+    prompt_tokens: list[int] = field(default_factory=list)
+    destination: Destination | None = None
     writes: WriteQueue = field(default_factory=WriteQueue)
     bodies: Bodies = field(default_factory=Bodies)
-    cancellation: Cancellation | None = None  # how the turn that goes on is left while it waits
-    stopped_by_user: bool = False  # by the person, amid a turn
-    recall_answers: Answers | None = None  # who is asked for what is remembered across sessions; None = nobody
-    injected_answers: Mapping[AskKind, Answers] = field(default_factory=dict)  # who is asked for what else stands beside a chat
-    preview_answers: Mapping[AskKind, Answers] = field(
-        default_factory=dict
-    )  # who is asked where a request is only weighed: no network
-    assumed_window_models: set[str] = field(default_factory=set)  # models whose window was said to be assumed
+    cancellation: Cancellation | None = None
+    stopped_by_user: bool = False
+    recall_answers: Answers | None = None
+    injected_answers: Mapping[AskKind, Answers] = field(default_factory=dict)
+    preview_answers: Mapping[AskKind, Answers] = field(default_factory=dict)
+    assumed_window_models: set[str] = field(default_factory=set)
 
     def append_message(self, role: str, content: str | Sequence[JSON], origin: str) -> None:
-        """Append a message and keep it, before anything else happens."""
+        """Append a message to the session and store it.
+
+        Tool results may wait for the store; every other message is stored on return.
+
+        Args:
+            role: system, tools, user or assistant.
+            content: A text, or blocks in Anthropic's shape.
+            origin: Where the message comes from, such as prompt, tool or answer; see `Message.origin`.
+
+        Raises:
+            StorageError: The message could not be stored.
+        """
         message = self.live_session.append_message(role, content, origin=origin, sent_at=self.clock())
         blocks = [content] if isinstance(content, str) else list(content)
-        if origin == "tool":  # its calls are kept, or wait to be
+        if origin == "tool":  # the answer with its calls is stored already, or waits too
             sink = self.sink
             self.writes.run(lambda: sink.record_message(message, blocks, "complete"))
         else:
             self.sink.record_message(message, blocks, "complete")
 
     def preview(self, text: str = "") -> Plan:
-        """What would be sent now, were `text` said first. Changes nothing."""
+        """Plan the next request, as if `text` were said first. Changes nothing."""
         return self.preview_after([("user", text)] if text else ())[0]
 
     def preview_after(self, messages: Sequence[tuple[str, str | Sequence[JSON]]]) -> tuple[Plan, LiveSession]:
-        """What would be sent, were these messages (role, content) said first; with the conversation that would then stand."""
+        """Plan the request that would follow these messages. Changes nothing.
+
+        Args:
+            messages: Role and content of each message.
+
+        Returns:
+            The plan, and the session with the messages.
+        """
         live_session = self.live_session
         if messages:
             live_session = LiveSession(live_session.session, live_session.ledger.counter, live_session.prices)
@@ -96,19 +148,19 @@ class ChatState:
 
     @property
     def policy(self) -> Policy:
-        """The policy in force, with what was wished by hand before it, and what is mended behind it."""
+        """The policy in force: wishes of the user come before its rules, and repairs after them."""
         return make_sendable(self.settings.policy)
 
     @property
     def active_provider(self) -> Provider:
-        """The provider, told which conversation it is; under a turn that can be left, each of its calls can."""
+        """The provider with the headers of this chat. While a turn runs its calls can be cancelled."""
         provider = self.provider
         if isinstance(provider, SupportsHeaders):
             provider = provider.with_headers(request_headers.build_headers(self.live_session.session))
         return CancellableProvider(provider, self.cancellation) if self.cancellation else provider
 
     def build_request(self, live_session: LiveSession) -> Request:
-        """The request that would be sent now of a conversation, with what is in force."""
+        """Build the next request of a session with the settings in force."""
         settings: dict[str, JSON] = {"max_tokens": self.settings.max_tokens}
         if self.settings.cache:
             longer = {"ttl": self.settings.cache} if self.settings.cache != "5m" else {}
@@ -122,36 +174,52 @@ class ChatState:
         )
 
     def build_answers(self, force_summaries: bool = False) -> Answers:
-        """Who answers an ask of the next plan; `wished`: a summary is wanted whether or not the chat condenses by itself."""
+        """Return the function that answers the queries of rules: recorded answers first, then a model, the provider or a store.
 
-        def known(key: str) -> Answer | None:
+        Args:
+            force_summaries: Whether a model may write summaries even if the settings switch them off.
+        """
+
+        def find_recorded(key: str) -> Answer | None:
             found = self.live_session.facts.answers.get(key)
-            return None if found is None or found.failed else found  # what failed once may work now
+            return None if found is None or found.failed else found  # a failed query may work now
 
         settings = self.settings
         summaries = settings.summary_model or settings.model if settings.condense or force_summaries else ""
         shared = {"thinking": {"type": "adaptive"}} if settings.thinking else None
         chosen = bool(settings.summary_model)
-        asked = dict(build_answers(self.active_provider, settings.model, summaries, shared, chosen_by_user=chosen))
-        asked |= self.injected_answers
-        return make_answerer(
-            known, asked | ({"recall": self.recall_answers} if self.recall_answers else {}), self.record_answer
-        )
+        answers = dict(build_answers(self.active_provider, settings.model, summaries, shared, chosen_by_user=chosen))
+        answers |= self.injected_answers
+        answers |= {"recall": self.recall_answers} if self.recall_answers else {}
+        return make_answerer(find_recorded, answers, self.record_answer)
 
     def record_answer(self, ask: Ask, answer: Answer) -> None:
-        """Record what was answered, and what that cost."""
-        if ask.kind == "expect" or (ask.kind in ("recall", "rank", "provide") and answer.failed):  # nobody was asked
+        """Record the answer to a rule query, and add its cost.
+
+        Args:
+            ask: The query.
+            answer: Its answer. A failed lookup is not recorded.
+        """
+        if ask.kind == "expect" or (ask.kind in ("recall", "rank", "provide") and answer.failed):  # nobody answered
             return
         self.spent_usd += self.compute_cost(answer.usage, answer.model) or 0
         self.record_fact(AnswerFact(ask.key, answer))
 
     def compute_cost(self, usage: Usage | None, model: str) -> Decimal | None:
-        """USD of a usage at today's price; None where there is none."""
+        """Return the cost of a usage in USD at the price of now.
+
+        Args:
+            usage: The billed tokens; None = unknown.
+            model: The model that was billed.
+
+        Returns:
+            The cost; None if the usage or the price is unknown.
+        """
         priced = self.live_session.prices.compute_cost(usage, model, self.clock()) if usage else None
         return priced.total if priced else None
 
     def record_fact(self, fact: Fact) -> None:
-        """Record a fact, and keep it."""
+        """Record a fact in the session and store it. The write may wait for the store."""
         sink = self.sink
         self.live_session.record_fact(fact)
         self.writes.run(lambda: sink.record_fact(fact))

@@ -1,7 +1,8 @@
-"""What a live chat puts beside a question, from one folder: rule files, the workspace, and what the question names.
+"""Context for a question from one folder: rule files, the workspace, and the files, trees and searches that the question names.
 
-`@file path` or `@path/with.ending`, `@tree folder`, `@search words`; texts of pages and issues are those that were pasted. It
-only reads, below the folder, and asks no network: web results and documents come from whoever is handed over as `others`.
+A question names them as `@file path` or `@path/with.ending`, `@tree folder`, `@search words`. Pages and issues are texts
+that the user pasted. Only files below the folder are read, and no network is used: `search` brings web results and
+documents.
 """
 
 from __future__ import annotations
@@ -20,23 +21,29 @@ from turnscope.session.model import Answer, Ask
 _FILE = re.compile(r"@(?:file\s+)?([\w.-]+(?:/[\w.-]+)*\.\w+)")
 _TREE = re.compile(r"@tree(?:\s+([\w./-]+))?")
 _SEARCH = re.compile(r"@search\s+[\"'`]?([^\"'`\n]+)")
-TREE_DEPTH = 2  # folders below the workspace that its structure names
-MAX_NAMES = 120  # of a structure or tree
+TREE_DEPTH = 2  # levels of folders that a tree shows
+MAX_NAMES = 120  # of a tree
 
 ContextSearch = Callable[[Kind, str], Sequence[ContextItem]]
-"""Who is asked for web results or documents: the kind and the question."""
+"""Searches for web results or documents: from the kind and the question to items."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextSources:
-    """What is at hand for the questions of one chat. `pasted`: texts that a person gave; `others`: by kind, who is asked."""
+    """The sources of context for the questions of one chat.
+
+    Args:
+        folder: The folder of the workspace; None = none.
+        pasted: Texts that the user pasted.
+        search: Finds web results and documents; None = there are none.
+    """
 
     folder: Path | None = None
     pasted: tuple[ContextItem, ...] = ()
     search: ContextSearch | None = None
 
     def answer(self, ask: Ask) -> Answer:
-        """What a rule asks to be provided: `prompt` names the kinds, `content` is the question."""
+        """Return the items for a question: `ask.prompt` names their kinds, `ask.content` is the question."""
         found: list[ContextItem] = []
         for kind in ask.prompt.split():
             found += [*self._find(kind, ask.content)][: ask.max_tokens or None]  # type: ignore[arg-type]
@@ -70,7 +77,7 @@ class ContextSources:
 
 
 def _read_rule_files(box: Toolbox, folder: Path, name: str) -> Iterator[ContextItem]:
-    """A rule file; of a folder of that name (`.clinerules`) every text file in it."""
+    """Yield a rule file, or the files of a folder of that name (such as `.clinerules`)."""
     at = folder / name
     for path in sorted(p for p in at.iterdir() if p.is_file())[:8] if at.is_dir() and not at.is_symlink() else [at]:
         text, failed = box.run("read_file", {"path": str(path.relative_to(folder))})
@@ -84,7 +91,7 @@ def _resolve_folder(folder: Path, name: str) -> Path | None:
 
 
 def _list_tree(folder: Path, depth: int) -> list[str]:
-    """Names below a folder, folders with a slash, those inside it further in; hidden ones and links are left out."""
+    """Return the names below a folder, indented by level. Hidden files and links are left out."""
     lines: list[str] = []
 
     def walk(at: Path, left: int) -> None:

@@ -1,4 +1,4 @@
-"""Where requests may go: the built-in model, the Anthropic API, another server; their models, and the tools that run."""
+"""Where requests may go: the built-in model, the Anthropic API or another server; their models, and the tools of a chat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from turnscope.live.tools import Toolbox
 from turnscope.live.window_lookup import Window
 from turnscope.session.destination import Destination, parse_origin
 
-# `anthropic.types.Model` of SDK 2.12, the current ones; any other name may be typed.
+# The current models of `anthropic.types.Model` in SDK 2.12. The user may type any other name.
 MODELS = ("claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-4-6", "claude-haiku-4-5")
 OFFLINE_MODELS = tuple(WINDOWS)
 
@@ -27,7 +27,10 @@ Kind = Literal["offline", "anthropic", "server"]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where requests go. `key` "" = the environment's, for the Anthropic API alone; it is never written anywhere."""
+    """An address and its key.
+
+    `key` "" = the key of the environment, for the Anthropic API alone. A key is never written to a file.
+    """
 
     kind: Kind = "offline"
     url: str = ""
@@ -35,47 +38,70 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """The address that requests go to, and that a key is typed for; "" for the built-in model."""
+        """The address that requests go to; "" for the built-in model."""
         return {"offline": "", "anthropic": ANTHROPIC_URL}.get(self.kind, self.url.strip())
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port of that address: a key is typed for those, and goes nowhere else."""
+        """Scheme, host and port of the address. A key is typed for one origin and sent to no other."""
         return parse_origin(self.address)
 
 
-def connect_destination(place: Destination, keys: KeyRing, offline: OfflineServer) -> Provider:
-    """The provider where a conversation goes, with the key that was typed for its origin. TurnscopeError as `provider`."""
-    kind: Kind = "offline" if place.kind == "offline" else "anthropic" if place.kind == "anthropic" else "server"
-    return connect_endpoint(Endpoint(kind, place.url, keys.get_key(Endpoint(kind, place.url).address)), offline)
+def connect_destination(destination: Destination, keys: KeyRing, offline: OfflineServer) -> Provider:
+    """Connect to the destination of a chat.
+
+    Args:
+        destination: Where the chat goes.
+        keys: The keys that the user typed; the one for the destination's origin is used.
+        offline: The built-in model.
+
+    Raises:
+        TurnscopeError: There is no key, or no address.
+    """
+    kind: Kind = "offline" if destination.kind == "offline" else "anthropic" if destination.kind == "anthropic" else "server"
+    return connect_endpoint(Endpoint(kind, destination.url, keys.get_key(Endpoint(kind, destination.url).address)), offline)
 
 
-def fetch_destination_window(place: Destination, keys: KeyRing) -> Window:
-    """The window of the model where a conversation goes, as its server tells it: asked over the network, for a few seconds."""
+def fetch_destination_window(destination: Destination, keys: KeyRing) -> Window:
+    """Ask the server of a destination for the window of its model. Takes a few seconds at most.
+
+    Args:
+        destination: Where the chat goes.
+        keys: The keys that the user typed.
+    """
     return (
-        window_lookup.fetch_window(place.url, place.model, keys.get_key(place.url))
-        if place.kind == "server"
+        window_lookup.fetch_window(destination.url, destination.model, keys.get_key(destination.url))
+        if destination.kind == "server"
         else Window(source="it is known")
     )
 
 
 def connect_endpoint(endpoint: Endpoint, offline: OfflineServer) -> Provider:
-    """The provider at an endpoint. TurnscopeError where there is no key or no address.
+    """Connect to an endpoint. The built-in model's errors are shown at once; the SDK retries the others.
 
-    A key from the environment goes to the Anthropic API alone: an address that somebody typed never receives it. The built-in
-    model's faults are shown at once; elsewhere the SDK tries again by itself.
+    Args:
+        endpoint: The address and the key.
+        offline: The built-in model.
+
+    Raises:
+        TurnscopeError: There is no key, or no address.
     """
     if endpoint.kind == "offline":
         return connect(offline.url, "none", retries=0, timeout=60, kind="offline")
     if endpoint.kind == "anthropic":
         return connect(ANTHROPIC_URL, endpoint.key, kind="anthropic")
     if not parse_origin(endpoint.url):
-        raise TurnscopeError("the server's address is missing", hint="Type it with http:// or https:// in the settings.")
+        raise TurnscopeError("the server's address is missing", hint="Type it in the settings, with http:// or https://.")
     return connect(endpoint.url, endpoint.key or "none")
 
 
 def build_toolbox(folder: str, names: Sequence[str]) -> Toolbox:
-    """The tools that may run. Without a folder that exists, only the calculator."""
+    """Return the tools that may run. Without a folder that is the calculator alone.
+
+    Args:
+        folder: The folder that the tools read; "" = none.
+        names: The tools that the user allowed.
+    """
     root = Path(folder).expanduser() if folder.strip() else None
     if root is None or not root.is_dir():
         return Toolbox(Path(), tuple(name for name in names if name == "calculate"))

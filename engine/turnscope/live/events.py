@@ -1,4 +1,4 @@
-"""What happens in a turn of a chat, one type each; a turn is an iterator of them. Frozen values, kept by nobody."""
+"""The events of a chat's turn, one type each. A turn is an iterator of them. They are values; nothing stores them."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from turnscope.session.model import JSON, Answer, Ask, Request, WishFact
 
 
 class QueryAnswered(Struct, frozen=True):
-    """What a rule asked was answered, now or earlier."""
+    """A rule query was answered, now or in an earlier run."""
 
     ask: Ask
     answer: Answer
 
 
 class RequestPlanned(Struct, frozen=True):
-    """A request is about to be sent so. A second one for the same request: the provider called the first too long."""
+    """A request is about to be sent. A second one for the same request means that the provider called the first too long."""
 
     plan: Plan
 
 
 class TextDelta(Struct, frozen=True):
-    """More of the answer's text; `block` says which of its blocks."""
+    """More text of the answer. `block` is the number of its content block."""
 
     text: str
     block: int = 0
@@ -39,53 +39,53 @@ class ThinkingDelta(Struct, frozen=True):
 
 
 class RequestDone(Struct, frozen=True):
-    """The request was answered in full, and is kept. `plan`: with what the provider says it did to what it was sent."""
+    """The request was answered in full, and stored. `plan` includes what the provider says it edited in the prompt."""
 
     request: Request
     plan: Plan | None = None
 
 
 class ToolCalled(Struct, frozen=True):
-    """A tool runs now: the call's block, with `id`, `name` and `input`."""
+    """A tool runs now. `call` is the block of the call, with `id`, `name` and `input`."""
 
     call: Mapping[str, JSON]
 
 
 class ToolResult(Struct, frozen=True):
-    """What the tool gave; `failed`: an error that the model is told."""
+    """The result of a tool. If `failed`, the text is an error message that the model is sent."""
 
     text: str
     failed: bool = False
 
 
 class TurnStopped(Struct, frozen=True):
-    """The turn ended otherwise than by an answer given in full: the provider's reason (or ours), and a sentence about it."""
+    """The turn ended without a full answer. `reason` is the provider's stop reason or ours, `what` a sentence about it."""
 
     reason: str
     what: str
 
 
 class WindowAssumed(Struct, frozen=True):
-    """Nobody knows the window of this model; `window` tokens are assumed. Ask its server, or type it in."""
+    """The window of this model is unknown, so `window` tokens are assumed. Its server or the user can give the right one."""
 
     model: str
     window: int
 
 
 class WriteFailed(Struct, frozen=True):
-    """What was said could not be written. It is held in memory, and tried again."""
+    """A message or request could not be stored. It waits in memory, and the write is tried again."""
 
     error: TurnscopeError
 
 
 class WriteRecovered(Struct, frozen=True):
-    """What was held in memory is written now."""
+    """Everything that waited is stored now."""
 
 
 class LimitReached(Struct, frozen=True):
-    """A limit of the person is reached: nothing was sent. `continue_turn(over_limit=True)` goes over it.
+    """A limit of the user is reached, and nothing was sent. `continue_turn(over_limit=True)` sends anyway.
 
-    `usd`: what sending would cost without and with the longest answer, None where no price is known.
+    `usd`: the cost of the next request without an answer and with the longest one; None = no price is known.
     """
 
     why: str
@@ -93,7 +93,7 @@ class LimitReached(Struct, frozen=True):
 
 
 class RequestRefused(Struct, frozen=True):
-    """The request does not fit its window and was not sent."""
+    """The request does not fit the window and was not sent."""
 
     error: ContextWindowExceededError
 
@@ -105,13 +105,13 @@ class TurnFailed(Struct, frozen=True):
 
 
 class AnswerInterrupted(Struct, frozen=True):
-    """The answer broke off; what had come of it is kept."""
+    """The answer broke off. What had arrived is stored."""
 
     error: TurnscopeError
 
 
 class SummaryStarted(Struct, frozen=True):
-    """Somebody condenses by hand: a summary is asked for. Then `QueryAnswered` and `Wished`, or `TurnFailed`."""
+    """The user asked for a summary. `QueryAnswered` and `WishFact` follow, or `TurnFailed`."""
 
 
 Event = (
@@ -134,4 +134,4 @@ Event = (
     | WishFact
 )
 UnfinishedTurn = LimitReached | RequestRefused | TurnFailed | AnswerInterrupted
-"""How a turn ends that does not end well."""
+"""The events that end a turn without a full answer."""

@@ -1,7 +1,7 @@
-"""What stands beside a chat: what is remembered across chats, notes, context of a folder, outputs that are read back.
+"""What is injected into a chat's prompts: remembered facts, notes, context of a folder, tool outputs.
 
-Puts one chat together with them, and does what a person does to the facts that were found in it. Where they are kept is
-`storage.memories`; what a request carries of them is the rules'.
+Attaches these to a chat, and carries out what the user decides about facts. `storage.memories` stores facts; the rules
+decide how much of them a request carries.
 """
 
 from __future__ import annotations
@@ -31,8 +31,14 @@ FACTS_RULE, NOTES_RULE = "insert_memories", "index_notes"
 
 @dataclass(frozen=True, slots=True)
 class InjectedContext:
-    """What one chat has beside it. `memories` None: memory is switched off; `asks`: a model is asked after each answer;
-    `learns`: what is looked up again is counted, and told."""
+    """What is injected into the prompts of one chat.
+
+    Args:
+        memories: The store of facts; None = memory is switched off.
+        sources: files, folders and texts that a question can name.
+        queries_model: Whether a model extracts facts after each answer.
+        counts_retrievals: Whether retrieved conversations are counted, and their ranking learns from it.
+    """
 
     memories: Memories | None = None
     sources: ContextSources = field(default_factory=ContextSources)
@@ -41,19 +47,24 @@ class InjectedContext:
 
 
 def add_memory_rules(policy: Policy) -> Policy:
-    """The policy with the rules for facts and notes in front, where it has none of its own."""
+    """Return the policy with rules for facts and notes before its own, unless it has such rules."""
     has = {part.rule.name for part in policy.rules}
     added = (Step(rule, rule.params()) for rule in map(find_rule, (FACTS_RULE, NOTES_RULE)) if rule.name not in has)
     return replace(policy, rules=(*added, *policy.rules))
 
 
 def list_tool_definitions(policy: Policy) -> Sequence[JSON]:
-    """The tools that a chat under this policy begins with, for its notes and for outputs that give way to references."""
+    """Return the definitions of the note tools and of the output tool, as far as the policy uses them."""
     return [*(note_tools.DEFINITIONS if _has_rule(policy, NOTES_RULE) else ()), *output_tool.list_definitions(policy)]
 
 
 def attach(chat: Chat, context: InjectedContext) -> None:
-    """Give a chat what stands beside it, before a turn; its sink and tools are those of the turn."""
+    """Attach the context to a chat before a turn: who answers its rules, its sink and its tools.
+
+    Args:
+        chat: The chat. Its sink and its tools are those of this turn.
+        context: What is injected.
+    """
     memories = context.memories
     chat.recall_answers = memories.answer if memories else None
     chat.injected_answers = {"provide": context.sources.answer}
@@ -67,30 +78,40 @@ def attach(chat: Chat, context: InjectedContext) -> None:
 
 
 def attach_preview(chat: Chat, context: InjectedContext) -> None:
-    """Let a chat's next request be weighed with what stands beside it: what is at hand, each once; no network is asked."""
+    """Attach the context to a chat's previews. Each query is answered once, and no network is used.
+
+    Args:
+        chat: The chat.
+        context: What is injected.
+    """
     memories, known = context.memories, dict[tuple[str, str, str], Answer]()
 
-    def once(answer: Answers) -> Answers:
-        def looked(ask: Ask) -> Answer:
+    def memoize(answer: Answers) -> Answers:
+        def look_up(ask: Ask) -> Answer:
             key = (ask.kind, ask.prompt, ask.content)
             if key not in known:
                 known[key] = answer(ask)
             return known[key]
 
-        return looked
+        return look_up
 
-    looks: dict[AskKind, Answers] = {"provide": once(replace(context.sources, search=None).answer)}
+    answers: dict[AskKind, Answers] = {"provide": memoize(replace(context.sources, search=None).answer)}
     if memories:
-        looks["recall"] = once(memories.answer)
+        answers["recall"] = memoize(memories.answer)
     if memories and context.counts_retrievals:
-        looks["rank"] = once(memories.rank)
-    chat.preview_answers = looks
+        answers["rank"] = memoize(memories.rank)
+    chat.preview_answers = answers
 
 
 def add_post_turn_queries(
     context: InjectedContext, turn: Callable[[Chat], Generator[Event]]
 ) -> Callable[[Chat], Generator[Event]]:
-    """A turn after which a model is asked for facts and for what its conversation came to, where that is wished."""
+    """Return a turn after which a model is asked for facts and metadata, if the context allows it.
+
+    Args:
+        context: What is injected into the chat.
+        turn: Starts a turn of the chat.
+    """
     return (
         (lambda chat: run_post_turn_queries(chat, turn(chat), facts=context.memories is not None))
         if context.queries_model
@@ -99,7 +120,7 @@ def add_post_turn_queries(
 
 
 def list_facts(chat: Chat) -> Iterator[tuple[Memory, bool]]:
-    """The facts that were found in a chat, the newest first, each with whether it was refused; those of the last answer too."""
+    """Yield the facts found in a chat, newest first, each with whether the user refused it."""
     if not _has_rule(chat.policy, FACTS_RULE):
         return
     session, plan = chat.live_session.session, chat.plan
@@ -107,27 +128,42 @@ def list_facts(chat: Chat) -> Iterator[tuple[Memory, bool]]:
     for message in session.messages if plan else ():
         if plan and message.start >= plan.request.cut and message.role in ("user", "assistant"):
             for block in session.blocks[message.start : message.stop]:
-                told = find_facts(block.role, block.text, message.sent_at, f"block {block.at}") if block.kind == "text" else ()
-                known |= {fact.id: fact for fact in told if fact.id not in known}
+                new = find_facts(block.role, block.text, message.sent_at, f"block {block.at}") if block.kind == "text" else ()
+                known |= {fact.id: fact for fact in new if fact.id not in known}
     yield from ((fact, get_rating(session, fact.text) == "down") for fact in reversed([*known.values()]))
 
 
 def refuse_fact(chat: Chat, fact: Memory, memories: Memories | None) -> None:
-    """A fact is not to be remembered: no request carries it from now on, and the store gives it up."""
+    """Refuse a fact: no further request carries it, and the store removes it.
+
+    Args:
+        chat: The chat in which the fact was found.
+        fact: The fact.
+        memories: The store of facts; None = memory is switched off.
+    """
     chat.record_fact(make_rating(fact.text, "down"))
     if memories:
         memories.withdraw(fact.id)
 
 
 def accept_fact(chat: Chat, fact: Memory, memories: Memories | None) -> None:
-    """A fact is to be remembered for good. TurnscopeError: it was forgotten on request."""
+    """Accept a fact: it is remembered across chats.
+
+    Args:
+        chat: The chat in which the fact was found.
+        fact: The fact.
+        memories: The store of facts; None = memory is switched off.
+
+    Raises:
+        TurnscopeError: The fact was forgotten on request.
+    """
     chat.record_fact(make_rating(fact.text, "up"))
     if memories:
         memories.add(fact.text, fact.owner, f"{chat.live_session.session.id} {fact.source}", fact.said, "long")
 
 
 def list_notes(chat: Chat) -> Sequence[tuple[str, str, str]]:
-    """The notes of a chat: id, title and text, the newest last."""
+    """Return id, title and text of each note of a chat, newest last."""
     return NoteTools.from_session(chat.live_session.session).entries
 
 

@@ -1,6 +1,6 @@
-"""A session while it grows: messages and requests are appended, and `session` is its value at any moment.
+"""A session that grows: messages and requests are appended, and `session` is its value at any moment.
 
-Counts and index grow with it, so that planning the next request costs what is new. Holds no model and no storage.
+Token counts and index grow with it, so planning the next request costs only what is new. Knows no model and no store.
 """
 
 from __future__ import annotations
@@ -24,7 +24,13 @@ from turnscope.session.timeline import Timeline
 
 
 class LiveSession:
-    """Starts from a session (empty, stored, imported or forked) and is appended to."""
+    """A session that is appended to.
+
+    Args:
+        start: The session to begin with: empty, stored, imported or a branch.
+        counter: How tokens are counted.
+        prices: The prices of its requests.
+    """
 
     def __init__(self, start: Session, counter: Counter, prices: Prices = PRICES) -> None:
         self._start = start
@@ -54,17 +60,17 @@ class LiveSession:
 
     @property
     def basis(self) -> Basis:
-        """Counts and index of the session as it is now."""
+        """Token counts and index of the session as it is now."""
         if self._index is None:
             self._index = Index.build(self.session)
         return Basis(self.ledger, self.ledger, self._index, self.prices)
 
     def get_policy_basis(self, policy: Policy) -> Basis:
-        """The same, with the policy's own counts."""
+        """Return token counts and index, with the counts of the policy's own counter."""
         return replace(self.basis, own=self.get_policy_ledger(policy) or self.ledger)
 
     def get_policy_ledger(self, policy: Policy) -> Ledger | None:
-        """The session as a policy itself counts it, kept and grown; None where it names no counter."""
+        """Return the token counts by the policy's own counter; None if it names none."""
         key = (policy.counter, policy.per_message)
         if policy.counter and key not in self._policy_ledgers:
             self._policy_ledgers[key] = build_own_ledger(self.session, policy)
@@ -73,7 +79,15 @@ class LiveSession:
     def append_message(
         self, role: str, content: str | Sequence[JSON], *, origin: str, id: str = "", sent_at: float | None = None
     ) -> Message:
-        """Append one message; a prompt begins a turn. `role` system and tools are blocks of the request, not messages of it."""
+        """Append a message. A prompt begins a turn.
+
+        Args:
+            role: User or assistant; system and tools are parts of the request, not messages of it.
+            content: A text, or blocks in Anthropic's shape.
+            origin: Where the message comes from; see `Message.origin`.
+            id: The provider's id of an answer.
+            sent_at: Seconds since the epoch.
+        """
         parts = [(raw, "") for raw in ([content] if isinstance(content, str) else content)]
         message = self._timeline.append(role, parts, origin=origin, id=id, sent_at=sent_at)
         for ledger in (self.ledger, *filter(None, self._policy_ledgers.values())):
@@ -82,19 +96,33 @@ class LiveSession:
         return message
 
     def build_request(self, **fields: Any) -> Request:
-        """A request that is sent now, with its number, turn and cut. Not part of the session until it is `answered`."""
+        """Build the next request, with its number, turn and cut. `append_request` adds it to the session.
+
+        Args:
+            fields: Further fields of `Request`, such as its model and settings.
+        """
         at, turn = self._timeline.end, max(0, self._timeline.turn)
         return Request(n=len(self._requests), turn=turn, cut=at, stop=at, **fields)
 
     def append_request(self, request: Request, stop: int | None = None) -> Request:
-        """Append a request that got its answer (or none: `stop` stays its cut)."""
+        """Append a request.
+
+        Args:
+            request: The request, as built or with its usage.
+            stop: The end of its answer; None = the last block. A request without an answer stops at its cut.
+        """
         done = structs.replace(request, stop=self._timeline.end if stop is None else stop)
         self._requests.append(done)
         self._session = None
         return done
 
     def record_edit(self, request: int, edit: Edit) -> None:
-        """Record what was done to the envelope of a request."""
+        """Record a change that was made to the envelope of a request.
+
+        Args:
+            request: The number of the request.
+            edit: The change.
+        """
         self._observed.append(ObservedEdit(request, make_storable(edit)))
         self._session = None
 
@@ -105,6 +133,7 @@ class LiveSession:
 
     @property
     def facts(self) -> RecordedFacts:
+        """The facts recorded so far."""
         return self._facts
 
     def _invalidate(self) -> None:

@@ -1,5 +1,6 @@
-"""What a chat remembers beyond itself: a sink that keeps the facts that the rule `insert_memories` found, unless refused, and
-what was looked up again of a layered chat's archive.
+"""A sink that stores what a chat remembers across chats.
+
+That is facts that the rule `insert_memories` found, and how often conversations of the archive were retrieved.
 """
 
 from __future__ import annotations
@@ -19,21 +20,26 @@ FACTS_RULE, ARCHIVE_RULE = "insert_memories", "retrieve_conversations"
 
 @dataclass(frozen=True, slots=True)
 class MemorySink:
-    """Keeps facts in the store of one user and project, as the request at which they were decided ends."""
+    """Stores facts of one user and project, when the request at which they were decided ends.
+
+    Args:
+        memories: The store.
+        counts_retrievals: Whether retrieved conversations are counted.
+    """
 
     memories: Memories
-    counts_retrievals: bool = True  # what is looked up again is counted
+    counts_retrievals: bool = True
 
     def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
-        """Nothing: what is remembered is a decision of a request."""
+        """See `Sink`. Nothing to do: facts are decisions of a request."""
 
     def record_fact(self, fact: Fact) -> None:
-        """Nothing: a refusal is read by the rule itself."""
+        """See `Sink`. Nothing to do: the rule itself reads that a fact was refused."""
 
     def record_request(self, ended: RequestEnded) -> None:
-        """Keep what was decided to be remembered; a fact that was forgotten on request stays forgotten."""
-        told = (d.edit for d in ended.plan.decisions if d.rule == FACTS_RULE and "memory" in d.edit.facts)
-        names = {edit.facts["memory"] for edit in told if not edit.facts["refused"]}
+        """Store the facts that the request decided to remember. A fact that was forgotten on request stays forgotten."""
+        edits = (d.edit for d in ended.plan.decisions if d.rule == FACTS_RULE and "memory" in d.edit.facts)
+        names = {edit.facts["memory"] for edit in edits if not edit.facts["refused"]}
         known: Sequence[Memory] = ended.plan.get_state(FACTS_RULE) or ()
         for fact in known:
             if fact.id not in names or fact.tier == "short":

@@ -1,6 +1,6 @@
-"""A note-taking tool for a live chat: the model writes a note, and reads it back by its id.
+"""Tools with which the model of a live chat writes notes and reads them by their ids.
 
-Notes are the conversation's own calls and nothing else is stored: after a restart they are read off its session.
+The notes are the calls of the conversation itself; nothing else is stored. After a restart they are read from the session.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from turnscope.live.tools import Tools
 from turnscope.session.model import JSON, Session
 
 WRITE_TOOL, READ_TOOL = "write_note", "read_note"
-MAX_CHARS = 50_000  # characters of a note
+MAX_CHARS = 50_000  # of one note
 
 DEFINITIONS: Sequence[dict[str, Any]] = (
     {
@@ -36,15 +36,26 @@ DEFINITIONS: Sequence[dict[str, Any]] = (
 
 @dataclass(slots=True)
 class NoteTools:
-    """The notes of one chat, beside its other tools."""
+    """The notes of one chat, and the tools for them. Other tools run through it too.
+
+    Args:
+        other_tools: The further tools of the chat.
+        texts: The text of each note, by id.
+        titles: The title of each note, by id.
+    """
 
     other_tools: Tools | None = None
-    texts: dict[str, str] = field(default_factory=dict)  # by id
+    texts: dict[str, str] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def from_session(session: Session, other_tools: Tools | None = None) -> NoteTools:
-        """The notes that a session's calls wrote."""
+        """Read the notes from the tool calls of a session.
+
+        Args:
+            session: The session.
+            other_tools: The further tools of the chat.
+        """
         notes = NoteTools(other_tools)
         for block in session.blocks:
             if block.kind == "tool_use" and block.name == WRITE_TOOL and isinstance(block.raw, Mapping):
@@ -54,7 +65,7 @@ class NoteTools:
 
     @property
     def entries(self) -> list[tuple[str, str, str]]:
-        """Id, title and text of each note, the newest last."""
+        """Id, title and text of each note, newest last."""
         return [(name, self.titles[name], text) for name, text in self.texts.items()]
 
     @property

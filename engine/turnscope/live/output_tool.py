@@ -1,6 +1,6 @@
-"""A tool for a live chat under a policy that tidies tool output: what a reference stands for is read back by its address.
+"""A tool with which the model reads a tool output that the policy replaced by a reference.
 
-Outputs are the chat's own results and nothing else is stored: the address is that of the tidied text, as the rule names it.
+Outputs are the results in the chat itself; nothing else is stored. An address is that of the tidied text, as in the reference.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from turnscope.planning.policy import Policy
 from turnscope.session.model import JSON, Session
 
 READ_TOOL, TIDY_RULE = "read_output", "tidy_tool_results"
-MAX_LINES = 400  # of an output that one call gives
+MAX_LINES = 400  # that one call returns
 
 DEFINITION: dict[str, Any] = {
     "name": READ_TOOL,
@@ -30,13 +30,18 @@ DEFINITION: dict[str, Any] = {
 
 
 def list_definitions(policy: Policy) -> Sequence[JSON]:
-    """The definition that a chat under this policy begins with; none where nothing is tidied away."""
+    """Return the definition of the tool; none if the policy tidies no tool output."""
     return (DEFINITION,) if any(part.rule.name == TIDY_RULE for part in policy.rules) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class OutputTool:
-    """The tool outputs of one chat, beside its other tools. `session`: the chat as it is when the tool runs."""
+    """Reads tool outputs of one chat. Other tools run through it too.
+
+    Args:
+        session: Returns the session at the moment when the tool runs.
+        other_tools: The further tools of the chat.
+    """
 
     session: Callable[[], Session]
     other_tools: Tools | None = None
@@ -60,7 +65,7 @@ class OutputTool:
 
 
 def _format_lines(lines: Sequence[str], first: int) -> tuple[str, bool]:
-    told = lines[first - 1 : first - 1 + MAX_LINES]
-    left = len(lines) - (first - 1) - len(told)
+    part = lines[first - 1 : first - 1 + MAX_LINES]
+    left = len(lines) - (first - 1) - len(part)
     more = f"\n[{left:,} more lines, from line {first + MAX_LINES:,}]" if left > 0 else ""
-    return ("\n".join(told) + more, False) if told else (f"it has {len(lines):,} lines", True)
+    return ("\n".join(part) + more, False) if part else (f"it has {len(lines):,} lines", True)

@@ -1,7 +1,7 @@
-"""What a chat's model is asked once a turn was answered, never before a request: its facts, and what its conversation came to.
+"""What a chat's model is asked after a turn: facts, and metadata of its conversation. Never before a request.
 
-Each answer is recorded like every other, so the next request and every replay find it. A turn that did not end well asks
-nothing; a stop leaves what was not asked yet.
+Each answer is recorded, so the next request and every replay find it. After a turn that failed nothing is asked. If the user
+stops, the rest is not asked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ from turnscope.session.model import Ask
 
 
 def run_post_turn_queries(chat: Chat, turn: Generator[Event], facts: bool = True, layers: bool = True) -> Generator[Event]:
-    """A turn's events, then those of what is asked about it. `facts`, `layers`: whether to ask for them."""
+    """Run a turn, then ask the model about it.
+
+    Args:
+        chat: The chat.
+        turn: The events of the turn.
+        facts: Whether to ask for facts.
+        layers: Whether to ask for metadata of the layered chat's conversations.
+
+    Yields:
+        The events of the turn, then one `QueryAnswered` for each query.
+    """
     before, ended = len(chat.live_session.session.requests), False
     try:
         for event in turn:
@@ -30,13 +40,20 @@ def run_post_turn_queries(chat: Chat, turn: Generator[Event], facts: bool = True
         return
     for ask in list_due_queries(chat, facts, layers):
         if ask.key not in chat.live_session.facts.answers:
-            answer = request_summary(chat.active_provider, chat.settings.summary_model or chat.settings.model, ask)
+            model = chat.settings.summary_model or chat.settings.model
+            answer = request_summary(chat.active_provider, model, ask)
             chat.record_answer(ask, answer)
             yield QueryAnswered(ask, answer)
 
 
 def list_due_queries(chat: Chat, facts: bool = True, layers: bool = True) -> Iterator[Ask]:
-    """What a model is asked about the turn that was answered last, as the policy in force needs it."""
+    """Yield the queries about the last answered turn that the policy in force needs.
+
+    Args:
+        chat: The chat.
+        facts: Whether to ask for facts.
+        layers: Whether to ask for metadata of the layered chat's conversations.
+    """
     session, index = chat.live_session.session, chat.live_session.basis.index
     rules = {part.rule.name for part in chat.policy.rules}
     if not index.turns:

@@ -1,6 +1,6 @@
-"""What a chat needs of a provider, and how the Anthropic SDK gives it. No other module of the engine knows that SDK.
+"""The protocol of a provider, and Anthropic's SDK behind it. No other module of the engine imports that SDK.
 
-A request's body has the shape of the Messages API. SDK facts: anthropic 2.12 (`messages.stream`, error classes).
+Request bodies have the form of the Messages API. Checked with anthropic 2.12 (`messages.stream`, error classes).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from turnscope.session.destination import Destination, parse_origin
 from turnscope.session.model import JSON, AppliedEdit, Usage
 
 ANTHROPIC_URL = "https://api.anthropic.com"
-_COUNT_FIELDS = ("messages", "system", "tools", "thinking", "model", "context_management")  # what of a body counts
+_COUNT_FIELDS = ("messages", "system", "tools", "thinking", "model", "context_management")  # what `count_tokens` takes
 _ALLOWED_HEADERS = re.compile(
     "host|accept|accept-encoding|connection|content-type|content-length|transfer-encoding|user-agent|authorization"
     "|anthropic-(?:version|beta)|x-stainless-.*|idempotency-key",
@@ -37,7 +37,7 @@ _ALLOWED_HEADERS = re.compile(
 
 
 class ProviderAnswer(Struct, frozen=True):
-    """A whole answer: its content blocks as they are sent back, why it ended, and what was billed."""
+    """A whole answer: its content blocks as they are sent back, its stop reason, and its usage."""
 
     content: tuple[JSON, ...] = ()
     stop_reason: str = ""
@@ -47,61 +47,70 @@ class ProviderAnswer(Struct, frozen=True):
 
 
 class AnswerStart(Struct, frozen=True):
-    """An answer has begun: the usage told so far is billed whether or not it comes to an end."""
+    """The start of an answer. The usage reported so far is billed even if the answer breaks off."""
 
     id: str = ""
     usage: Usage | None = None
 
 
 StreamChunk = AnswerStart | TextDelta | ThinkingDelta | ProviderAnswer
-"""What a stream consists of; the last one is the whole answer."""
+"""One part of a stream. The last one is the whole answer."""
 
 
 class Provider(Protocol):
-    """Where requests go. Its methods raise whatever they raise; `explain_error` says what that means."""
+    """Where requests go. The methods raise whatever their client raises; `explain_error` turns that into a `ProviderError`."""
 
     @property
-    def place(self) -> Destination:
-        """Where that is; its model counts for nothing. Asked only for a chat that says where it goes."""
+    def destination(self) -> Destination:
+        """Where this provider is; the model in it has no meaning."""
 
     def stream(self, body: Mapping[str, JSON]) -> AbstractContextManager[Iterator[StreamChunk]]:
-        """Send a request. Entered once it was accepted; then the answer as it comes, with the whole of it at the end."""
+        """Send a request and stream its answer.
+
+        The context is entered once the provider accepted the request. The iterator ends with the whole answer.
+        """
 
     def complete(self, body: Mapping[str, JSON]) -> ProviderAnswer:
-        """Send a request and wait for its whole answer."""
+        """Send a request and return its whole answer."""
 
     def count_tokens(self, body: Mapping[str, JSON]) -> int | None:
-        """Prompt tokens of a request that is not sent; None where this provider does not count."""
+        """Return the prompt tokens of a request without sending it; None if this provider does not count."""
 
     def explain_error(self, error: Exception) -> ProviderError:
-        """What these methods raised, with what to do about it. Never holds a key."""
+        """Return what an exception of these methods means, with a hint. The result never holds a key."""
 
 
 @runtime_checkable
 class SupportsHeaders(Protocol):
-    """A provider whose requests can carry further headers."""
+    """A provider that can send further headers."""
 
     def with_headers(self, headers: Mapping[str, str]) -> Provider:
-        """The same provider, each of whose requests carries them."""
+        """Return the same provider, which sends these headers with each request."""
 
 
 @contextmanager
 def translate_errors(provider: Provider) -> Iterator[None]:
-    """Whatever a provider raises inside is a ProviderError outside."""
+    """Raise a `ProviderError` for whatever the provider raises inside this context."""
     try:
         yield
     except ProviderError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is
+    except Exception as error:  # noqa: BLE001 - a client may raise anything
         why = provider.explain_error(error)
         error.args = scrub(error.args)
-        raise why from None  # the error itself holds the provider's answer as it came
+        raise why from None  # the original holds the provider's answer, with whatever keys it repeats
 
 
 @contextmanager
 def stream_answer(provider: Provider, body: Mapping[str, JSON]) -> Iterator[Iterator[StreamChunk]]:
-    """A request that is sent: its answer as it comes, to the whole of it. ProviderError on entering: it was not accepted;
-    from the iterator: the answer broke off.
+    """Send a request and stream its answer, with errors as `ProviderError`.
+
+    Args:
+        provider: Where the request goes.
+        body: The request body.
+
+    Raises:
+        ProviderError: On entering, the request was not accepted; while reading, the answer broke off.
     """
     with ExitStack() as stack:
         with translate_errors(provider):
@@ -120,12 +129,19 @@ def _read_to_end(provider: Provider, chunks: Iterator[StreamChunk]) -> Iterator[
 
 @dataclass(frozen=True, slots=True)
 class AnthropicProvider:
-    """A server of the Messages API, through the SDK, at `place`. Whatever it says is scrubbed of every key that is known."""
+    """A server of the Messages API, through Anthropic's SDK. Known keys are removed from everything it sends.
+
+    Args:
+        client: The SDK's client.
+        destination: Where the client sends requests.
+        connections: Its open connections.
+        headers: Further headers of each request.
+    """
 
     client: anthropic.Anthropic
-    place: Destination = Destination("anthropic")  # noqa: RUF009 - a frozen value
+    destination: Destination = Destination("anthropic")  # noqa: RUF009 - a frozen value
     connections: HttpConnections = field(default_factory=HttpConnections)
-    headers: Mapping[str, str] = field(default_factory=dict)  # further ones of each request
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     def with_headers(self, headers: Mapping[str, str]) -> AnthropicProvider:
         """See `SupportsHeaders`."""
@@ -133,13 +149,13 @@ class AnthropicProvider:
 
     @contextmanager
     def stream(self, body: Mapping[str, JSON]) -> Iterator[Iterator[StreamChunk]]:
-        """See `Provider`. Events are read as they come, whatever is wrong with them (`wire`): the SDK stops at the first."""
+        """See `Provider`. `stream_assembler` reads the events, because the SDK stops at the first malformed one."""
         with ExitStack() as stack:
             create = self.client.messages.with_streaming_response.create
             self.connections.start_call()
             try:
                 answer = stack.enter_context(create(**self._build_arguments(body), stream=True))
-            except UnicodeEncodeError:  # half a character, from a session that was imported
+            except UnicodeEncodeError:  # half a surrogate pair, from an imported session
                 answer = stack.enter_context(create(**self._build_arguments(stream_assembler.repair_text(body)), stream=True))
             yield _read_chunks(answer.http_response, _get_max_tokens(body))
 
@@ -155,31 +171,36 @@ class AnthropicProvider:
 
     def count_tokens(self, body: Mapping[str, JSON]) -> int | None:
         """See `Provider`."""
-        asked = self._build_arguments(stream_assembler.repair_text({key: body[key] for key in _COUNT_FIELDS if key in body}))
+        arguments = self._build_arguments(
+            stream_assembler.repair_text({key: body[key] for key in _COUNT_FIELDS if key in body})
+        )
         self.connections.start_call()
         try:
-            told = json.loads(self.client.messages.with_raw_response.count_tokens(**asked).http_response.text)
+            answer = json.loads(self.client.messages.with_raw_response.count_tokens(**arguments).http_response.text)
         except anthropic.APIStatusError as error:
-            if error.status_code in (404, 405, 501):  # a server without that endpoint
+            if error.status_code in (404, 405, 501):  # the server has no such endpoint
                 return None
             raise
-        tokens = told.get("input_tokens") if isinstance(told, Mapping) else None
+        tokens = answer.get("input_tokens") if isinstance(answer, Mapping) else None
         return tokens if isinstance(tokens, int) and tokens > 0 else None
 
     def _build_arguments(self, body: Mapping[str, JSON]) -> dict[str, Any]:
-        """A body as the SDK takes it: what it does not know by name goes along as it is, under the headers that it needs."""
-        given = {name: value for name, value in body.items() if name in _list_sdk_parameters()}
-        more = {name: value for name, value in body.items() if name not in given}
+        """Return a body as arguments of the SDK.
+
+        Fields that the SDK does not know go into `extra_body`, beta features into a header.
+        """
+        known = {name: value for name, value in body.items() if name in _list_sdk_parameters()}
+        more = {name: value for name, value in body.items() if name not in known}
         head = ",".join(list_betas(body))
         headers = {**self.headers, **({"anthropic-beta": head} if head else {})}
-        return given | ({"extra_body": more} if more else {}) | ({"extra_headers": headers} if headers else {})
+        return known | ({"extra_body": more} if more else {}) | ({"extra_headers": headers} if headers else {})
 
     def cancel(self) -> None:
         """See `SupportsCancel`."""
         self.connections.cancel()
 
     def explain_error(self, error: Exception) -> ProviderError:
-        """See `Provider`. The SDK also lets through what its HTTP client raises amid a stream."""
+        """See `Provider`. Errors of the HTTP client come through the SDK unchanged while a stream is read."""
         if isinstance(error, ProviderError):
             return error
         if isinstance(error, anthropic.APIStatusError):
@@ -191,17 +212,27 @@ class AnthropicProvider:
 
 
 def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kind: str = "server") -> AnthropicProvider:
-    """A server of the Messages API at an address. `key` "" = what the environment holds; seconds. TurnscopeError: no key.
+    """Connect to a server of the Messages API. Nothing is sent yet.
 
-    Redirects are not followed. What the environment says (proxies, further headers, other credentials) goes to the Anthropic
-    API alone: an address that somebody typed receives the key that was typed for it, and nothing else.
+    An address that a user typed receives the key that was typed for it, and nothing else. Proxies, further headers and other
+    credentials of the environment are used for the Anthropic API alone. Redirects are not followed.
+
+    Args:
+        url: The server's address, with or without `/v1`.
+        key: The API key; "" = the one of the environment.
+        retries: How often the SDK repeats a failed request.
+        timeout: Seconds without an answer until a request fails.
+        kind: The kind of the destination: offline, anthropic or server.
+
+    Raises:
+        TurnscopeError: There is no key.
     """
-    hint = "Type one in the settings; it is kept in memory only."
+    hint = "Type one in the settings; it stays in memory."
     ours = parse_origin(url) == parse_origin(ANTHROPIC_URL)
     if not key and not ours:
         raise TurnscopeError("there is no API key", hint=hint)
     register_key(key)
-    base = url.rstrip("/").removesuffix("/v1")  # as OpenAI's clients write it: the SDK adds that itself
+    base = url.rstrip("/").removesuffix("/v1")  # the SDK adds /v1; OpenAI's clients do not
     connections = HttpConnections()
     hooks: dict[str, list[Callable[..., Any]]] = {
         "request": [connections.watch_request, *(() if ours else (partial(_strip_headers, key),))]
@@ -209,21 +240,21 @@ def connect(url: str, key: str, *, retries: int = 2, timeout: float = 600.0, kin
     direct = {} if ours else dict.fromkeys(("all://", "http://", "https://"))  # the SDK looks for proxies by itself
     http = anthropic.DefaultHttpxClient(follow_redirects=False, trust_env=ours, event_hooks=hooks, mounts=direct)
     try:
-        made = anthropic.Anthropic(
+        client = anthropic.Anthropic(
             api_key=key or None, base_url=base, max_retries=retries, timeout=timeout, http_client=http, open_telemetry=False
         )
     except anthropic.AnthropicError as error:
         raise TurnscopeError("there is no API key", hint=hint) from error
-    if not (made.api_key or made.auth_token or made.credentials):
+    if not (client.api_key or client.auth_token or client.credentials):
         raise TurnscopeError("there is no API key", hint=hint)
-    for secret in (made.api_key, made.auth_token):
+    for secret in (client.api_key, client.auth_token):
         register_key(secret or "")
     scrub_logs()
-    return AnthropicProvider(made, Destination(kind, url.rstrip("/") if kind == "server" else ""), connections)
+    return AnthropicProvider(client, Destination(kind, url.rstrip("/") if kind == "server" else ""), connections)
 
 
 def _strip_headers(key: str, request: Any) -> None:
-    """A request to an address that somebody typed, with the headers of the Messages API and the conversation's alone."""
+    """Remove all headers that are not of the Messages API or of the conversation, and set the key. For typed addresses."""
     ours = {name.lower() for name in request_headers.list_header_names()}
     for name in [name for name in request.headers if not _ALLOWED_HEADERS.fullmatch(name) and name.lower() not in ours]:
         del request.headers[name]
@@ -240,35 +271,35 @@ def _get_max_tokens(body: Mapping[str, JSON]) -> int:
     return most if isinstance(most, int) else 0
 
 
-def _read_chunks(answer: Any, most: int) -> Iterator[StreamChunk]:
-    if any(kind in answer.headers.get("content-type", "") for kind in ("json", "html")):  # whatever else it says is tried
-        said = _parse_answer(answer.read().decode("utf-8", "replace"), most)
-        yield from (TextDelta(block["text"], n) for n, block in enumerate(said.content) if block.get("type") == "text")
-        yield said
+def _read_chunks(answer: Any, max_tokens: int) -> Iterator[StreamChunk]:
+    if any(kind in answer.headers.get("content-type", "") for kind in ("json", "html")):  # any other type is read as a stream
+        whole = _parse_answer(answer.read().decode("utf-8", "replace"), max_tokens)
+        yield from (TextDelta(block["text"], n) for n, block in enumerate(whole.content) if block.get("type") == "text")
+        yield whole
         return
-    heard, failed, told = StreamAssembler(), None, False
+    assembler, failed, started = StreamAssembler(), None, False
     try:
         for sse in anthropic.Stream.raw_events(answer):
-            yield from heard.add_event(_parse_event(sse))
-            if heard.raw_usage and not told:
-                told = True
-                yield AnswerStart(heard.id, heard.usage)
-            if heard.is_complete:
+            yield from assembler.add_event(_parse_event(sse))
+            if assembler.raw_usage and not started:
+                started = True
+                yield AnswerStart(assembler.id, assembler.usage)
+            if assembler.is_complete:
                 break
-    except Exception as error:  # noqa: BLE001 - whatever it is: first what was held back of the text, then the error
+    except Exception as error:  # noqa: BLE001 - raised below, after the text that was held back
         failed = error
-    yield from heard.flush()
-    if heard.is_complete or heard.stop_reason:
-        stands = heard.content
-        calls = any(block.get("type") == "tool_use" for block in stands)
-        reason = stream_assembler.find_stop_reason(heard, most) or ("tool_use" if calls else "end_turn")
-        yield ProviderAnswer(stands, reason, heard.usage, heard.id, heard.applied)
+    yield from assembler.flush()
+    if assembler.is_complete or assembler.stop_reason:
+        content = assembler.content
+        calls = any(block.get("type") == "tool_use" for block in content)
+        reason = stream_assembler.find_stop_reason(assembler, max_tokens) or ("tool_use" if calls else "end_turn")
+        yield ProviderAnswer(content, reason, assembler.usage, assembler.id, assembler.applied)
     elif failed:
         raise failed
 
 
 def _parse_event(sse: Any) -> JSON:
-    """The value of an event. ProviderError where it is an error, or none can be read from it."""
+    """Return the value of a server-sent event. Raise a `ProviderError` if it is an error, or no JSON."""
     text = sse.data.strip()
     if not text or text == "[DONE]":
         return None
@@ -277,23 +308,20 @@ def _parse_event(sse: Any) -> JSON:
     except (ValueError, RecursionError):
         if sse.event == "error":
             raise provider_errors.explain_refusal(200, text) from None
-        raise ProviderError(
-            "no answer: an event amid the answer cannot be read", hint="Nothing was lost; send again."
-        ) from None
+        raise ProviderError("no answer: an event of the stream cannot be read", hint="Nothing was lost; send again.") from None
     if sse.event == "error" or (isinstance(event, Mapping) and event.get("type") == "error"):
         raise provider_errors.explain_refusal(200, text)
     return event
 
 
-def _parse_answer(text: str, most: int) -> ProviderAnswer:
-    """An answer that came whole. ProviderError where it is none."""
+def _parse_answer(text: str, max_tokens: int) -> ProviderAnswer:
+    """Return an answer that came as one JSON object. Raise a `ProviderError` if it is none."""
     try:
         raw = json.loads(text)
     except (ValueError, RecursionError):
         raise provider_errors.explain_refusal(200, text) from None
     if not isinstance(raw, Mapping) or "content" not in raw or raw.get("type") == "error":
         raise provider_errors.explain_refusal(200, text)
-    heard = stream_assembler.assemble_message(raw)
-    return ProviderAnswer(
-        heard.content, stream_assembler.find_stop_reason(heard, most) or "end_turn", heard.usage, heard.id, heard.applied
-    )
+    answer = stream_assembler.assemble_message(raw)
+    reason = stream_assembler.find_stop_reason(answer, max_tokens) or "end_turn"
+    return ProviderAnswer(answer.content, reason, answer.usage, answer.id, answer.applied)

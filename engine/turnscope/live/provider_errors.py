@@ -1,5 +1,6 @@
-"""What a provider's refusal means, in a sentence: its own words as far as they are for people, what to do, and whether it says
-that the prompt is too long. Pure: a status and a text in, a ProviderError out. Knows no SDK.
+"""What a provider's error means: its own message, a hint what to do, and whether the prompt was too long.
+
+Pure functions from a status and a text, or from an exception, to a `ProviderError`. They use no SDK.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 from turnscope.errors import ProviderError
 from turnscope.live.secrets import scrub
 
-MAX_CHARS = 400  # characters of what a provider says
-MAX_DIGITS = 12  # of a number of tokens
+MAX_CHARS = 400  # characters of a provider's message that are shown
+MAX_DIGITS = 12  # digits of a number of tokens; a longer one is not believed
 _HINTS = {
     401: "Check the API key; it is kept in memory only.",
     403: "Check the API key and what it may do; it is kept in memory only.",
@@ -22,11 +23,11 @@ _HINTS = {
     429: "Wait a little, or choose another model.",
     529: "The provider is overloaded; send again in a moment.",
 }
-_RETRY_HINT = "Change the request, or send again."
+_RETRY_HINT = "Change the request, or send it again."
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _HTML = re.compile(r"^\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
-# (what a server says, group with the prompt's tokens, group with what it holds): Anthropic; OpenAI and vLLM; LM Studio;
-# llama.cpp; Ollama.
+# (pattern of the message, its group with the prompt's tokens, its group with the window), in this order: Anthropic; OpenAI and
+# vLLM; LM Studio; llama.cpp; Ollama. Group 0 = the message does not say.
 _TOO_LONG_PATTERNS: tuple[tuple[re.Pattern[str], int, int], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE | re.DOTALL), tokens, window)
     for pattern, tokens, window in (
@@ -49,7 +50,14 @@ _TOO_LONG_PATTERNS: tuple[tuple[re.Pattern[str], int, int], ...] = tuple(
 
 
 def parse_too_long(text: str) -> tuple[bool, int, int]:
-    """Whether a server says that a prompt is too long, the tokens that it names, and those that it holds; 0 = not said."""
+    """Read from an error message whether the prompt was too long.
+
+    Returns:
+        Whether it was, the tokens of the prompt, and the tokens of the window. 0 = the message does not say.
+
+    >>> parse_too_long("prompt is too long: 210883 tokens > 200000 maximum")
+    (True, 210883, 200000)
+    """
     for pattern, tokens, window in _TOO_LONG_PATTERNS:
         if found := pattern.search(text):
             return True, _parse_tokens(found, tokens), _parse_tokens(found, window)
@@ -57,24 +65,30 @@ def parse_too_long(text: str) -> tuple[bool, int, int]:
 
 
 def _parse_tokens(found: re.Match[str], group: int) -> int:
-    """The tokens that a group holds; 0 where there is none, or nobody could mean it."""
+    """Return the number that a group of a match holds; 0 if it holds none, or one that is too long to be true."""
     digits = found[group] if group else ""
     return int(digits) if 0 < len(digits) <= MAX_DIGITS else 0
 
 
 def explain_refusal(status: int, text: str, redirect_url: str = "") -> ProviderError:
-    """A refusal with an HTTP status and a body; `elsewhere`: where a redirect points. A status of 200 comes amid a stream."""
+    """Explain an error response of a provider.
+
+    Args:
+        status: The HTTP status. 200 = the error came as an event of a stream.
+        text: The body of the response.
+        redirect_url: The address that a redirect points to.
+    """
     text = scrub(text)
     long, tokens, window = parse_too_long(text)
     if 300 <= status < 400:
         to = f" to {scrub(redirect_url)[:MAX_CHARS]}" if redirect_url else ""
-        hint = "Nothing was sent there, and no key. If that is where the server is, choose that address."
-        return ProviderError(f"the server sends requests on{to}: redirects are not followed", hint=hint)
+        hint = "Neither the request nor the key was sent there. If the server is there, choose that address."
+        return ProviderError(f"the server redirects{to}: redirects are not followed", hint=hint)
     what = extract_message(text)
-    about = "the provider broke off" if status == 200 else f"the provider answered {status}"
+    about = "the provider broke off its answer" if status == 200 else f"the provider answered {status}"
     return ProviderError(
         f"{about}: {what}" if what else about,
-        hint=_HINTS.get(status, _RETRY_HINT if status < 500 else "The fault is the server's; send again in a moment."),
+        hint=_HINTS.get(status, _RETRY_HINT if status < 500 else "The server failed; send again in a moment."),
         too_long=long or status == 413,
         tokens=tokens,
         window=window,
@@ -82,7 +96,13 @@ def explain_refusal(status: int, text: str, redirect_url: str = "") -> ProviderE
 
 
 def extract_message(text: str) -> str:
-    """What of a body is for people: the message of an error object, the title of a web page, else its beginning."""
+    """Return the part of an error body that is meant for people.
+
+    That is the message of an error object, or the title of a web page, or else the first characters of the text.
+
+    >>> extract_message('{"error": {"type": "not_found_error", "message": "model: gpt-9"}}')
+    'model: gpt-9'
+    """
     if _HTML.search(text):
         title = _TITLE.search(text)
         return f"a web page instead of an answer{f' ({shorten(title[1])})' if title else ''}"
@@ -100,13 +120,19 @@ def extract_message(text: str) -> str:
 
 
 def shorten(text: str) -> str:
-    """One line of bounded length."""
+    """Put a text on one line of at most 400 characters."""
     line = " ".join(text.split())
     return line if len(line) <= MAX_CHARS else f"{line[:MAX_CHARS]}..."
 
 
 def explain_failure(error: Exception, seconds: float, host: str) -> ProviderError:
-    """No answer at all, or one that broke off on the wire: what that is by the name of the HTTP client's error."""
+    """Explain an exception of the HTTP client: no answer came, or the connection broke.
+
+    Args:
+        error: The exception. It is recognised by the names of its classes, so that no SDK has to be imported.
+        seconds: The client's timeout in seconds.
+        host: The server's address, for the message.
+    """
     hint = "Nothing was lost; send again."
     names = {kind.__name__ for kind in type(error).__mro__}
     cause = error.__cause__ or error.__context__
@@ -114,7 +140,7 @@ def explain_failure(error: Exception, seconds: float, host: str) -> ProviderErro
     if names & {"APITimeoutError", "TimeoutException", "TimeoutError"}:
         return ProviderError(f"no answer: {host} was silent for {seconds:,.0f} seconds", hint=hint)
     if names & {"ConnectError", "ConnectionRefusedError", "UnsupportedProtocol"}:
-        hint = "See that the server runs and the address is right; then send again."
+        hint = "Check that the server runs and that the address is right; then send again."
         return ProviderError(f"no answer: {host} cannot be reached", hint=hint)
     if names & {"TransportError", "RemoteProtocolError", "ReadError", "APIConnectionError", "StreamError", "ConnectionError"}:
         return ProviderError(f"no answer: the connection to {host} broke off", hint=hint)

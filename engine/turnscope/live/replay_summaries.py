@@ -1,6 +1,6 @@
-"""Summaries of a replay written by a real model, where without one only stand-ins are there.
+"""Have a model write the summaries of a replay. Without it a replay has offline summaries only.
 
-Asks are answered in the order in which a replay meets them: each summary changes what is asked next. Keeps nothing.
+Queries are answered in the order of the replay, because each summary changes the next query. Stores nothing.
 """
 
 from __future__ import annotations
@@ -22,29 +22,41 @@ from turnscope.session.model import Answer, Ask, Session
 def request_summaries(
     session: Session, policy: Policy, ledger: Ledger, provider: Provider, model: str, known: Mapping[str, Answer]
 ) -> Iterator[tuple[Ask, Answer]]:
-    """Replay a session, ask `model` for every summary that is not `known`, and tell each as it comes: one billed call each.
+    """Replay a session and ask `model` for every summary that is not recorded yet. Each summary is one billed request.
 
-    TurnscopeError where the model gives none; what was told before holds.
+    Args:
+        session: The session to replay.
+        policy: The policy to replay it under.
+        ledger: The token counts of the session.
+        provider: Where the requests go.
+        model: The model that writes the summaries.
+        known: Summaries of earlier runs, by key of the query. They are not requested again.
+
+    Yields:
+        Each query with its answer, as soon as it came.
+
+    Raises:
+        TurnscopeError: The model gave no summary. Those yielded before stay valid.
     """
     fresh: list[tuple[Ask, Answer]] = []
     found_answers: dict[str, Answer] = {**known, **session.recorded.answers}
 
-    def real(key: str) -> Answer | None:
+    def find_summary(key: str) -> Answer | None:
         found = found_answers.get(key)
         return None if found is None or found.failed or found.source == "offline" else found
 
-    def made(ask: Ask, answer: Answer) -> None:
+    def add_summary(ask: Ask, answer: Answer) -> None:
         if ask.kind != "summary":
             return
         if answer.failed or not answer.text.strip():
-            why = answer.failed or f"{model} gave no text"
+            why = answer.failed or f"{model} returned no text"
             raise TurnscopeError(
-                f"no summary was made: {why}", hint="The summaries before it are kept. Try again, or another model."
+                f"no summary was made: {why}", hint="Earlier summaries are kept. Try again, or choose another model."
             )
         found_answers[ask.key] = answer
         fresh.append((ask, answer))
 
-    answers = make_answerer(real, {"summary": partial(request_summary, provider, model)}, made)
+    answers = make_answerer(find_summary, {"summary": partial(request_summary, provider, model)}, add_summary)
     for _ in replay(session, policy, ledger, build_own_ledger(session, policy), answers):
         yield from fresh
         fresh.clear()

@@ -35,8 +35,8 @@ from turnscope.storage.database import StorageError
 
 
 def send_request(chat: ChatState) -> Iterator[Event]:
-    """Send the next request, and tell what happens until its answer stands, or it has failed."""
-    if wrong := request_checks.check_destination(chat.place, chat.provider, chat.settings.model):
+    """Plan and send the next request, and yield what happens until its answer is stored or it failed."""
+    if wrong := request_checks.check_destination(chat.destination, chat.provider, chat.settings.model):
         yield TurnFailed(wrong)
         return
     request = chat.build_request(chat.live_session)
@@ -52,14 +52,14 @@ def send_request(chat: ChatState) -> Iterator[Event]:
             yield RequestRefused(refused)
             return
         body = chat.bodies.build(plan, chat.live_session.session)
-        if rejected := request_checks.check_body(body, plan.model, chat.live_session.prices, chat.bodies, chat.place):
+        if rejected := request_checks.check_body(body, plan.model, chat.live_session.prices, chat.bodies, chat.destination):
             _end(chat, plan, "refused", ProviderAnswer(stop_reason="refused"), attempts=attempt - 1)
             yield TurnFailed(rejected)
             return
         try:
             _record_start(chat, plan)
             yield from _stream(chat, plan, body, attempt)
-        except StorageError as error:  # it was not sent
+        except StorageError as error:  # raised before the request is sent
             yield TurnFailed(error)
             return
         except ProviderError as error:
@@ -74,7 +74,11 @@ def send_request(chat: ChatState) -> Iterator[Event]:
 
 
 def _record_start(chat: ChatState, plan: Plan) -> None:
-    """Keep a request before it is sent. StorageError: it cannot be, and must not be sent."""
+    """Store a request before it is sent.
+
+    Raises:
+        StorageError: The request could not be stored, so it must not be sent.
+    """
     chat.writes.flush()
     if isinstance(chat.sink, DraftSink):
         chat.sink.record_start(plan.request, plan)
@@ -92,13 +96,16 @@ def _plan(chat: ChatState, request: Request) -> Plan:
 
 
 def _plan_smaller(chat: ChatState, plan: Plan, error: ProviderError) -> Plan | None:
-    """A new plan after the provider called this one too long; None where that is not what it said, or nothing changes."""
+    """Return another plan after the provider called this one too long.
+
+    None if the error has another reason, or if the new plan would not be smaller.
+    """
     fact = request_checks.read_prompt_size(plan, error)
     if fact is None:
         return None
     chat.record_fact(fact)
     request = plan.request
-    if error.window and not plan.budget.known:  # what it says of itself is better than what was assumed
+    if error.window and not plan.budget.known:  # the window that the server names replaces the assumed one
         request = structs.replace(request, window=error.window)
     again = _step(chat, request)
     return again if request_checks.is_worth_retry(again, plan) else None
@@ -109,30 +116,34 @@ def _step(chat: ChatState, request: Request) -> Plan:
 
 
 def _stream(chat: ChatState, plan: Plan, body: Mapping[str, JSON], attempt: int) -> Iterator[Event]:
-    """Send a request's body. ProviderError where it was not accepted; what breaks later is told and kept."""
-    began, said, start = chat.clock(), ProviderAnswer(), AnswerStart()
-    keep = chat.sink.record_draft if isinstance(chat.sink, DraftSink) else None
-    draft, broke = Draft(keep, chat.live_session.session.id), None
+    """Send the body of a request and stream its answer. An answer that breaks off is stored as far as it came.
+
+    Raises:
+        ProviderError: The provider did not accept the request.
+    """
+    began, answer, start = chat.clock(), ProviderAnswer(), AnswerStart()
+    record = chat.sink.record_draft if isinstance(chat.sink, DraftSink) else None
+    draft, broke = Draft(record, chat.live_session.session.id), None
     try:
-        with stream_answer(chat.active_provider, body) as pieces:
+        with stream_answer(chat.active_provider, body) as chunks:
             try:
-                for piece in pieces:
-                    match piece:
+                for chunk in chunks:
+                    match chunk:
                         case ProviderAnswer():
-                            said = piece
+                            answer = chunk
                         case AnswerStart():
-                            start = piece
+                            start = chunk
                         case _:
-                            if isinstance(piece, TextDelta):
-                                draft.add(piece.block, piece.text)
-                            yield piece
+                            if isinstance(chunk, TextDelta):
+                                draft.add(chunk.block, chunk.text)
+                            yield chunk
             except ProviderError as error:
                 if error.too_long and not draft.texts:
                     raise
                 broke = error
     except ProviderError:
         raise
-    except BaseException:  # the person pressed stop, or whatever else ends the turn here
+    except BaseException:  # the user stopped the turn, or something else ended it
         _end_interrupted(chat, plan, draft.texts, start, chat.clock() - began, attempt)
         raise
     finally:
@@ -141,9 +152,9 @@ def _stream(chat: ChatState, plan: Plan, body: Mapping[str, JSON], attempt: int)
         _end_interrupted(chat, plan, draft.texts, start, chat.clock() - began, attempt, broke)
         yield AnswerInterrupted(broke)
         return
-    if said.stop_reason == "model_context_window_exceeded" and not said.content:
+    if answer.stop_reason == "model_context_window_exceeded" and not answer.content:
         raise ProviderError("the model's window was full before it could answer", hint="Make room.", too_long=True)
-    done = _end(chat, plan, "complete", said, chat.clock() - began, attempt)
+    done = _end(chat, plan, "complete", answer, chat.clock() - began, attempt)
     yield RequestDone(done, chat.plan)
 
 
@@ -156,30 +167,30 @@ def _end_interrupted(
     attempt: int,
     error: TurnscopeError | None = None,
 ) -> None:
-    """Keep what was delivered of a broken or stopped stream, once, and let the next request say so."""
-    said = ProviderAnswer(build_partial_answer(texts), "interrupted", start.usage, start.id)
-    _end(chat, plan, "interrupted", said, seconds, attempt, error)
+    """Store what had arrived of an answer that broke off or was stopped. The next request says that it is not complete."""
+    answer = ProviderAnswer(build_partial_answer(texts), "interrupted", start.usage, start.id)
+    _end(chat, plan, "interrupted", answer, seconds, attempt, error)
 
 
 def _end(
     chat: ChatState,
     plan: Plan,
     status: Status,
-    said: ProviderAnswer,
+    answer: ProviderAnswer,
     seconds: float = 0.0,
     attempts: int = 1,
     error: TurnscopeError | None = None,
 ) -> Request:
-    """Append a request with what came of it, and keep both in one write."""
+    """Append a request with its answer, and store both in one write."""
     now, complete = chat.clock(), status == "complete"
-    used = said.usage if said.usage and request_checks.is_plausible_usage(plan, said.usage) else None
+    used = answer.usage if answer.usage and request_checks.is_plausible_usage(plan, answer.usage) else None
     usage = used if complete else None
-    told = {"answered_at": now, "stop_reason": said.stop_reason, "id": said.id, "applied": said.applied}
-    request = structs.replace(plan.request, usage=usage, **told)
-    answer = None
-    if said.content:
-        answer = chat.live_session.append_message("assistant", said.content, origin="answer", id=said.id, sent_at=now)
-    if usage is None and (complete or said.content or said.usage or (status == "interrupted" and error is None)):
+    fields = {"answered_at": now, "stop_reason": answer.stop_reason, "id": answer.id, "applied": answer.applied}
+    request = structs.replace(plan.request, usage=usage, **fields)
+    message = None
+    if answer.content:
+        message = chat.live_session.append_message("assistant", answer.content, origin="answer", id=answer.id, sent_at=now)
+    if usage is None and (complete or answer.content or answer.usage or (status == "interrupted" and error is None)):
         request = structs.replace(request, estimate=_estimate_usage(chat, plan, used))
     request = chat.live_session.append_request(request)
     if complete:
@@ -190,7 +201,7 @@ def _end(
         chat.live_session.record_edit(request.n, edit)
     usd = chat.compute_cost(usage, plan.model)
     id, sink = chat.live_session.session.id, chat.sink
-    ended = RequestEnded(id, request, plan, status, answer, said.content, reverted, seconds, usd, attempts, error)
+    ended = RequestEnded(id, request, plan, status, message, answer.content, reverted, seconds, usd, attempts, error)
     chat.plan = reconcile_plan(structs.replace(plan, request=request))
     chat.spent_usd += usd or chat.compute_cost(request.estimate, plan.model) or 0
     if complete and request.window and not chat.settings.window:
@@ -200,10 +211,10 @@ def _end(
 
 
 def _estimate_usage(chat: ChatState, plan: Plan, reported: Usage | None) -> Usage:
-    """What a request may have been billed: what was told of it as it began, else what it was planned with."""
-    said = round(
+    """Estimate what a request was billed: the usage reported at its start, or the planned prompt, and the counted answer."""
+    output = round(
         plan.calibration.scale * chat.live_session.ledger.count_tokens(plan.request.cut, len(chat.live_session.ledger))
     )
     return structs.replace(
-        reported or Usage(plan.expected_tokens), output_tokens=max(said, reported.output_tokens if reported else 0)
+        reported or Usage(plan.expected_tokens), output_tokens=max(output, reported.output_tokens if reported else 0)
     )

@@ -1,5 +1,8 @@
-"""Before a request is sent: whether the provider should count it, whether it may go at all. And what to learn
-from a provider that calls it too long. Functions of a plan; they ask a provider, and record nothing.
+"""Checks before a request is sent: its size, its body, its destination.
+
+And what a provider's "prompt too long" says about its size.
+
+Functions of a plan. They may ask the provider for a count; they record nothing.
 """
 
 from __future__ import annotations
@@ -34,18 +37,29 @@ from turnscope.session.facts import find_count
 from turnscope.session.model import JSON, CountFact, Edit, Part, Request, Session, Span, Usage
 
 ALL_RULES, PAIRS_ONLY = "Anthropic", "OpenAI"  # rules that `planning.refusals` judges by: all that is known of; pairs alone
-MAX_COUNT_RATIO = 4  # times as many tokens as were expected
-MIN_ANSWER = 64  # tokens of an answer that are worth asking for
-OPENING_SLOT = "opening"  # slot of what stands before a conversation that begins with an answer
+MAX_COUNT_RATIO = 4  # a count is believed up to this many times the projected tokens
+MIN_ANSWER = 64  # tokens; a shorter answer is not worth a request
+OPENING_SLOT = "opening"  # slot of the note before a conversation that begins with an answer
 
 
 def count_prompt(plan: Plan, session: Session, provider: Provider, share: float, bodies: Bodies) -> CountFact | None:
-    """The provider's count of a plan's prompt; None below `share` of the budget, where it is known, and where none came."""
+    """Have the provider count the prompt of a plan.
+
+    Args:
+        plan: The plan of the request.
+        session: Its session.
+        provider: The provider that counts.
+        share: Share of the budget from which a count is worth a request; 0 = never.
+        bodies: Makes the body.
+
+    Returns:
+        The count. None if the prompt is smaller, if its count is known, or if the provider gave none that can be true.
+    """
     near = share and plan.expected_tokens > share * plan.budget.limit
     if not near or find_count(session.recorded, plan.request.n, plan.seen.tokens):
         return None
     planned = bodies.build(plan, session)
-    with suppress(ProviderError), translate_errors(provider):  # without a count, planning goes on with the estimate
+    with suppress(ProviderError), translate_errors(provider):  # without a count the plan keeps its estimate
         tokens = provider.count_tokens(planned)
         if tokens is None or not is_plausible_count(plan, tokens):
             return None
@@ -54,44 +68,60 @@ def count_prompt(plan: Plan, session: Session, provider: Provider, share: float,
 
 
 def is_plausible_count(plan: Plan, tokens: int) -> bool:
-    """Whether a prompt can have so many tokens: what would fill the window, and was far from it, is a provider's mistake.
+    """Return whether a prompt can have so many tokens.
 
-    Believed, it would stand for what the log does not hold, and nothing could be sent any more.
+    A count is not believed if it fills the window and is more than four times the projected tokens. It would be taken for
+    content that the log does not hold, and no further request would fit.
+
+    Args:
+        plan: The plan of the request.
+        tokens: The count.
     """
     return tokens <= MAX_COUNT_RATIO * plan.expected_tokens or tokens + MIN_ANSWER <= plan.budget.window
 
 
 def is_plausible_usage(plan: Plan, usage: Usage) -> bool:
-    """Whether a provider can mean what it says that it used."""
+    """Return whether a reported usage can be true.
+
+    Args:
+        plan: The plan of the request.
+        usage: The reported usage.
+    """
     return is_plausible_count(plan, usage.answered_prompt_tokens) and usage.output_tokens <= plan.budget.window
 
 
-def check_destination(place: Destination | None, provider: Provider, model: str) -> WrongDestination | None:
-    """Why nothing may be sent: the provider or the model at hand is not the one that the conversation goes to."""
-    if place is None:  # nobody said where it goes: a chat that is not kept
+def check_destination(destination: Destination | None, provider: Provider, model: str) -> WrongDestination | None:
+    """Return an error if the provider or the model at hand is not the chat's destination.
+
+    Args:
+        destination: Where the chat goes; None = anywhere, for a chat that is not stored.
+        provider: Where the request would go.
+        model: The model that would answer it.
+    """
+    if destination is None:
         return None
-    at_hand = structs.replace(provider.place, model=model)
-    if place.is_same_server(at_hand) and place.model == model:
+    at_hand = structs.replace(provider.destination, model=model)
+    if destination.is_same_server(at_hand) and destination.model == model:
         return None
-    what = f"this conversation goes to {place}, and would have been sent to {at_hand}"
+    what = f"this conversation goes to {destination}, but the request would have gone to {at_hand}"
     return WrongDestination(
-        what, hint="Nothing was sent. Choose where it goes from here.", destination=str(place), at_hand=str(at_hand)
+        what, hint="Nothing was sent. Choose where it goes from here.", destination=str(destination), at_hand=str(at_hand)
     )
 
 
 def build_opening(session: Session) -> Edit | None:
-    """What has to stand before a conversation that begins with an answer (some that are imported do).
+    """Return an insert for a conversation that begins with an answer, as some imported ones do: a provider would reject it.
 
-    None where it begins otherwise, or that stands there already.
+    None if the conversation begins with a prompt, or has the insert already.
     """
     first = next((message for message in session.messages if message.role in ("user", "assistant")), None)
-    made = any(wish.edit.slot == OPENING_SLOT for wishes in session.recorded.wishes.values() for wish in wishes)
-    if first is None or first.role == "user" or made:
+    has_opening = any(wish.edit.slot == OPENING_SLOT for wishes in session.recorded.wishes.values() for wish in wishes)
+    if first is None or first.role == "user" or has_opening:
         return None
     note = Part("user", "text", "[The conversation begins with an answer.]")
     return Edit(
         "insert",
-        "a provider takes no conversation that begins with an answer",
+        "a provider rejects a conversation that begins with an answer",
         Span(first.start, first.start),
         (note,),
         slot=OPENING_SLOT,
@@ -101,8 +131,18 @@ def build_opening(session: Session) -> Edit | None:
 def plan_request(
     previous: Plan | None, live_session: LiveSession, request: Request, policy: Policy, answers: Answers | None = None
 ) -> Plan:
-    """The plan of the next request. Where the window holds the prompt and not the whole answer, the answer may be as long as
-    it holds: a policy that fills the window would never get to its next cut, for nothing that is refused makes a chat grow.
+    """Plan the next request.
+
+    If the window holds the prompt but not the longest answer, `max_tokens` is reduced to what is left.
+
+    Without that, a policy that fills the window would never reach its next cut: a refused request does not make the chat grow.
+
+    Args:
+        previous: The plan of the last request; None = this is the first.
+        live_session: The session.
+        request: The request to plan.
+        policy: The policy in force.
+        answers: Answers the queries of rules; None = recorded answers only.
     """
     plan = plan_step(previous, live_session.session, request, policy, live_session.get_policy_basis(policy), answers)
     left, most = plan.budget.window - max(plan.expected_tokens, plan.largest_prompt), request.settings.get("max_tokens")
@@ -113,7 +153,13 @@ def plan_request(
 
 
 def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowExceededError | None:
-    """Why this request may not be sent: none over its window is, whatever the policy says."""
+    """Return an error if a request must not be sent: it does not fit its window, or its policy refuses it.
+
+    Args:
+        plan: The plan of the request.
+        session: Its session.
+        ledger: The token counts.
+    """
     window = plan.budget.window
     answer = int(plan.request.settings.get("max_tokens") or 0) if plan.budget.known else 0
     needed = max(plan.expected_tokens + answer, plan.largest_prompt)
@@ -131,7 +177,7 @@ def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowE
         projected=needed,
         window=window,
         limit=plan.budget.limit,
-        why=why or ("it leaves nothing of the conversation to be sent" if nothing else ""),
+        why=why or ("it leaves no message to send" if nothing else ""),
         alone=alone,
         message=large,
         counters=sum_usage(session),
@@ -139,9 +185,16 @@ def check_window(plan: Plan, session: Session, ledger: Ledger) -> ContextWindowE
 
 
 def _find_oversized_message(plan: Plan, session: Session, ledger: Ledger, answer: int, any_of: bool) -> tuple[int, str]:
-    """The largest message that stands whole (or `any_of` them), if no cut of others would make room for it.
+    """Find a message that would not fit even if everything else were dropped.
 
-    Its number, and what it is called; -1 and "" where none is so large.
+    Returns its number and its description; -1 and "" if there is none.
+
+    Args:
+        plan: The plan of the request.
+        session: Its session.
+        ledger: The token counts.
+        answer: Tokens that the answer needs.
+        any_of: Look at all messages, not only at those that are sent verbatim.
     """
     number, size = -1, 0.0
     whole = [piece for piece in plan.after.pieces if piece.body is None]
@@ -161,7 +214,7 @@ def _find_oversized_message(plan: Plan, session: Session, ledger: Ledger, answer
 
 
 def sum_usage(session: Session) -> dict[str, int]:
-    """What a session's requests were billed, by the names of `errors.COUNTERS`, in tokens."""
+    """Return what the requests of a session were billed in tokens, by the names of `errors.USAGE_COUNTERS`."""
     used = [usage for request in session.requests if request.usage for usage in request.usage.passes]
     sums = (
         sum(u.prompt_tokens for u in used),
@@ -173,13 +226,21 @@ def sum_usage(session: Session) -> dict[str, int]:
 
 
 def check_body(
-    body: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, place: Destination | None
+    body: Mapping[str, JSON], model: str, prices: Prices, bodies: Bodies, destination: Destination | None
 ) -> UnsendableError | None:
-    """Why the provider at `place` would reject this body, whatever its size; what can be mended was, by the policy.
+    """Return an error if the provider would reject this body for another reason than its size.
 
-    Of a server of other models it is known that a message must be there and that calls and results are paired, and no more.
+    The policy has repaired what can be repaired. Of a server with other models only two rules are known: there must be a
+    message, and calls and results must form pairs.
+
+    Args:
+        body: The request body.
+        model: The model that it goes to.
+        prices: The models that are known.
+        bodies: Checks only what changed since the last body.
+        destination: The server; None = the Anthropic API.
     """
-    rules = refusals.find_judge(model, prices) or PAIRS_ONLY if place and place.kind == "server" else ALL_RULES
+    rules = refusals.find_judge(model, prices) or PAIRS_ONLY if destination and destination.kind == "server" else ALL_RULES
     if wrong := refusals.select_refused(bodies.lint(body, model, prices), rules):
         return UnsendableError(wrong[0].path, wrong[0].what)
     large = attachments.find_oversized_image(body["messages"]) if rules == ALL_RULES else None
@@ -187,7 +248,15 @@ def check_body(
 
 
 def read_prompt_size(plan: Plan, error: ProviderError) -> CountFact | None:
-    """What a provider's refusal says of the prompt's size; None where it refused for another reason."""
+    """Return the size of a prompt that the provider called too long.
+
+    Args:
+        plan: The plan of the request.
+        error: The provider's error.
+
+    Returns:
+        The size; None if the request was refused for another reason.
+    """
     if not error.too_long:
         return None
     return CountFact(
@@ -196,18 +265,31 @@ def read_prompt_size(plan: Plan, error: ProviderError) -> CountFact | None:
 
 
 def is_worth_retry(plan: Plan, than: Plan) -> bool:
-    """Whether a new plan is worth a second attempt: it carries less, goes elsewhere, or refuses by itself."""
+    """Return whether a new plan is worth a second attempt: it is smaller, goes to another model, or refuses the request itself.
+
+    Args:
+        plan: The new plan.
+        than: The plan that was too long.
+    """
     return plan.after.tokens < than.after.tokens or plan.model != than.model or plan.verdict == "refuse"
 
 
 def find_reverted_edits(previous: Plan | None, plan: Plan, live_session: LiveSession) -> tuple[Edit, ...]:
-    """Edits that put back what the plan before had changed and this one does not, for those who follow the record."""
+    """Return edits that restore what the previous plan had changed and this one does not.
+
+    A replay that follows the record needs them.
+
+    Args:
+        previous: The plan of the request before; None = there is none.
+        plan: The plan of this request.
+        live_session: The session.
+    """
     if previous is None:
         return ()
-    stands = previous.after.grow(plan.request.cut, live_session.ledger)
-    with suppress(RuleError):  # an edit of this plan that cuts a stand-in of the one before: put that back first
+    envelope = previous.after.grow(plan.request.cut, live_session.ledger)
+    with suppress(RuleError):  # an edit of this plan cuts a placeholder of the previous one, which is restored first
         for decision in plan.decisions:
-            stands = stands.replace(decision.edit, decision.seq, live_session.ledger)[0] if decision.splice else stands
-        if not any(build_lapse_edits(stands, plan.after)):
+            envelope = envelope.replace(decision.edit, decision.seq, live_session.ledger)[0] if decision.splice else envelope
+        if not any(build_lapse_edits(envelope, plan.after)):
             return ()
     return tuple(build_lapse_edits(previous.after, plan.before))

@@ -1,4 +1,4 @@
-"""The headers that name a conversation on every request of it: one id, or Helicone's session and the path within it."""
+"""The headers that name the conversation in each of its requests: one id, or Helicone's session id and path."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from turnscope import settings
 from turnscope.session.model import Session
 
 HELICONE_HEADERS = "Helicone-Session-Id", "Helicone-Session-Path"
-"""A gateway's names: https://docs.helicone.ai/features/sessions. A branch stands below the conversation that it left."""
+"""The names of a gateway (https://docs.helicone.ai/features/sessions). The path of a branch begins with the session it left."""
 
 
 def list_header_names() -> tuple[str, ...]:
-    """The headers' names, as the environment says; none where it says that there shall be none."""
-    said = settings.read_conversation_header()
-    return HELICONE_HEADERS if said.lower() == "helicone" else (said,) if said else ()
+    """Return the names of the headers, as the environment sets them; none if it switches them off."""
+    name = settings.read_conversation_header()
+    return HELICONE_HEADERS if name.lower() == "helicone" else (name,) if name else ()
 
 
 def build_headers(session: Session) -> Mapping[str, str]:
-    """Those of a conversation's requests."""
+    """Return the headers for the requests of a session."""
     above = str(session.parent or session.about.get("from") or "")
     path = "".join(f"/{_sanitize_id(id)}" for id in (above, session.id) if id)
     first = _sanitize_id(above or session.id) if len(list_header_names()) > 1 else _sanitize_id(session.id)
@@ -26,5 +26,5 @@ def build_headers(session: Session) -> Mapping[str, str]:
 
 
 def _sanitize_id(id: str) -> str:
-    """An id that a header can hold: another tool's may be any text."""
+    """Replace the characters that a header cannot hold. The id of another tool may be any text."""
     return "".join(char if char.isascii() and char.isprintable() and char != "/" else "_" for char in id)

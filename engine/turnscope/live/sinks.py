@@ -1,4 +1,4 @@
-"""Who is told what a chat does. The store comes first; what others fail to take harms neither it nor the chat."""
+"""Sinks receive each message and request of a chat. The store comes first; a failure of another sink harms neither."""
 
 from __future__ import annotations
 
@@ -15,22 +15,31 @@ _log = logging.getLogger(__name__)
 
 
 class Sink(Protocol):
-    """Where a chat is kept, traced or watched. Each call is done when it returns."""
+    """Receives what happens in a chat, to store, trace or watch it. A call is done when it returns."""
 
     def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
-        """A message was said (prompt, tool results, system, tools)."""
+        """Receive a message that was appended (prompt, tool results, system prompt, tool definitions).
+
+        Args:
+            message: The message, with its place in the session.
+            blocks: Its content, in Anthropic's shape.
+            status: Whether it is complete.
+        """
 
     def record_request(self, ended: RequestEnded) -> None:
-        """A request ended; with its answer's message, if there is one, in the same write."""
+        """Receive a request that ended, together with the message of its answer, if there is one."""
 
     def record_fact(self, fact: Fact) -> None:
-        """Something was recorded: an ask answered, a prompt counted, an edit wished for, a summary rated."""
+        """Receive a recorded fact: the answer to a rule query, a count of a prompt, a wish, a rating of a summary."""
 
 
 class Sinks:
-    """Several sinks as one. `first` is where the chat is kept: what it raises is raised, and the others hear nothing of it.
+    """Several sinks as one. Errors of the first are raised; errors of the others are logged, and the chat goes on.
 
-    An error of another one goes to the log, and the chat goes on.
+    Args:
+        first: The store of the chat. If it fails, the others are not called.
+        others: Further sinks, called in order.
+        conversation: The id of the chat, for the log.
     """
 
     def __init__(self, first: Sink, *others: Sink, conversation: str = "") -> None:
@@ -51,12 +60,12 @@ class Sinks:
         self._forward(lambda sink: sink.record_fact(fact))
 
     def record_start(self, request: Request, plan: Plan) -> None:
-        """A request is about to be sent: the store alone hears of it, the others once it has ended."""
+        """See `DraftSink`. Only the store is told; the other sinks hear of a request when it ended."""
         if isinstance(self.first, DraftSink):
             self.first.record_start(request, plan)
 
     def record_draft(self, texts: Sequence[str]) -> None:
-        """What was shown so far of its answer."""
+        """See `DraftSink`."""
         if isinstance(self.first, DraftSink):
             self.first.record_draft(texts)
 
@@ -65,18 +74,18 @@ class Sinks:
         for sink in self.others:
             try:
                 what(sink)
-            except Exception:  # noqa: BLE001 - whatever it is, the chat is kept; told below
-                _log.exception("conversation %s is kept, but %s did not take it", self.conversation, type(sink).__name__)
+            except Exception:  # noqa: BLE001 - the chat is stored, whatever another sink does
+                _log.exception("conversation %s is stored, but %s failed", self.conversation, type(sink).__name__)
 
 
 class NullSink:
-    """A sink that keeps nothing: for a chat that is only weighed, never sent."""
+    """A sink that stores nothing, for a chat that is previewed and never sent."""
 
     def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
-        """Nothing is kept."""
+        """See `Sink`."""
 
     def record_request(self, ended: RequestEnded) -> None:
-        """Nothing is kept."""
+        """See `Sink`."""
 
     def record_fact(self, fact: Fact) -> None:
-        """Nothing is kept."""
+        """See `Sink`."""

@@ -1,7 +1,7 @@
-"""A stream of the Messages API, event by event: what it says so far, whatever is missing, doubled, empty or out of order in it.
+"""Assemble the answer from the events of a Messages API stream, even if events are missing, doubled, empty or out of order.
 
-Holds no network and no SDK. Events are values of JSON. What cannot be understood is left out; what was said is never lost:
-text keeps its order of arrival, and a block that was never begun is begun by its first piece.
+Uses no network and no SDK; events are JSON values. Events that cannot be understood are skipped. No text is lost: it keeps
+its order of arrival, and a block without a start event begins with its first delta.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DELTA_KINDS = {
     "compaction_delta": "compaction",
 }
 _SERVER_CALLS = ("server_tool_use", "mcp_tool_use")  # calls of tools that run at the provider
-PAUSED = "pause_turn"  # the answer goes on, and so may a call
+PAUSED = "pause_turn"  # the provider will go on with the answer, and with its tool calls
 _TEXT_KEYS = {"text": "text", "thinking": "thinking"}
 FINISH_REASONS = {
     "stop": "end_turn",
@@ -35,22 +35,31 @@ FINISH_REASONS = {
     "function_call": "tool_use",
     "content_filter": "refusal",
 }
-"""What servers of OpenAI's API call the reasons why an answer ended; some say so on the Messages API, too."""
+"""Finish reasons of OpenAI's API as stop reasons. Some servers use them on the Messages API too."""
 
 
 @dataclass(slots=True)
 class StreamAssembler:
-    """What a stream has said so far."""
+    """The answer so far.
+
+    Args:
+        id: The provider's id of the answer.
+        stop_reason: Why the answer ended; "" = not reported yet.
+        raw_usage: The usage as reported so far.
+        blocks: The content blocks by the server's index, in order of arrival.
+        is_complete: Whether the stream reported its end.
+        applied: Context edits that the provider made in the prompt.
+    """
 
     id: str = ""
     stop_reason: str = ""
     raw_usage: dict[str, JSON] = field(default_factory=dict)
-    blocks: dict[object, _Block] = field(default_factory=dict)  # by the index that the server gives, in order of arrival
-    is_complete: bool = False  # it said that this is all
-    applied: tuple[AppliedEdit, ...] = ()  # context edits that the provider made in the prompt
+    blocks: dict[object, _Block] = field(default_factory=dict)
+    is_complete: bool = False
+    applied: tuple[AppliedEdit, ...] = ()
 
     def add_event(self, event: Any) -> Iterator[TextDelta | ThinkingDelta]:
-        """One more event; gives what it adds to what is shown."""
+        """Add an event and yield the text and thinking that it brings."""
         if not isinstance(event, Mapping):
             return
         match event.get("type"):
@@ -71,19 +80,19 @@ class StreamAssembler:
                 self.is_complete = True
 
     def flush(self) -> Iterator[TextDelta | ThinkingDelta]:
-        """What was held back of the texts, at the end of the stream."""
+        """Yield the text that was held back by scrubbing. Call it at the end of the stream."""
         for block in self.blocks.values():
             yield from block.emit(block.scrubber.flush())
 
     @property
     def content(self) -> tuple[JSON, ...]:
-        """The blocks as they can be sent back; those that say nothing are left out."""
-        made = [said for block in self.blocks.values() if (said := block.build())]
-        return tuple(made) if self.stop_reason == PAUSED else _replace_lost_calls(made)
+        """The blocks as they can be sent back. Empty ones are left out."""
+        content = [built for block in self.blocks.values() if (built := block.build())]
+        return tuple(content) if self.stop_reason == PAUSED else _replace_lost_calls(content)
 
     @property
     def usage(self) -> Usage | None:
-        """The usage as far as it was told; None where no number of it was."""
+        """The usage reported so far; None if no number was reported."""
         return parse_usage(self.raw_usage) if any(isinstance(value, int) for value in self.raw_usage.values()) else None
 
     def _start_message(self, message: Any) -> Iterator[TextDelta | ThinkingDelta]:
@@ -101,7 +110,7 @@ class StreamAssembler:
         if not isinstance(raw, Mapping):
             return
         known = self.blocks.get(_make_key(index))
-        if known and known.started:  # said twice
+        if known and known.started:  # a second start event of the same block
             return
         block = known or self._make_block(index, str(raw.get("type") or "text"))
         block.raw, block.started = {**raw, "type": raw.get("type") or block.kind}, True
@@ -123,13 +132,13 @@ class StreamAssembler:
                 block.raw["signature"] = delta["signature"]
             case "input_json_delta" if isinstance(delta.get("partial_json"), str):
                 block.json += delta["partial_json"]
-            case "compaction_delta":  # the summary comes whole, and goes back as it came
+            case "compaction_delta":  # the summary comes in one delta, and is sent back unchanged
                 block.raw |= {name: value for name, value in delta.items() if name != "type"}
             case "citations_delta" if delta.get("citation"):
                 block.raw["citations"] = [*list_blocks(block.raw.get("citations")), delta["citation"]]
 
     def _find_open_block(self, index: Any, kind: str) -> _Block:
-        """The block of a piece whose index nobody began: the newest of its kind that has not ended, else a new one."""
+        """Return the block for a delta whose index has no start event: the newest open block of its kind, or a new one."""
         newest = next((block for block in reversed(self.blocks.values()) if block.kind == kind), None)
         return newest if newest and newest.open else self._make_block(index, kind)
 
@@ -138,21 +147,21 @@ class StreamAssembler:
         block = self.blocks[_make_key(index)] = _Block(kind, number, {"type": kind})
         return block
 
-    def _read_stop_reason(self, said: Any) -> None:
-        if not isinstance(said, Mapping):
+    def _read_stop_reason(self, event: Any) -> None:
+        if not isinstance(event, Mapping):
             return
-        reason, finish = said.get("stop_reason"), said.get("finish_reason")
+        reason, finish = event.get("stop_reason"), event.get("finish_reason")
         if isinstance(reason, str) and reason:
             self.stop_reason = FINISH_REASONS.get(reason, reason)
         elif isinstance(finish, str) and finish:
             self.stop_reason = FINISH_REASONS.get(finish, finish)
 
-    def _read_applied_edits(self, said: Mapping[str, Any]) -> None:
-        self.applied = parse_applied_edits(said.get("context_management")) or self.applied
+    def _read_applied_edits(self, event: Mapping[str, Any]) -> None:
+        self.applied = parse_applied_edits(event.get("context_management")) or self.applied
 
-    def _read_usage(self, told: Any) -> None:
-        if isinstance(told, Mapping):
-            self.raw_usage |= {name: value for name, value in told.items() if value is not None}
+    def _read_usage(self, usage: Any) -> None:
+        if isinstance(usage, Mapping):
+            self.raw_usage |= {name: value for name, value in usage.items() if value is not None}
 
 
 @dataclass(slots=True)
@@ -165,23 +174,23 @@ class _Block:
     started: bool = False
     open: bool = True
     scrubber: StreamScrubber = field(default_factory=StreamScrubber)
-    half_character: str = ""  # of a character that comes in two pieces
+    half_character: str = ""  # the first half of a surrogate pair; the next delta brings the second
 
     def add(self, piece: str) -> Iterator[TextDelta | ThinkingDelta]:
-        """More of the text."""
+        """Add text, and yield what of it can be shown."""
         piece, self.half_character = self.half_character + piece, ""
         if piece and "\ud800" <= piece[-1] <= "\udbff":
             piece, self.half_character = piece[:-1], piece[-1]
         yield from self.emit(self.scrubber(repair_text(piece)))
 
     def emit(self, piece: str) -> Iterator[TextDelta | ThinkingDelta]:
-        """A piece that nothing is held back of."""
+        """Yield text that is scrubbed already."""
         if piece:
             self.text += piece
             yield ThinkingDelta(piece) if self.kind == "thinking" else TextDelta(piece, self.number)
 
     def build(self) -> JSON:
-        """The block as it can be sent back; None where it says nothing."""
+        """Return the block as it can be sent back; None if it is empty."""
         raw: dict[str, JSON] = scrub(repair_text(self.raw))
         if self.kind == "text":
             return {**raw, "text": self.text} if self.text.strip() else None
@@ -193,51 +202,61 @@ class _Block:
 
 
 def _replace_lost_calls(content: Sequence[JSON]) -> tuple[JSON, ...]:
-    """Content without calls of the provider's own tools whose result never came: it takes none of those back."""
+    """Replace calls of the provider's own tools that never got a result: the provider rejects them when they are sent back."""
     results = {block.get("tool_use_id") for block in content}
     lost = [block.get("type") in _SERVER_CALLS and block.get("id") not in results for block in content]
     words = "[The provider called its own tool {}, and no result of it came.]"
-    told = ({"type": "text", "text": words.format(block.get("name") or "without a name")} for block in content)
-    return tuple(note if gone else block for block, note, gone in zip(content, told, lost, strict=True))
+    notes = ({"type": "text", "text": words.format(block.get("name") or "without a name")} for block in content)
+    return tuple(note if is_lost else block for block, note, is_lost in zip(content, notes, lost, strict=True))
 
 
 def build_tool_call(raw: Mapping[str, JSON], number: int) -> JSON:
-    """A tool call that can be sent back: with an id, and an object for its input. Without a name it can only be told."""
-    given = scrub(repair_text(raw.get("input")))
+    """Return a tool call that can be sent back: with an id, and an object as input. A call without a name becomes a text.
+
+    Args:
+        raw: The call as the provider sent it.
+        number: Makes an id if the call has none.
+    """
+    arguments = scrub(repair_text(raw.get("input")))
     if not isinstance(raw.get("name"), str) or not raw["name"]:
-        return {"type": "text", "text": f"[A tool call came without a name. Its input: {json.dumps(given)}]"}
-    made = given if isinstance(given, dict) else {} if given is None else {"input": given}
-    return {**raw, "type": "tool_use", "id": str(raw.get("id") or f"call_without_id_{number}"), "input": made}
+        return {"type": "text", "text": f"[A tool call came without a name. Its input: {json.dumps(arguments)}]"}
+    value = arguments if isinstance(arguments, dict) else {} if arguments is None else {"input": arguments}
+    return {**raw, "type": "tool_use", "id": str(raw.get("id") or f"call_without_id_{number}"), "input": value}
 
 
 def assemble_message(raw: Any) -> StreamAssembler:
-    """A whole answer that came in one piece."""
-    heard = StreamAssembler()
-    for _ in heard.add_event({"type": "message_start", "message": raw}):
+    """Assemble an answer that came as one JSON object."""
+    assembler = StreamAssembler()
+    for _ in assembler.add_event({"type": "message_start", "message": raw}):
         pass
-    for _ in heard.flush():
+    for _ in assembler.flush():
         pass
-    return heard
+    return assembler
 
 
 def find_stop_reason(answer: StreamAssembler, max_tokens: int) -> str:
-    """Why the answer ended. One that was cut below its own limit of `most` tokens was cut by the window."""
+    """Return why an answer ended.
+
+    Args:
+        answer: The assembled answer.
+        max_tokens: The limit of the request. An answer that was cut below it was cut by the window.
+    """
     if answer.stop_reason == "max_tokens" and answer.usage and 0 < answer.usage.output_tokens < max_tokens - 1:
         return "model_context_window_exceeded"
     return str(scrub(answer.stop_reason))
 
 
 def repair_text(value: Any) -> Any:
-    """A value without halves of characters: two that belong together become one, a lone one the sign for what is missing."""
+    """Repair surrogates in all texts of a JSON value: a pair becomes its character, a lone half the replacement character."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
-        return {repair_text(name): repair_text(held) for name, held in value.items()}
-    return [repair_text(held) for held in value] if isinstance(value, list) else value
+        return {repair_text(name): repair_text(item) for name, item in value.items()}
+    return [repair_text(item) for item in value] if isinstance(value, list) else value
 
 
 def list_blocks(content: Any) -> list[JSON]:
-    """Content as blocks, whatever it is: a string is one text, nothing is none."""
+    """Return message content as a list of blocks. A string is one text block, nothing is no block."""
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return list(content) if isinstance(content, list) else [content] if isinstance(content, Mapping) else []
@@ -251,4 +270,4 @@ def _parse_input(text: str) -> JSON:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return {"input": text}  # it broke off, or was never JSON: the tool says what it misses
+        return {"input": text}  # cut off, or never JSON: the tool reports which argument is missing

@@ -1,4 +1,4 @@
-"""Chats as they are kept: their store, and one of them as an opened session. Needs no provider and loads none."""
+"""The store of chats, and one stored chat as an opened session. Imports no provider."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ __all__ = ["Conflict", "Destination", "Hit", "Row", "Threads", "open_thread"]
 
 
 def open_thread(threads: Threads, thread: str, version: str) -> OpenedSession:
-    """A stored thread as an opened session. `version` changes with it. TurnscopeError where there is none."""
+    """Open a stored thread as a session.
+
+    Args:
+        threads: The store.
+        thread: The id of the thread.
+        version: Changes whenever the thread changes.
+
+    Raises:
+        TurnscopeError: There is no such thread.
+    """
     session = threads.load(thread)
     trace = replay(session, ledger=count_session(session))
     return OpenedSession(f"thread-{thread}-{version}", build_overview(trace), lambda: session, dict, session, trace)

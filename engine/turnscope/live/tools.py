@@ -1,7 +1,7 @@
 """Read-only tools for a live chat: read, list and search files of one folder, and a calculator.
 
-Nothing is written, run or followed out of the folder: a path is resolved first (links included), and only regular files are
-opened, without waiting, and only up to a fixed size. Every mistake is a result that the model can read.
+Nothing is written or run, and no path leads out of the folder: links are resolved first. Only regular files are opened,
+without waiting for them, up to a fixed size. An error becomes a result that the model can read.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Protocol
 
 from turnscope.session.model import JSON
 
-MAX_FILE_BYTES = 200_000  # bytes of one file
+MAX_FILE_BYTES = 200_000  # that are read of one file
 MAX_NAMES = 400  # names of one folder
 MAX_HITS = 100  # lines of one search
-MAX_FILES = 5_000  # files that one search looks into
-MAX_DIGITS = 300  # of a number in the calculator
+MAX_FILES = 5_000  # files that one search reads
+MAX_DIGITS = 300  # digits of a number in the calculator
 MAX_EXPRESSION = 1_000  # characters of an expression
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
@@ -60,30 +60,43 @@ class Tools(Protocol):
 
     @property
     def definitions(self) -> Sequence[JSON]:
-        """Tool definitions as the Messages API takes them."""
+        """The tool definitions, as the Messages API takes them."""
 
     def run(self, name: str, arguments: Mapping[str, JSON]) -> tuple[str, bool]:
-        """The result's text, and whether it is an error."""
+        """Run a tool.
+
+        Args:
+            name: The name of the tool.
+            arguments: Its arguments.
+
+        Returns:
+            The text of the result, and whether it is an error.
+        """
 
 
 class ToolRefusal(Exception):
-    """A tool will not do what was asked; its text is the result."""
+    """A tool refuses what it was asked to do. Its text becomes the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toolbox:
-    """The tools on one folder, those named in `names`."""
+    """Tools for one folder.
+
+    Args:
+        folder: The folder. No tool reads outside of it.
+        names: The tools that may run.
+    """
 
     folder: Path
     names: tuple[str, ...] = ("read_file", "list_files", "search_files", "calculate")
 
     @property
     def definitions(self) -> Sequence[dict[str, Any]]:
-        """Tool definitions as the Messages API takes them."""
+        """See `Tools`."""
         return [tool for tool in DEFINITIONS if tool["name"] in self.names]
 
     def run(self, name: str, arguments: Mapping[str, Any]) -> tuple[str, bool]:
-        """The result's text, and whether it is an error."""
+        """See `Tools`."""
         tools = {"read_file": self._read, "list_files": self._list, "search_files": self._search, "calculate": calculate}
         if name not in self.names or name not in tools:
             return f"there is no tool {name!r}", True
@@ -129,7 +142,7 @@ class Toolbox:
 
     def _search(self, query: str) -> str:
         if not query.strip():
-            raise ToolRefusal("say what to search for")
+            raise ToolRefusal("the text to search for is missing")
         hits: list[str] = []
         for file in self._walk_files():
             try:
@@ -159,7 +172,7 @@ class Toolbox:
 
 
 def _read_bytes(file: Path) -> tuple[bytes, int]:
-    """The first bytes of a regular file and its size. A pipe or device is refused without waiting for it."""
+    """Return the first bytes of a regular file, and its size. Refuse a pipe or a device without waiting for it."""
     handle = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     with os.fdopen(handle, "rb") as opened:
         status = os.fstat(opened.fileno())
@@ -169,7 +182,14 @@ def _read_bytes(file: Path) -> tuple[bytes, int]:
 
 
 def calculate(expression: str) -> str:
-    """The value of an arithmetic expression. Raises Refused for anything else."""
+    """Return the value of an arithmetic expression.
+
+    Raises:
+        ToolRefusal: The text is something else, or its value is too large.
+
+    >>> calculate("2 ** 10 / 4")
+    '256.0'
+    """
     try:
         if len(expression.strip()) > MAX_EXPRESSION:
             raise ToolRefusal(f"the expression is longer than {MAX_EXPRESSION:,} characters; nothing was worked out")

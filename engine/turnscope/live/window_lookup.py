@@ -1,6 +1,6 @@
-"""How large a model's window is, asked of the server that runs it: Ollama, LM Studio, llama.cpp, and those that list models.
+"""Ask the server that runs a model for its window: Ollama, LM Studio, llama.cpp, and servers that list their models.
 
-Local servers load models with windows of their own, and no table knows them. Nothing is assumed here: what nobody tells is 0.
+Local servers load models with windows of their own, which no table knows. Nothing is assumed: an unknown window is 0.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from msgspec import Struct
 
 from turnscope.session.destination import parse_origin
 
-TIMEOUT = 2.0  # seconds for each question
+TIMEOUT = 2.0  # seconds for each request
 MAX_BYTES = 4_000_000  # bytes of an answer
 _NAMES = ("max_model_len", "context_length", "max_context_length", "context_window", "max_input_tokens", "n_ctx")
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d{1,12})\b", re.MULTILINE)
 
 
 class Window(Struct, frozen=True):
-    """A model's window in tokens, 0 = the server does not tell; `how`: in whose words, or why it is not known."""
+    """A model's window in tokens, 0 = the server does not say. `source`: where the number comes from, or why there is none."""
 
     tokens: int = 0
     source: str = ""
@@ -33,39 +33,43 @@ class Window(Struct, frozen=True):
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """Redirects are not followed: a key may go along."""
+        """Do not follow a redirect: the key would go along."""
 
 
 def fetch_window(url: str, model: str, key: str = "", timeout: float = TIMEOUT) -> Window:
-    """The window of a model at an address. `key`: the one of that address, "" = none; seconds for each question (at most six).
+    """Ask a server for the window of a model. What is loaded counts before what the model supports. Never raises.
 
-    What is loaded counts before what the model could have. Never raises.
+    Args:
+        url: The server's address.
+        model: The model's name on that server.
+        key: The API key of that address; "" = none.
+        timeout: Seconds for each request. There are at most six.
     """
     if not parse_origin(url):
-        return Window(source="there is no address to ask")
+        return Window(source="there is no address")
 
-    def ask(path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def fetch(path: str, body: Mapping[str, Any] | None = None) -> Any:
         return _fetch_json(f"{url.rstrip('/').removesuffix('/v1')}{path}", key, timeout, body)
 
-    for question in (_query_ollama, _query_lm_studio, _query_llama_cpp, _query_model_list):
+    for query in (_query_ollama, _query_lm_studio, _query_llama_cpp, _query_model_list):
         try:
-            if found := question(ask, model):
+            if found := query(fetch, model):
                 return found
-        except OSError as error:  # nobody there, or silent
-            return Window(source=f"the server cannot be asked: {getattr(error, 'reason', error) or type(error).__name__}")
-    return Window(source="the server does not tell")
+        except OSError as error:  # no server there, or it is silent
+            return Window(source=f"the server does not answer: {getattr(error, 'reason', error) or type(error).__name__}")
+    return Window(source="the server does not say")
 
 
-Query = Callable[..., Any]
+Fetch = Callable[..., Any]
 
 
-def _query_ollama(ask: Query, model: str) -> Window | None:
-    shown = ask("/api/show", {"model": model})
+def _query_ollama(fetch: Fetch, model: str) -> Window | None:
+    shown = fetch("/api/show", {"model": model})
     if not isinstance(shown, Mapping):
         return None
-    for row in _get_rows(ask("/api/ps"), "models"):
+    for row in _get_rows(fetch("/api/ps"), "models"):
         if model in (row.get("name"), row.get("model")) and (tokens := _parse_tokens(row.get("context_length"))):
-            return Window(tokens, "Ollama has it loaded so (/api/ps)")
+            return Window(tokens, "loaded in Ollama (/api/ps)")
     found = _NUM_CTX.search(str(shown.get("parameters") or ""))
     if found and (tokens := _parse_tokens(int(found[1]))):
         return Window(tokens, "Ollama's num_ctx (/api/show)")
@@ -75,33 +79,33 @@ def _query_ollama(ask: Query, model: str) -> Window | None:
     )
     if not any(sizes):
         return None
-    return Window(max(sizes), "the most that the model can have (Ollama, /api/show); it may be loaded with less")
+    return Window(max(sizes), "the model's maximum (Ollama, /api/show); it may be loaded with less")
 
 
-def _query_lm_studio(ask: Query, model: str) -> Window | None:
-    row = ask(f"/api/v0/models/{quote(model)}")
+def _query_lm_studio(fetch: Fetch, model: str) -> Window | None:
+    row = fetch(f"/api/v0/models/{quote(model)}")
     if not isinstance(row, Mapping):
         return None
     if tokens := _parse_tokens(row.get("loaded_context_length")):
-        return Window(tokens, "LM Studio has it loaded so (/api/v0/models)")
+        return Window(tokens, "loaded in LM Studio (/api/v0/models)")
     tokens = _parse_tokens(row.get("max_context_length"))
-    return Window(tokens, "the most that the model can have (LM Studio); it may be loaded with less") if tokens else None
+    return Window(tokens, "the model's maximum (LM Studio); it may be loaded with less") if tokens else None
 
 
-def _query_llama_cpp(ask: Query, _model: str) -> Window | None:
-    props = ask("/props")
-    made = props.get("default_generation_settings") if isinstance(props, Mapping) else None
-    tokens = _parse_tokens(made.get("n_ctx")) if isinstance(made, Mapping) else 0
-    return Window(tokens, "llama.cpp serves it so (/props)") if tokens else None
+def _query_llama_cpp(fetch: Fetch, _model: str) -> Window | None:
+    props = fetch("/props")
+    settings = props.get("default_generation_settings") if isinstance(props, Mapping) else None
+    tokens = _parse_tokens(settings.get("n_ctx")) if isinstance(settings, Mapping) else 0
+    return Window(tokens, "loaded in llama.cpp (/props)") if tokens else None
 
 
-def _query_model_list(ask: Query, model: str) -> Window | None:
-    for row in _get_rows(ask("/v1/models"), "data"):
+def _query_model_list(fetch: Fetch, model: str) -> Window | None:
+    for row in _get_rows(fetch("/v1/models"), "data"):
         meta = row.get("meta")
-        for held in (row, meta if isinstance(meta, Mapping) else {}):
-            tokens = next((size for name in _NAMES if (size := _parse_tokens(held.get(name)))), 0)
+        for fields in (row, meta if isinstance(meta, Mapping) else {}):
+            tokens = next((size for name in _NAMES if (size := _parse_tokens(fields.get(name)))), 0)
             if row.get("id") == model and tokens:
-                return Window(tokens, "as the server lists it (/v1/models)")
+                return Window(tokens, "the server's list of models (/v1/models)")
     return None
 
 
@@ -115,7 +119,7 @@ def _parse_tokens(value: Any) -> int:
 
 
 def _fetch_json(url: str, key: str, timeout: float, body: Mapping[str, Any] | None) -> Any:
-    """What an address answers; None where it is no JSON, or the server says no. OSError: nobody answers."""
+    """Return the JSON at an address; None if it is no JSON, or the server refuses. Raise OSError if nobody answers."""
     head = {"content-type": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
     data = None if body is None else json.dumps(body).encode()
     try:

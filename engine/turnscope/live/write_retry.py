@@ -1,6 +1,6 @@
-"""What a chat hands to its store while the store cannot be written: kept in memory, in order, and tried again. And drafts.
+"""Writes that wait while the store is locked: kept in memory in their order, and tried again. Also drafts of an answer.
 
-A prompt is never taken before it is kept; an answer that was paid for is never thrown away because a file was locked.
+A prompt is stored before it is sent. An answer that was paid for is not lost because a file was locked.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from turnscope.live.events import WriteFailed, WriteRecovered
 from turnscope.session.model import Request
 from turnscope.storage.database import StorageError
 
-RETRY_SECONDS = 1.0  # seconds between two tries
-MAX_TRIES = 60  # of one turn; what is still not written then is tried before whatever is written next
-DRAFT_SECONDS = 0.5  # seconds between two looks at what there is to draft
+RETRY_SECONDS = 1.0  # between two tries
+MAX_TRIES = 60  # tries in one turn; later writes try again first
+DRAFT_SECONDS = 0.5  # between two drafts of an answer
 
 _log = logging.getLogger(__name__)
 Write = Callable[[], None]
@@ -28,13 +28,18 @@ Write = Callable[[], None]
 
 @runtime_checkable
 class DraftSink(Protocol):
-    """A sink that keeps a request from before it is sent, and what is shown of its answer meanwhile."""
+    """A sink that stores a request before it is sent, and drafts of its answer while it arrives."""
 
     def record_start(self, request: Request, plan: Plan) -> None:
-        """A request is about to be sent."""
+        """Store a request that is about to be sent.
+
+        Args:
+            request: The request.
+            plan: Its plan.
+        """
 
     def record_draft(self, texts: Sequence[str]) -> None:
-        """What was shown so far of its answer."""
+        """Store the texts of the answer so far."""
 
 
 def _sleep(seconds: float) -> bool:
@@ -44,13 +49,13 @@ def _sleep(seconds: float) -> bool:
 
 @dataclass(slots=True)
 class WriteQueue:
-    """Writes that wait for their store."""
+    """Writes that wait for their store, in order."""
 
     pending: deque[Write] = field(default_factory=deque)
     last_error: StorageError | None = None
 
     def run(self, write: Write) -> None:
-        """Write now, or as soon as it can be done, after all that waits already."""
+        """Write now, after everything that waits already. If the store cannot be written, the write waits."""
         self.pending.append(write)
         try:
             self.flush()
@@ -58,20 +63,28 @@ class WriteQueue:
             self.last_error = error
 
     def flush(self) -> None:
-        """Write what waits. StorageError: it cannot be written yet, and waits on."""
+        """Write everything that waits.
+
+        Raises:
+            StorageError: The store cannot be written yet. What is not written waits on.
+        """
         while self.pending:
             try:
                 self.pending[0]()
             except StorageError:
                 raise
             except Exception:
-                self.pending.clear()  # another window has taken the place: it will never be written
+                self.pending.clear()  # another window continued the chat, so these writes can never succeed
                 raise
             self.pending.popleft()
         self.last_error = None
 
     def retry(self, wait_cancelled: Callable[[float], bool] = _sleep) -> Iterator[WriteFailed | WriteRecovered]:
-        """Say that something waits, try until it is written, and say that it is. `left` waits some seconds; true: no more."""
+        """Try until everything is written, at most a minute. Yield `WriteFailed` before and `WriteRecovered` after.
+
+        Args:
+            wait_cancelled: Waits so many seconds and returns True if the turn was cancelled meanwhile.
+        """
         if not self.pending or self.last_error is None:
             return
         yield WriteFailed(self.last_error)
@@ -88,7 +101,12 @@ class WriteQueue:
 
 
 class Draft:
-    """What was delivered of an answer, by block; handed on every half second while it grows, by a thread of its own."""
+    """The texts of an answer as they arrive. A thread of its own records them every half second while they grow.
+
+    Args:
+        record: Stores the texts; None = drafts are not stored.
+        conversation: The id of the chat, for the log.
+    """
 
     def __init__(self, record: Callable[[Sequence[str]], None] | None, conversation: str) -> None:
         self.conversation = conversation
@@ -97,7 +115,12 @@ class Draft:
         self._thread: threading.Thread | None = None
 
     def add(self, block: int, text: str) -> None:
-        """More of a block's text."""
+        """Add text to the answer.
+
+        Args:
+            block: The number of the content block.
+            text: The text.
+        """
         self._texts[block] = self._texts.get(block, "") + text
         self._new.set()
         if self._keep and self._thread is None:
@@ -106,11 +129,11 @@ class Draft:
 
     @property
     def texts(self) -> list[str]:
-        """The texts in order, as far as they came."""
+        """The texts so far, in the order of their blocks."""
         return [text for _, text in sorted(self._texts.copy().items()) if text]
 
     def close(self) -> None:
-        """It is a draft no longer."""
+        """End the draft: the answer itself is stored now."""
         self._over.set()
 
     def _run(self) -> None:
@@ -120,5 +143,5 @@ class Draft:
                 self._new.clear()
                 try:
                     self._keep(self.texts)
-                except Exception as error:  # noqa: BLE001 - the answer itself is kept at its end, or said not to be
-                    _log.warning("conversation %s: a draft was not kept: %s", self.conversation, error)
+                except Exception as error:  # noqa: BLE001 - the answer itself is stored at its end, or reported as not stored
+                    _log.warning("conversation %s: a draft was not stored: %s", self.conversation, error)

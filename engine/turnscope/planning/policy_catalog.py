@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from turnscope.atomic_file import replace_file
 from turnscope.errors import PolicyError
 from turnscope.planning import policy as policies
 from turnscope.planning.packaged_policies import find_packaged_policies
 from turnscope.planning.policy import Policy
+from turnscope.planning.rule_registry import load_packaged_rules
 
 NAME_PATTERN = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,58}[a-z0-9])?")
 
@@ -42,6 +44,7 @@ def load_catalog(folder: Path, pairs: int | None = None) -> PolicyCatalog:
     """
     found: dict[str, Policy] = {}
     problems: dict[str, PolicyError] = {}
+    load_packaged_rules()
     packaged = [
         (name, policy) for name, policy in _iter_policies(find_packaged_policies(), policies.HERE) if isinstance(policy, Policy)
     ]
@@ -72,7 +75,8 @@ def save_policy(name: str, text: str, folder: Path) -> Policy:
 
     Raises:
         PolicyError: the name or the text is wrong.
-        OSError: the file cannot be written.
+        TurnscopeError: the file cannot be written.
+        OSError: the folder cannot be made.
     """
     if not NAME_PATTERN.fullmatch(name):
         raise PolicyError(
@@ -84,9 +88,8 @@ def save_policy(name: str, text: str, folder: Path) -> Policy:
         raise PolicyError(f"{name!r} is a policy of {owner}", hint="Save yours under another name.")
     policy = policies.parse(name, text)
     folder.mkdir(parents=True, exist_ok=True)
-    part = folder / f".{name}.toml.part"
-    part.write_text(text, encoding="utf-8")
-    part.replace(folder / f"{name}.toml")
+    with replace_file(folder / f"{name}.toml") as part:
+        part.write_text(text, encoding="utf-8")
     return policy
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import is_dataclass, replace
 from functools import cache, partial
 from typing import Any, get_args, get_type_hints
@@ -45,6 +46,13 @@ def load_rules() -> Mapping[str, Rule]:
         except PolicyError:  # of a package, and reported
             continue
     return found
+
+
+def load_packaged_rules() -> None:
+    """Load every rule that a package or the user's folder brings, so that one that is broken is reported."""
+    for name in _find_extensions():
+        with suppress(PolicyError):
+            find_rule(name)
 
 
 def find_rule_package(name: str) -> str:

@@ -1,1 +1,1 @@
-"""What ported tools compute, as pure functions: one folder per tool, imported by the rules that act on it."""
+"""What other tools compute, as pure functions: one folder per tool. The rules of that tool import them."""

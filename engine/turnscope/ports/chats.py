@@ -1,8 +1,7 @@
-"""A session as chat apps hold it: messages as plain mappings, each with the blocks it stands for, and the way back.
+"""A session as chat apps hold it: messages as plain mappings, each with its blocks; and back.
 
-Rows are those of `ports.rows`. What an app stores with a message beside its content (items, usage, summaries) is no part of the
-conversation: a session's `about` holds it under `stored`, by the tool that stored it and the message's id; it is read where a
-tool's own rules ask for it. Holds readings and conversions; decides nothing.
+The rows are those of `ports.rows`. What an app stores with a message outside of its content (items, usage, summaries) lies
+in `Session.about["stored"]`, by tool and message id. Only the rules of that tool read it. This module decides nothing.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from turnscope.session.model import JSON, Block, Part, Session
 
 
 class ChatMessage(NamedTuple):
-    """One message of the conversation: the blocks `start:stop`, and it as a mapping."""
+    """One message of the conversation: the blocks `start:stop`, and its mapping."""
 
     start: int
     stop: int
@@ -27,7 +26,7 @@ class ChatMessage(NamedTuple):
 
 
 class Chat(NamedTuple):
-    """The conversation's messages without prompt and tools, where they begin and end, and they as mappings."""
+    """The messages of the conversation, without system prompt and tools: where each begins and ends, and its mapping."""
 
     chat_messages: tuple[ChatMessage, ...]
     starts: tuple[int, ...]
@@ -36,28 +35,37 @@ class Chat(NamedTuple):
 
 
 def find_stored(session: Session, tool: str) -> Mapping[str, Any]:
-    """What a tool stored with messages, by their ids."""
+    """Return what a tool stored with messages, by message id."""
     held = session.about.get("stored")
     kept = held.get(tool) if isinstance(held, Mapping) else None
     return kept if isinstance(kept, Mapping) else {}
 
 
 def find_stored_id(name: str, stored: Mapping[str, Any]) -> str:
-    """The id of the stored message that a message of the session was made of, beside others (`id`, `id:1`, ...); "" = none."""
+    """Return the id of the stored message that a message was made of; "" = none.
+
+    One stored message may make several (`id`, `id:1`, ...).
+
+    Args:
+        name: The id of the session's message.
+        stored: What the tool stored, by id.
+    """
     of = name.rpartition(":")[0]
     return of if of in stored and name not in stored else ""
 
 
 def read_chat(session: Session, tool: str = "") -> Chat:
-    """Read a session as a chat. Results are messages of role `tool`.
+    """Read a session as a chat. Tool results become messages of role `tool`.
 
-    What `tool` stored with a message is merged into it, and stands for it where it has a role of its own.
+    Args:
+        session: The session.
+        tool: Whose stored data is merged into the messages. Stored data with a role replaces the message.
     """
     stored = find_stored(session, tool)
     found: list[ChatMessage] = []
     for row in read_rows(session).rows:
         if row.role == "system" and not session.messages[session.blocks[row.start].message].fence:
-            continue  # the prompt; a message of the system in the conversation is fenced
+            continue  # the system prompt; a system message inside the conversation is fenced
         blocks = session.blocks[row.start : row.stop]
         name = session.messages[blocks[0].message].id
         if found and (of := find_stored_id(name, stored)) and found[-1].message.get("id") == of:
@@ -82,12 +90,12 @@ def _memoize_reading(tool: str) -> Callable[[Ctx], Chat]:
 
 
 def get_chat(ctx: Ctx, tool: str = "") -> Chat:
-    """The session at hand as a chat with what `tool` stored, read once."""
+    """Return the session as a chat with the stored data of a tool. It is read once."""
     return _memoize_reading(tool)(ctx)
 
 
 def find_leading_end(ctx: Ctx) -> int:
-    """Where the system prompt and the tools in front of the conversation end."""
+    """Return where the system prompt and the tools at the start end."""
     static, cut = ctx.index.static, ctx.request.cut
     return next((n for n, at in enumerate(static) if n != at or at >= cut), min(len(static), cut))
 
@@ -97,14 +105,14 @@ def _get_id(block: Block, key: str) -> str:
 
 
 def build_call(block: Block) -> dict[str, Any]:
-    """A call as chat completions write it."""
+    """Return a call in the form of chat completions."""
     given = block.raw.get("input") if isinstance(block.raw, Mapping) else None
     written = given if isinstance(given, str) else dumps(given if given is not None else {})
     return {"id": _get_id(block, "id"), "type": "function", "function": {"name": block.name, "arguments": written}}
 
 
 def build_parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
-    """Chat messages as the parts of a stand-in."""
+    """Return chat messages as the parts of a placeholder."""
     for message in messages:
         role, held = str(message.get("role")), message.get("content")
         if role == "tool":
@@ -127,7 +135,7 @@ def build_parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
 
 
 def parse_arguments(written: str) -> JSON:
-    """The input of a call from the text of its arguments; empty where that is no JSON object."""
+    """Parse the arguments of a call; empty if they are no JSON object."""
     try:
         found = json.loads(written)
     except (TypeError, ValueError):

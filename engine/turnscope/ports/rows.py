@@ -1,7 +1,7 @@
 """A session as libraries for chat completions see it: a list of system, user, assistant and tool messages.
 
-Anthropic's shape puts tool results into user messages; here each is a row of its own, and tool definitions are none. Holds
-readings of a session, and how a row's text is replaced. It decides nothing.
+In Anthropic's form, tool results are parts of user messages; here each is a row of its own, and tool definitions are none.
+This module reads rows from a session and replaces their texts. It decides nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from turnscope.session.index import Index
 from turnscope.session.model import JSON, Action, Block, Bucket, Edit, Part, Session, Span
 
 T = TypeVar("T")
-_REMEMBERED = 4  # sessions and ledgers whose readings are kept
+_REMEMBERED = 4  # sessions and ledgers whose readings stay in memory
 
 
 class Row(NamedTuple):
-    """One message of a chat completion: the blocks `start:stop`. `framed`: a ledger counts the frame of a message for it."""
+    """One message of a chat completion: the blocks `start:stop`. `framed`: whether a ledger counts a message frame for it."""
 
     start: int
     stop: int
@@ -30,7 +30,10 @@ class Row(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """All rows of a session; `unframed[i]` of the first `i` have no frame in a ledger, `systems` are the system's numbers."""
+    """All rows of a session.
+
+    `unframed[i]`: how many of the first `i` have no frame in a ledger; `systems`: numbers of system rows.
+    """
 
     rows: tuple[Row, ...]
     starts: tuple[int, ...]
@@ -39,8 +42,8 @@ class Rows(NamedTuple):
 
 
 def memoize_by_ledger(read: Callable[[Session, Index, Ledger], T]) -> Callable[[Ctx], T]:
-    """A pure reading of a whole session under one ledger, made once: a request then looks up what lies below its cut."""
-    known: dict[tuple[int, int], tuple[Index, Ledger, T]] = {}  # by identity; both are held, so that their ids stay theirs
+    """Make a reading of a whole session and ledger once. A request then looks up the part below its cut."""
+    known: dict[tuple[int, int], tuple[Index, Ledger, T]] = {}  # by id(); holding both objects keeps their ids unique
 
     def reading(ctx: Ctx) -> T:
         key = (id(ctx.index), id(ctx.own))
@@ -56,7 +59,7 @@ def memoize_by_ledger(read: Callable[[Session, Index, Ledger], T]) -> Callable[[
 
 
 def read_rows(session: Session) -> Rows:
-    """The rows of a session, in order."""
+    """Return the rows of a session, in order."""
     rows: list[Row] = []
     for message in session.messages:
         if message.start == message.stop or session.blocks[message.start].bucket is Bucket.TOOLS:
@@ -86,17 +89,23 @@ def _get_rows(session: Session, _index: Index, _own: Ledger) -> Rows:
 
 
 def get_rows(ctx: Ctx) -> Rows:
-    """The rows of the session at hand."""
+    """Return the rows of the session at hand."""
     return _get_rows(ctx)
 
 
 def count_row_tokens(own: Ledger, row: Row, frame: int) -> int:
-    """Tokens of one row. `frame`: what frames a message where the ledger has not counted it."""
+    """Return the tokens of one row.
+
+    Args:
+        own: The policy's ledger.
+        row: The row.
+        frame: Tokens of a message's frame, if the ledger has not counted it.
+    """
     return own.count_tokens(row.start, row.stop) + (0 if row.framed else frame)
 
 
 def build_content(session: Session, row: Row) -> str | list[JSON] | None:
-    """The `content` of a row: a string, a list of parts (calls left out), or None where there is neither."""
+    """Return the `content` of a row: a string, a list of parts without calls, or None if there is neither."""
     blocks = session.blocks[row.start : row.stop]
     if row.role == "tool":
         held = blocks[0].raw.get("content") if isinstance(blocks[0].raw, Mapping) else None
@@ -108,7 +117,7 @@ def build_content(session: Session, row: Row) -> str | list[JSON] | None:
 
 
 def build_raws(blocks: Iterable[Block]) -> list[JSON]:
-    """Content of blocks as it was stored: a text that was taken apart at the thoughts in it is one again."""
+    """Return the content of blocks as it was stored: a text that was split at its thinking is one again."""
     held: list[JSON] = []
     thought = False
     for block in blocks:
@@ -122,7 +131,7 @@ def build_raws(blocks: Iterable[Block]) -> list[JSON]:
 
 
 def list_text_blocks(session: Session, row: Row) -> list[Block]:
-    """The blocks that hold the text of a row."""
+    """Return the blocks that hold the text of a row."""
     blocks = session.blocks[row.start : row.stop]
     return [b for b in blocks if row.role == "tool" or isinstance(b.raw, str) or _get_type(b.raw) == "text"]
 
@@ -134,7 +143,16 @@ def _get_type(raw: JSON) -> JSON:
 def replace_text(
     session: Session, row: Row, text: str, action: Action, because: str, facts: Mapping[str, JSON]
 ) -> Iterator[Edit]:
-    """The edits that give a row `text` for its content; its calls and its thinking stay."""
+    """Return the edits that replace the content of a row by a text. Its calls and its thinking stay.
+
+    Args:
+        session: The session.
+        row: The row.
+        text: The text.
+        action: The action of the edits.
+        because: The reason of the edits.
+        facts: Facts about them.
+    """
     held = list_text_blocks(session, row)
     first = held[0] if held else session.blocks[row.start]
     fence = session.messages[first.message].fence and row.stop - row.start == 1
@@ -153,7 +171,7 @@ def replace_text(
 
 
 def is_intact(envelope: Envelope, row: Row) -> bool:
-    """Whether every block of a row stands as it was said: an earlier rule has put nothing in its place."""
+    """Return whether every block of a row is verbatim: no earlier rule replaced any."""
     at = row.start
     while at < row.stop:
         piece = envelope.find_piece(at)
@@ -164,7 +182,7 @@ def is_intact(envelope: Envelope, row: Row) -> bool:
 
 
 def iter_droppable(ctx: Ctx, envelope: Envelope, start: int, stop: int) -> Iterator[Span]:
-    """What still stands in `[start, stop)` but for tool definitions, as spans that cut no stand-in in two."""
+    """Yield the spans in `[start, stop)` that are still sent, without tool definitions. No span cuts a placeholder."""
     if start < stop:
         first, last = envelope.find_piece(start), envelope.find_piece(stop - 1)
         start = first.stop if first.body and first.start < start else start

@@ -1,1 +1,4 @@
-"""From a path to its conversations: sources, the choice of an importer, contents. And what importers share."""
+"""From a path to its conversations: sources, the choice of an importer, contents, and what importers share.
+
+Knows no single tool.
+"""

@@ -1,8 +1,10 @@
-"""Recorded request bodies become one timeline: each body is an envelope that was really sent, laid along what came before.
+"""Builds one timeline from recorded request bodies. Each body is an envelope that was really sent; it is aligned with the past.
 
-Bodies arrive in Anthropic's shape. A message that was seen before stays at its address; one that is missing was dropped, one
-that changed is a stand-in, one that is new is appended. Rendering the replay of the record gives each body again exactly.
-Holds the edits that follow from a match; `matching` finds it, `body` takes bodies apart, importers read files.
+Bodies come in Anthropic's shape. A message that was seen before keeps its address. A missing message was dropped, a changed one
+became a placeholder, a new one is appended. Rendering the replay of the record gives each body again exactly.
+
+The module makes the edits that follow from a match. `matching` finds the match, `recorded_body` splits bodies, importers read
+files.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from turnscope.reading.recorded_body import RecordedBody, RecordedMessage
 from turnscope.session.builder import Builder, Draft
 from turnscope.session.model import JSON, SHAPE, Action, Edit, ObservedEdit, Session, Span
 
-RECORDED_SLOT = "recorded"  # slot of messages that a body holds between messages that were there before
+RECORDED_SLOT = "recorded"  # slot of messages that a body holds between earlier ones
 
 
 class BlockRange(NamedTuple):
-    """A range of blocks said before addresses are known: `[start of draft lo + first, start of draft hi + last)`."""
+    """A range of blocks before addresses are known: `[start of draft lo + first, start of draft hi + last)`."""
 
     lo: int
     first: int
@@ -47,13 +49,15 @@ class Alignment:
     seen: list[tuple[int, BlockRange, Edit]] = field(default_factory=list)
     static: dict[str, _Static] = field(default_factory=dict)
     requests: int = 0
-    joinable: int = 0  # edits from here on may be joined: no insert stands between them and the next
+    joinable: int = 0  # edits from here on may be joined: no insert lies between them and the next
 
     def add_request(self, body: RecordedBody, answer: RecordedMessage | None, *, compacted: bool = False, **about: Any) -> None:
-        """Take in one recorded call: its body, and the message that came back (None: there is none).
+        """Add one recorded call.
 
-        `compacted`: the log says that the tool compacted before it, so what is not there verbatim was replaced as a whole.
-        `about`: fields of `model.Request`, and `answered_at`.
+        Args:
+            body: Its body.
+            answer: The message that came back; None = none.
+            **about: Fields of `model.Request`, and `answered_at`.
         """
         for name in ("tools", "system"):
             self.static.setdefault(name, _Static(name)).update(self, getattr(body, name))
@@ -69,16 +73,21 @@ class Alignment:
         self.requests += 1
 
     def build(self) -> Session:
-        """The session, with every difference between two bodies as an observed edit."""
+        """Build the session. Every difference between two bodies becomes an observed edit."""
         return self.builder.build([self._iter_observed])
 
     def append(self, message: RecordedMessage, at: float | None = None) -> Draft:
-        """A message that was not there before."""
+        """Append a message that was not there before.
+
+        Args:
+            message: The message.
+            at: When it was sent, in seconds since the Unix epoch.
+        """
         number = len(self.originals)
         self.originals.append(message)
         self.where.setdefault(message.key, []).append(number)
         self.cells.append(Cell(number, number + 1, [message]))
-        system = message.role == "system"  # a system message among messages is no system prompt: it stays where it is
+        system = message.role == "system"  # a system message among messages is no system prompt: it stays in place
         origin, kinds = self.label(message)
         draft = self.builder.add_message(
             message.role, message.parts, origin=origin, sent_at=at, fence=system, extra=message.extra
@@ -88,7 +97,15 @@ class Alignment:
         return draft
 
     def record_edit(self, place: BlockRange, action: Action, because: str, body: Bodies = (), **more: Any) -> None:
-        """Record what the request at hand shows. What happens to neighbours for one reason is one edit."""
+        """Record what the current request shows. One edit covers neighbours that changed for the same reason.
+
+        Args:
+            place: The blocks.
+            action: What happened to them.
+            because: The reason, for people.
+            body: The placeholder; None = the blocks themselves are back.
+            **more: Further fields of `model.Edit`.
+        """
         if len(self.seen) > self.joinable and not more and not body:
             request, before, edit = self.seen[-1]
             alike = (edit.action, edit.because, edit.restore, edit.body) == (action, because, body is None, ())
@@ -106,13 +123,13 @@ class Alignment:
             yield ObservedEdit(request, structs.replace(edit, span=Span(start, stop), body=body))
 
     def _match_messages(self, messages: Sequence[RecordedMessage], *, compacted: bool) -> None:
-        """Match a body's messages with what stands, and change what stands to be this body."""
+        """Match a body's messages with what stands, then change what stands to be this body."""
         found = match(self.cells, Past(self.originals, self.where), messages, altered=not compacted)
         for cell in found.cleared:
             if cell.lo == cell.hi:
                 self.show_messages(cell, [])
             else:
-                self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "drop", "its stand-in left the request that was recorded")
+                self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "drop", "its placeholder is not in the recorded request")
         self.cells = found.cells
         for cell in found.cells:
             if cell.state != "static":
@@ -122,24 +139,29 @@ class Alignment:
             self.append(messages[j])
 
     def show_messages(self, cell: Cell, messages: list[RecordedMessage]) -> None:
-        """Change one cell to show `messages`, saying so where that is a change."""
+        """Change one cell to show `messages`, and record the change where there is one.
+
+        Args:
+            cell: The cell.
+            messages: What the body holds there.
+        """
         if cell.lo == cell.hi:
             self.joinable = len(self.seen)
         if [m.key for m in messages] == [m.key for m in cell.shown]:
-            return  # how it is written may differ; that is the shape's business
+            return  # its form may differ; `_describe_shape` records that
         place = BlockRange(cell.lo, 0, cell.hi, 0)
         original = self.originals[cell.lo] if cell.hi - cell.lo == 1 else None
         if cell.lo == cell.hi:
-            because = "stands between earlier messages" if messages else "no longer stands between earlier messages"
+            because = "inserted between earlier messages" if messages else "removed from between earlier messages"
             self.record_edit(
                 place, "insert" if messages else "drop", because, make_placeholder(messages, self.label), slot=RECORDED_SLOT
             )
             cell.state = "body"
         elif not messages:
-            self.record_edit(place, "drop", "left out of the request that was recorded")
+            self.record_edit(place, "drop", "not in the recorded request")
             cell.state = "gone"
         elif original and len(messages) == 1 and messages[0].key == original.key:
-            self.record_edit(place, "restore", "stands in the request again as it was", None)
+            self.record_edit(place, "restore", "in the request again, unchanged", None)
             cell.state = "own"
         elif original and len(messages) == 1 and messages[0].role == original.role and original.parts and messages[0].parts:
             self._alter(cell, original, messages[0])
@@ -151,13 +173,13 @@ class Alignment:
         cell.shown = messages
 
     def _alter(self, cell: Cell, original: RecordedMessage, message: RecordedMessage) -> None:
-        """Change single blocks of a message; the others stay."""
+        """Change single blocks of a message. The others stay."""
         blocks = align_blocks(original, message)
         held: list[Bodies] = [None] * len(blocks)
         if cell.state == "blocks":
             held = cell.blocks
         elif cell.state != "own":
-            self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "restore", "stands in the request again, altered", None)
+            self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "restore", "in the request again, changed", None)
         for i, (old, new) in enumerate(zip(held, blocks, strict=True)):
             if old != new:
                 action, because = describe_change(original.parts[i], new)
@@ -165,7 +187,7 @@ class Alignment:
         cell.state, cell.blocks = "blocks", blocks
 
     def _tidy(self) -> None:
-        """Neighbouring cells that show nothing become one, so that a long past costs nothing."""
+        """Join neighbouring cells that show nothing, so that a long past costs nothing."""
         kept: list[Cell] = []
         for cell in self.cells:
             if cell.lo == cell.hi and not cell.shown:
@@ -179,15 +201,15 @@ class Alignment:
 
 @dataclass(slots=True)
 class _Static:
-    """The system prompt or the tools: which blocks of which version stand."""
+    """The system prompt or the tools: which blocks of which version are in force."""
 
     name: str
-    standing: list[tuple[int, int]] = field(default_factory=list)  # (draft, block)
+    standing: list[tuple[int, int]] = field(default_factory=list)  # (draft, block) of the version in force
     keys: tuple[bytes, ...] = ()
     versions: dict[tuple[bytes, ...], list[tuple[int, int]]] = field(default_factory=dict)
 
     def update(self, to: Alignment, now: RecordedMessage | None) -> None:
-        """Make the version in force be `now`: what it no longer holds is superseded, what is new is appended."""
+        """Make `now` the version in force. What it no longer holds is superseded, what is new is appended."""
         keys = now.keys if now else ()
         if keys == self.keys:
             return
@@ -203,7 +225,7 @@ class _Static:
                 wanted = [*wanted, *((number, i) for i in range(len(keys) - taken))]
         wanted = wanted or []
         held, left = set(self.standing), set(wanted)
-        because = "superseded by another version of it" if keys else "left out of the request that was recorded"
+        because = "replaced by another version" if keys else "not in the recorded request"
         for draft, start, stop in _group_runs(sorted(held - left)):
             to.record_edit(
                 BlockRange(draft, start, draft, stop),
@@ -219,7 +241,7 @@ class _Static:
         self.versions[keys] = wanted
 
     def _find_kept(self, keys: tuple[bytes, ...]) -> list[tuple[int, int]]:
-        """The blocks that stay: as long as the new version goes on like the one in force, gaps allowed."""
+        """Find the blocks that stay: as long as the new version follows the one in force, gaps allowed."""
         kept: list[tuple[int, int]] = []
         at = 0
         for key in keys:
@@ -232,7 +254,7 @@ class _Static:
 
 
 def _group_runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Neighbouring blocks of one draft as (draft, start, stop)."""
+    """Group neighbouring blocks of one draft as (draft, start, stop)."""
     held: tuple[int, int, int] | None = None
     for draft, at in blocks:
         if held and held[0] == draft and held[2] == at:
@@ -246,7 +268,7 @@ def _group_runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]
 
 
 def _describe_shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
-    """How this body writes what rendering would write otherwise; also fences messages that a body keeps apart."""
+    """Describe how this body writes what rendering would write differently. Also fences messages that a body keeps apart."""
     bare: list[Any] = []
     lists: list[Any] = []
     extra: list[Any] = []
@@ -273,7 +295,7 @@ def _describe_shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:
 
 
 def _describe_writing(of: Alignment, cell: Cell, message: RecordedMessage) -> tuple[bool, dict[str, JSON], bool]:
-    """How rendering writes a message: as one string? with which further keys? and does it stand in its own place?"""
+    """Describe how rendering writes a message: as one string? with which further keys? does it stand in its own place?"""
     original = of.originals[cell.lo] if cell.state in ("own", "blocks") else None
     if original is None:
         return message.bare, {}, False

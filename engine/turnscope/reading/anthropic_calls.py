@@ -1,4 +1,7 @@
-"""A recorded call of Anthropic's Messages API, whoever recorded it: body, answer, usage, edits of the server's own."""
+"""A recorded call of Anthropic's Messages API: body, answer, usage, and the server's own edits.
+
+Any recorder may have written it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from turnscope.session.builder import parse_applied_edits, parse_cache_miss, par
 
 
 def convert_call(found: Exchange) -> Call:
-    """A recorded call as one in Anthropic's shape, which it is."""
+    """Convert a recorded call. It has Anthropic's shape already."""
     response = found.response
     if isinstance(response, str):
         response = join_message(parse_events(response))

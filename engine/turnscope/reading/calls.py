@@ -1,7 +1,7 @@
 """Recorded calls of a provider's API: requests and responses as proxies, SDK loggers and HTTP cassettes write them.
 
-Holds what is the same for every provider: finding bodies in records, JSON strings inside JSON, cassettes (YAML), times.
-Holds no opinion about what a body's messages mean; `dialect` tells whose they are.
+The module holds what is the same for every provider: finding bodies in records, JSON strings inside JSON, cassettes (YAML),
+times. It does not interpret a body's messages; `dialect` says whose they are.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from turnscope.session.model import JSON, Note
 
 REQUEST_KEYS = ("request", "request_body", "requestBody", "body", "params", "req")
 RESPONSE_KEYS = ("response", "response_body", "responseBody", "res")
-BODY_KEYS = ("parsed_body", "body", "json", "string", "body_raw", "data")  # where HTTP-level records keep the body
+BODY_KEYS = ("parsed_body", "body", "json", "string", "body_raw", "data")  # keys under which HTTP records keep the body
 TIME_KEYS = ("timestamp", "sent_at", "created_at", "recorded_at", "time", "started_at", "logged_at")
 ROLES = frozenset({"user", "assistant", "system", "tool", "developer", "function"})
-# What a message of either API may hold. A tool that stores messages adds what is its own to them: ids, times, titles.
+# Keys of a message in either API. Tools that store messages add their own keys: ids, times, titles.
 MESSAGE_KEYS = frozenset(
     "role content name tool_calls tool_call_id function_call refusal audio annotations reasoning reasoning_content "
     "reasoning_details thinking prefix partial cache_control".split()
@@ -38,12 +38,12 @@ OPENAI_PARTS = frozenset({"image_url", "input_audio", "refusal", "file"})
 EARLIEST_SECONDS, LATEST_SECONDS = (
     946_684_800.0,
     32_503_680_000.0,
-)  # years 2000 and 3000: a number outside is no time in seconds
+)  # the years 2000 and 3000: a number outside is no time in seconds
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One call as recorded: a request body, the response as far as there is one (JSON value or text), and when."""
+    """One call as recorded: the request body, the response as far as there is one (JSON value or text), and its times."""
 
     body: dict[str, JSON]
     response: JSON
@@ -51,11 +51,11 @@ class Exchange:
     sent_at: float | None = None
     answered_at: float | None = None
     status: int = 0
-    error: str = ""  # why there is no answer; "" where there is one, or nothing is known
+    error: str = ""  # why there is no answer; "" where there is one, or the reason is unknown
 
 
 def read_exchanges(source: Source) -> Iterator[Exchange | Note]:
-    """Every call that the file holds, in order; what cannot be read comes as a `Note`."""
+    """Read every call of a file, in order. What cannot be read comes as a `Note`."""
     passed = 0
     for record, line in iter_records(source):
         if isinstance(record, Note):
@@ -67,11 +67,16 @@ def read_exchanges(source: Source) -> Iterator[Exchange | Note]:
         else:
             passed += 1
     if passed:
-        yield Note("info", 0, f"{passed} records hold no request body and were passed over")
+        yield Note("info", 0, f"{passed} records hold no request body and were skipped")
 
 
 def find_exchange(record: Any, line: int) -> Exchange | None:
-    """The call that one record holds. None where it holds none, or one that is no chat (counting tokens, batches)."""
+    """Find the call in one record. None where it holds none, or no chat (counting tokens, batches).
+
+    Args:
+        record: The record.
+        line: Its line number.
+    """
     if not isinstance(record, Mapping):
         return None
     if is_body(record):
@@ -98,9 +103,9 @@ def find_exchange(record: Any, line: int) -> Exchange | None:
 
 
 def is_body(value: Any) -> bool:
-    """Whether a value is a request body with messages, and no file in which a tool stores them.
+    """Whether a value is a request body with messages, and no file in which a tool stores messages.
 
-    What is sent holds what an API takes; further keys are believed where others ask for something as only a request does.
+    A body has the keys of an API. Other keys are accepted where the rest asks for something as only a request does.
     """
     if not isinstance(value, Mapping) or not isinstance(value.get("messages"), list) or not value["messages"]:
         return False
@@ -114,7 +119,12 @@ def _is_message(value: Any) -> bool:
 
 
 def unwrap_body(value: Any, depth: int = 4) -> JSON:
-    """A body as a value: out of HTTP-level records and JSON strings. Text that is no JSON (a stream) stays text."""
+    """Get a body out of HTTP records and JSON strings. Text that is no JSON (a stream) stays text.
+
+    Args:
+        value: What the record holds.
+        depth: How many layers to unwrap.
+    """
     if isinstance(value, bytes):
         value = value.decode("utf-8", "replace")
     if isinstance(value, str):
@@ -127,7 +137,7 @@ def unwrap_body(value: Any, depth: int = 4) -> JSON:
 
 
 def parse_if_json(text: str) -> JSON:
-    """JSON text as a value; the text itself where it is none."""
+    """Parse JSON text. Gives the text itself where it is no JSON."""
     try:
         return orjson.loads(text)
     except ValueError:
@@ -138,12 +148,12 @@ def parse_if_json(text: str) -> JSON:
 
 
 def as_text(value: Any) -> str:
-    """A text; "" for anything else."""
+    """Give a text; "" for anything else."""
     return value if isinstance(value, str) else ""
 
 
 def describe_failure(found: Exchange) -> str:
-    """Why a call failed, as its response or status says; "" where it did not."""
+    """Describe why a call failed, from its response or status; "" where it did not fail."""
     value = found.response
     if isinstance(value, Mapping) and (value.get("type") == "error" or (value.get("error") and not value.get("choices"))):
         error = value.get("error")
@@ -153,7 +163,10 @@ def describe_failure(found: Exchange) -> str:
 
 
 def iter_records(source: Source) -> Iterator[tuple[Any, int]]:
-    """What may hold a call each: the records of a cassette, a list or JSON lines, with their numbers, or the one value."""
+    """Iterate over records that may hold one call each, with their numbers.
+
+    They are the records of a cassette, a list or JSON lines, or the one value.
+    """
     head = source.head[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if head[:1] not in (b"{", b"["):
         yield from _iter_interactions(_load_yaml(source.data)) if is_cassette(head) else ()
@@ -172,7 +185,7 @@ def iter_records(source: Source) -> Iterator[tuple[Any, int]]:
 
 
 def is_bare_list(document: list[Any]) -> bool:
-    """A list of plain chat messages, and nothing else of any tool."""
+    """Whether a value is a list of plain chat messages, of no particular tool."""
     if not all(_is_message(m) and "content" in m and m.keys() <= MESSAGE_KEYS for m in document):
         return False
     contents = [m["content"] for m in document if isinstance(m["content"], list)]
@@ -189,7 +202,7 @@ def is_cassette(head: bytes) -> bool:
 
 
 def _load_yaml(data: bytes) -> JSON:
-    """A cassette's YAML; times stay text, as JSON bodies have none."""
+    """Load a cassette's YAML. Times stay text, as in JSON."""
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -203,7 +216,7 @@ def _load_yaml(data: bytes) -> JSON:
 
 
 def _iter_interactions(document: Any) -> Iterator[tuple[Any, int]]:
-    """The calls of an HTTP cassette."""
+    """Iterate over the calls of an HTTP cassette."""
     found = (document.get("interactions") or document.get("http_interactions")) if isinstance(document, Mapping) else None
     if not isinstance(found, list):
         yield Note("error", 0, "the cassette is not readable as YAML"), 0
@@ -236,7 +249,11 @@ def _find_time(side: Mapping[str, Any]) -> float | None:
 
 
 def parse_time(value: Any) -> float | None:
-    """ISO text, or seconds or milliseconds since the epoch, as seconds; None where it is no time."""
+    """Parse ISO text, or seconds or milliseconds since the Unix epoch. Gives seconds; None where it is no time.
+
+    >>> parse_time("2026-01-01T00:00:00+00:00"), parse_time(1_767_225_600_000)
+    (1767225600.0, 1767225600.0)
+    """
     if isinstance(value, str):
         try:
             return datetime.fromisoformat(value).timestamp()

@@ -1,7 +1,7 @@
-"""OpenAI's Chat Completions in Anthropic's shape: bodies, messages, tools, usage. Many providers, tools and traces speak it.
+"""Converts OpenAI's Chat Completions into Anthropic's shape: bodies, messages, tools, usage. Many providers and tools use them.
 
-Tool calls become `tool_use`, tool messages `tool_result`, leading system and developer messages the system prompt. Holds pure
-functions, and no reading of files.
+Tool calls become `tool_use`, tool messages `tool_result`, leading system and developer messages the system prompt. Pure
+functions; the module reads no files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONVERTED_KEYS = frozenset(
 
 
 def convert_body(body: Mapping[str, JSON]) -> dict[str, JSON]:
-    """A body of chat completions in Anthropic's shape. Keys that have no counterpart stay as they are."""
+    """Convert a body of chat completions. Keys without a counterpart stay as they are."""
     messages = [m for m in body["messages"] if isinstance(m, Mapping)]
     lead = next((i for i, m in enumerate(messages) if m.get("role") not in SYSTEM), len(messages))
     whole: dict[str, JSON] = {key: value for key, value in body.items() if key not in ("messages", "tools")}
@@ -37,7 +37,7 @@ def convert_body(body: Mapping[str, JSON]) -> dict[str, JSON]:
         extra = {key: value for key, value in message.items() if key not in CONVERTED_KEYS}
         content = convert_content(message)
         joins = written and _is_tool_message(message) and written[-1]["role"] == "user" and _are_results(written[-1]["content"])
-        if joins:  # results of one round of calls are one message
+        if joins:  # the results of one round of calls are one message
             written[-1] = {**written[-1], **extra, "content": [*written[-1]["content"], *content]}
         else:
             plain = isinstance(message.get("content"), str) and len(content) == 1 and set(content[0]) == {"type", "text"}
@@ -59,7 +59,7 @@ def _are_results(content: Any) -> bool:
 
 
 def convert_content(message: Mapping[str, Any]) -> list[Any]:
-    """The blocks of a message: reasoning, text and other parts, then calls."""
+    """Convert a message into blocks: reasoning, text and other parts, then calls."""
     content = message.get("content")
     if _is_tool_message(message):
         held = content if isinstance(content, str) else _convert_parts(content)
@@ -88,14 +88,14 @@ def _convert_parts(content: Any) -> list[Any]:
 
 
 def _split_thoughts(block: Any) -> list[Any]:
-    """A text block whose thoughts in tags are blocks of their own."""
+    """Split a text block so that thoughts in tags are blocks of their own."""
     text = block.get("text") if block.get("type") == "text" else None
     texts = split_thoughts(text) if isinstance(text, str) else []
     return [{**block, "text": one} for one in texts] if len(texts) > 1 else [block]
 
 
 def _convert_call(call: Mapping[str, Any]) -> dict[str, JSON]:
-    """A tool call. Arguments that are no JSON object stay text."""
+    """Convert a tool call. Arguments that are no JSON object stay text."""
     known = call.get("function") or call.get("custom")
     function: Mapping[str, Any] = known if isinstance(known, Mapping) else {}
     given = function.get("arguments", function.get("input"))
@@ -113,7 +113,7 @@ def _convert_tool(tool: Any) -> Any:
 
 
 def convert_usage(raw: Any) -> Usage | None:
-    """OpenAI's usage object: cached tokens are part of `prompt_tokens` there, and not here. None where it is none."""
+    """Convert OpenAI's usage object. Its `prompt_tokens` include cached tokens, ours do not. None where it is no object."""
     if not isinstance(raw, Mapping):
         return None
     details = raw.get("prompt_tokens_details")

@@ -1,4 +1,4 @@
-"""Which importer reads a source: the one whose `sniff` gives the highest score, of the file as it is or in another form."""
+"""Chooses the importer of a source: the one whose `sniff` gives the highest score, for the file as it is or in another form."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ from contextlib import suppress
 from turnscope.errors import ImporterError, UnknownFormat, UnreadableFile
 from turnscope.extensions import report_problem
 from turnscope.reading import json_forms
-from turnscope.reading.import_errors import ambiguous_format, unknown_format
+from turnscope.reading.import_errors import make_ambiguous_format_error, make_unknown_format_error
 from turnscope.reading.importer import Importer
 from turnscope.reading.registry import find_importers
 from turnscope.reading.source import Source
 
 
 def claim(source: Source) -> Importer:
-    """The importer that recognises a source best. UnknownFormat where none does, or where several do equally well."""
+    """Find the importer that recognises a source best.
+
+    Raises:
+        UnknownFormat: No importer recognises it, or several do equally well.
+    """
     importer = find_claim(source)
     if importer is None:
-        raise unknown_format(source, find_importers())
+        raise make_unknown_format_error(source, find_importers())
     return importer
 
 
 def find_claim(source: Source) -> Importer | None:
-    """The same, or None where no importer recognises the source."""
+    """Find the importer that recognises a source best; None where none does. UnknownFormat where several do equally well."""
     scores = {importer: _score(importer, source) for importer in find_importers()}
     best = max(scores.values())
     claims = [importer for importer, score in scores.items() if score == best > 0]
     if len(claims) > 1:
-        raise ambiguous_format(source, claims, [importer for importer in scores if importer not in claims])
+        raise make_ambiguous_format_error(source, claims, [importer for importer in scores if importer not in claims])
     return claims[0] if claims else None
 
 
 def _score(importer: Importer, source: Source) -> int:
-    """How well a source fits. An importer that fails fits nothing; it says so once, and again where nothing else fits."""
+    """Score how well a source fits. An importer that fails scores 0.
+
+    Its failure is reported once, and again where nothing else fits.
+    """
     try:
         return importer.sniff(source)
     except ImporterError as error:
@@ -42,7 +49,7 @@ def _score(importer: Importer, source: Source) -> int:
 
 
 def find_claims(files: Iterable[Source]) -> Iterator[tuple[Source, Importer]]:
-    """Those of some files that an importer recognises, each with it. A file that cannot be read is left out."""
+    """Find the files that an importer recognises, each with its importer. A file that cannot be read is left out."""
     for file in files:
         with suppress(RecursionError, UnknownFormat, UnreadableFile):
             if importer := find_claim(file):
@@ -50,9 +57,16 @@ def find_claims(files: Iterable[Source]) -> Iterator[tuple[Source, Importer]]:
 
 
 def recognize(source: Source) -> tuple[Source, Importer | None]:
-    """A source and its importer: as it is, or a file in another form (`forms`). None where no importer recognises either."""
-    importer = find_claim(source)
-    if importer is None and source.kind == "file":
+    """Find the importer of a source as it is, or of a file in another form (`json_forms`).
+
+    None where no importer recognises either.
+    """
+    if source.kind != "file":
+        return source, find_claim(source)
+    if "claim" not in source.cache:  # the entries of a source are listed before one is read: look once
+        source.cache["claim"] = find_claim(source)
+    importer = source.cache["claim"]
+    if importer is None:
         if "recognized" not in source.cache:
             wanted = len(json_forms.list_values(source)) <= json_forms.SNIFF_VALUES or any(
                 find_claims(json_forms.iter_forms(source, json_forms.SNIFF_VALUES))

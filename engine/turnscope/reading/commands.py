@@ -1,6 +1,6 @@
-"""Commands that a model writes into its text, and what came back as the next message of the user: calls and results.
+"""Commands that a model writes into its text, with the user's next message as their output: both become calls and results.
 
-Knows no tool; where a command stands in a text is its importer's to say.
+The module knows no tool. An importer says where a command stands in a text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ CommandFinder = Callable[
 def convert_commands(
     messages: Sequence[Mapping[str, Any]], written: CommandFinder, name: str = "bash"
 ) -> Iterator[Mapping[str, Any]]:
-    """The messages with their commands as calls. What the tool says where an answer holds no command is no prompt.
+    """Convert commands in answers into tool calls. What the tool says after an answer without a command is no prompt.
 
-    A message whose `origin` is "meta" stays as it is.
+    Args:
+        messages: The messages. One with the `origin` "meta" stays as it is.
+        written: Finds the command of an answer: its start and stop in the text, and the command.
+        name: Name of the tool.
     """
     waiting, answered = "", False
     for number, message in enumerate(messages):
@@ -32,9 +35,9 @@ def convert_commands(
             found = None if message.get("tool_calls") else written(message)
             waiting, answered = f"command-{number}" if found else "", True
             if found:
-                told = extract_text(message.get("content"))
+                reported = extract_text(message.get("content"))
                 use = make_call(waiting, name, {"command": found[2]})
-                held["content"] = [*make_text(told[: found[0]].rstrip()), use, *make_text(told[found[1] :].strip())]
+                held["content"] = [*make_text(reported[: found[0]].rstrip()), use, *make_text(reported[found[1] :].strip())]
         elif role == "user" and waiting:
             held |= {"role": "tool", "tool_call_id": waiting}
             waiting = ""

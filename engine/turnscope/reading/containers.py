@@ -1,6 +1,6 @@
-"""Sources that hold others: folders, zip archives that are read in place, and SQLite databases that are read as a copy.
+"""Sources that hold others: folders, zip archives that are read in place, and SQLite databases that are read from a copy.
 
-Whatever the path leads to, `open_source` gives a `Source`: of a gzip file what is in it, UTF-16 as UTF-8. Holds no format.
+`open_source` makes a `Source` of any path: of a gzip file its content, of UTF-16 text UTF-8. The module knows no format.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from typing import IO, Any
 from turnscope.errors import ArchiveTooLarge, UnreadableFile
 from turnscope.reading.source import Kind, Source, make_unreadable_error
 
-MAX_RATIO = 200  # times that an archive's content may be larger than the archive, where it is larger than FREE
-FREE_BYTES = 50_000_000  # bytes of content that are never too many
-MAX_BYTES = 4_000_000_000  # bytes of content of one archive
+MAX_RATIO = 200  # factor by which an archive's content may exceed the archive, beyond FREE_BYTES
+FREE_BYTES = 50_000_000  # content that is always accepted
+MAX_BYTES = 4_000_000_000  # most content of one archive
 MAX_MEMBERS = 200_000
-UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # as PowerShell writes what a program prints
-COPY_TRIES = 5  # a database that changes while it is copied is copied again
-STEPS, STRIDE = 200_000_000, 1_000_000  # of SQLite's machine: of one query, and between two looks at how many there were
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # PowerShell writes the output of programs so
+COPY_TRIES = 5  # a database that changes while it is copied is copied again, so many times
+STEPS, STRIDE = 200_000_000, 1_000_000  # steps of SQLite's virtual machine: limit of one query, and between two checks
 _TROUBLE = (OSError, ValueError, RuntimeError, NotImplementedError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 def open_source(path: Path) -> Source:
-    """What lies at a path. UnreadableFile where it cannot be read or is empty, with what to do instead."""
+    """Open what lies at a path. UnreadableFile, with what to do instead, where it cannot be read or is empty."""
     try:
         if path.is_dir():
             return Folder(path)
         if path.exists() and not path.is_file():  # a pipe or a device may never end
-            raise UnreadableFile(f"{path.name} is no regular file", hint="Save what it gives into a file and open that.")
+            raise UnreadableFile(f"{path.name} is no regular file", hint="Save its output to a file and open that file.")
     except (OSError, ValueError) as error:
         raise make_unreadable_error(path, error) from error
     source = Source(path)
-    if not source.size:  # files of the system may say that they are empty
+    if not source.size:  # files of the system may report that they are empty
         with suppress(OSError):
             source = Source(path, path.read_bytes())
     if source.head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
@@ -56,14 +56,14 @@ def open_source(path: Path) -> Source:
     if source.head.startswith(UTF_16):
         source = Source(path, source.data.decode("utf-16", "replace").encode())
     if source.head.startswith(b"\x28\xb5\x2f\xfd"):
-        raise UnreadableFile(f"{path.name} is compressed with zstd", hint="Unpack it (`unzstd`), and open what comes out.")
+        raise UnreadableFile(f"{path.name} is compressed with zstd", hint="Unpack it with `unzstd` and open the result.")
     if source.blank:
         raise UnreadableFile(f"{path.name} is empty", hint="Choose a file that holds a session.")
     return source
 
 
 def _inflate(source: Source) -> bytes:
-    """What a gzip file holds. ArchiveTooLarge for one that was made to fill the memory."""
+    """Unpack a gzip file. ArchiveTooLarge for one that was made to fill the memory."""
     room = min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * source.size))
     try:
         with gzip.open(source.path) as file:
@@ -78,13 +78,13 @@ def _inflate(source: Source) -> bytes:
 def _make_too_large_error(path: Path, room: int) -> ArchiveTooLarge:
     return ArchiveTooLarge(
         f"{path.name} would unpack to far more than it should hold",
-        hint="Where you trust it, unpack it yourself and open the folder.",
+        hint="If you trust it, unpack it yourself and open the folder.",
         limit=room,
     )
 
 
 class Folder(Source):
-    """A folder. What is `near` and `beside` it lies inside."""
+    """A folder. `open_sibling` and `find_siblings` look inside it."""
 
     kind: Kind = "folder"
 
@@ -98,7 +98,7 @@ class Folder(Source):
 
     @property
     def version(self) -> str:
-        """Of all files inside."""
+        """Version of all files inside."""
         digest = blake2b(digest_size=16)
         for file in self.iter_files():
             with suppress(UnreadableFile):  # gone since it was listed
@@ -116,14 +116,17 @@ class Folder(Source):
 
 
 class Archive(Source):
-    """A zip archive. Members are unpacked as they are read; one that would unpack to too much is not opened at all."""
+    """A zip archive. Members are unpacked as they are read. One that would unpack to too much is not opened at all."""
 
     kind: Kind = "zip"
-    max_bytes = MAX_BYTES  # bytes that its content may have
+    max_bytes = MAX_BYTES  # limit of its content
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile:
-        """ArchiveTooLarge for one that says of itself that it would fill the memory; UnreadableFile for a broken one."""
+        """The open archive.
+
+        ArchiveTooLarge where it reports that it would fill the memory; UnreadableFile where it is broken.
+        """
         try:
             archive = zipfile.ZipFile(self.path)
             packed = self.path.stat().st_size
@@ -139,13 +142,13 @@ class Archive(Source):
 
     @cached_property
     def members(self) -> Mapping[str, zipfile.ZipInfo]:
-        """Its files by their names; one whose name leads to another place is left out."""
+        """Its files by name. A file whose name leads outside is left out."""
         inside = (info for info in self._zip.infolist() if not info.is_dir() and not info.filename.startswith("/"))
         return {info.filename: info for info in inside}
 
     @contextmanager
     def open_member(self, name: str) -> Iterator[IO[bytes]]:
-        """A member as an open file. It gives no more than it says of its size: what is longer fails its checksum."""
+        """Open a member. It gives no more bytes than its recorded size; a longer one fails its checksum."""
         try:
             with self._zip.open(self.members[name]) as member:
                 yield member
@@ -161,7 +164,7 @@ class Archive(Source):
 
     @cached_property
     def _folders(self) -> dict[str, list[str]]:
-        """The names of members by the folder they lie in."""
+        """Names of members by the folder that they lie in."""
         found: dict[str, list[str]] = {}
         for name in sorted(self.members):
             found.setdefault(posixpath.dirname(name), []).append(name)
@@ -174,7 +177,7 @@ class Archive(Source):
 
 
 class Member(Source):
-    """A file of an archive. Its path goes on from the archive's own."""
+    """A file of an archive. Its path continues the archive's own."""
 
     def __init__(self, archive: Archive, name: str) -> None:
         super().__init__(archive.path / name)
@@ -204,7 +207,7 @@ class Member(Source):
         return self.archive.find_siblings(self._resolve(pattern))
 
     def _resolve(self, name: str) -> str:
-        return posixpath.normpath(PurePosixPath(self.name).parent / name)  # what leads out of the archive is no member
+        return posixpath.normpath(PurePosixPath(self.name).parent / name)  # a path out of the archive is no member
 
 
 class Database(Source):
@@ -218,7 +221,7 @@ class Database(Source):
 
     @property
     def version(self) -> str:
-        """Of the database and its log."""
+        """Version of the database and its log."""
         return f"{super().version}:{_stat_parts([self.path.with_name(self.path.name + '-wal')])}"
 
     @cached_property
@@ -237,14 +240,14 @@ class Database(Source):
                     return folder
         except OSError as error:
             raise make_unreadable_error(self.path, error) from error
-        what = f"{self.path.name} is being written to all the time"
-        raise UnreadableFile(what, hint="Close the application that it belongs to, or try again in a moment.")
+        what = f"{self.path.name} changes all the time"
+        raise UnreadableFile(what, hint="Close the application that uses it, or try again in a moment.")
 
     @cached_property
     def _db(self) -> sqlite3.Connection:
         copy = Path(self._copy.name, self.path.name)
         try:
-            if copy.with_name(copy.name + "-journal").exists():  # a write that was cut short: SQLite takes it back
+            if copy.with_name(copy.name + "-journal").exists():  # a write was interrupted: SQLite rolls it back
                 with closing(sqlite3.connect(copy)) as db:
                     db.execute("pragma schema_version")
             db = sqlite3.connect(f"{copy.as_uri()}?mode=ro", uri=True, check_same_thread=False)
@@ -256,7 +259,7 @@ class Database(Source):
         return db
 
     def _is_over_limit(self) -> bool:
-        """Whether a query goes on without an end, as a view may: a schema is whatever somebody wrote into the file."""
+        """Whether a query runs without end, as a view may: anybody can write the schema of a file."""
         self._steps += STRIDE
         return self._steps > STEPS
 
@@ -272,13 +275,13 @@ class Database(Source):
             if self._steps <= STEPS:
                 raise make_unreadable_error(self.path, error) from error
             hint = "Its tables are not what a chat tool writes; check where it comes from."
-            raise UnreadableFile(f"{self.path.name} takes too long to be read", hint=hint) from error
-        except (sqlite3.Error, UnicodeError) as error:  # the second: of a column's name
+            raise UnreadableFile(f"{self.path.name} takes too long to read", hint=hint) from error
+        except (sqlite3.Error, UnicodeError) as error:  # UnicodeError: in a column's name
             raise make_unreadable_error(self.path, error) from error
 
 
 def _stat_parts(parts: Sequence[Path]) -> list[tuple[int, int]]:
-    """When the parts of a database were written last; who only reads it writes to its `-shm` as well."""
+    """Get when the parts of a database were written last. Readers write to its `-shm` as well, so it is left out."""
     found = []
     for part in parts:
         if part.name.endswith("-shm"):
@@ -292,6 +295,6 @@ def _stat_parts(parts: Sequence[Path]) -> list[tuple[int, int]]:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Whether a path matches a pattern part by part: `*` stays within a folder."""
+    """Whether a path matches a pattern part by part. `*` stays within a folder."""
     parts, wanted = PurePosixPath(name).parts, PurePosixPath(pattern).parts
     return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))

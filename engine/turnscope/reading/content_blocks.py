@@ -1,5 +1,8 @@
-"""Pieces of messages as tools store them, in Anthropic's shape: thoughts inside texts, images by address, items of OpenAI's
-Responses API, numbers of tokens. Pure functions that know no tool."""
+"""Makes content blocks in Anthropic's shape from what tools store: thoughts inside texts, images, OpenAI's Responses items,
+usage.
+
+Pure functions that know no tool.
+"""
 
 from __future__ import annotations
 
@@ -16,29 +19,34 @@ _DATA = re.compile(r"data:([\w/+.-]+);base64,")
 
 
 def as_mapping(value: Any) -> Mapping[str, Any]:
-    """An object; an empty one for anything else."""
+    """Give an object; an empty one for anything else."""
     return value if isinstance(value, Mapping) else {}
 
 
 def as_rows(value: Any) -> list[Mapping[str, Any]]:
-    """The objects of a list; none of anything else."""
+    """Give the objects of a list; none for anything else."""
     return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
 def make_text(value: str) -> list[JSON]:
-    """A text block; none for an empty text."""
+    """Make a text block; none for an empty text."""
     return [{"type": "text", "text": value}] if value else []
 
 
 def make_thinking(value: str, signature: str = "") -> list[JSON]:
-    """A thinking block; none for an empty one. `signature`: what the provider gave along; without words it stands for them."""
+    """Make a thinking block; none for an empty one.
+
+    Args:
+        value: The thinking.
+        signature: The provider's signature. Without thinking, it makes a redacted block.
+    """
     if not value:
         return [{"type": "redacted_thinking", "data": signature}] if signature else []
     return [{"type": "thinking", "thinking": value, **({"signature": signature} if signature else {})}]
 
 
 def split_thinking(value: str) -> list[JSON]:
-    """A text with its `<think>` stretches as thinking; a tag that is not closed is text."""
+    """Split a text so that its `<think>` stretches are thinking. A tag that is not closed is text."""
     blocks: list[JSON] = []
     at = 0
     for found in find_thoughts(value):
@@ -48,7 +56,14 @@ def split_thinking(value: str) -> list[JSON]:
 
 
 def make_call(id: str, name: str, given: Any, kind: str = "tool_use") -> dict[str, JSON]:
-    """A tool call. Arguments as JSON text become the value; what is no JSON object stays as it is."""
+    """Make a tool call. Arguments as JSON text become the value. What is no JSON object stays as it is.
+
+    Args:
+        id: Id of the call.
+        name: Name of the tool.
+        given: Its arguments.
+        kind: Type of the block.
+    """
     value = parse_if_json(given) if isinstance(given, str) else given
     return {
         "type": kind,
@@ -59,14 +74,20 @@ def make_call(id: str, name: str, given: Any, kind: str = "tool_use") -> dict[st
 
 
 def make_result(id: str, content: Any, failed: bool = False) -> dict[str, JSON]:
-    """A tool's result; what is neither text nor blocks becomes JSON text."""
+    """Make a tool's result. What is neither text nor blocks becomes JSON text.
+
+    Args:
+        id: Id of the call.
+        content: What the tool gave.
+        failed: The tool failed.
+    """
     blocks = isinstance(content, list) and all(isinstance(part, Mapping) and "type" in part for part in content)
     held = content if isinstance(content, str) or blocks else "" if content is None else dumps(content)
     return {"type": "tool_result", "tool_use_id": id, "content": held, **({"is_error": True} if failed else {})}
 
 
 def make_image(address: str) -> dict[str, JSON]:
-    """An image by its address, which may hold it."""
+    """Make an image block from its address. A data URL becomes base64 data."""
     if found := _DATA.match(address):
         source = {"type": "base64", "media_type": found[1], "data": address[found.end() :]}
     else:
@@ -75,7 +96,18 @@ def make_image(address: str) -> dict[str, JSON]:
 
 
 def make_usage(whole: Any = 0, output: Any = 0, cached: Any = 0, written: Any = 0) -> Usage | None:
-    """Usage of a request whose whole prompt, cached tokens included, is known; None where nothing was counted."""
+    """Make the usage of a request whose whole prompt is known, cached tokens included; None where nothing was counted.
+
+    Args:
+        whole: Tokens of the prompt.
+        output: Tokens of the answer.
+        cached: Tokens read from the cache.
+        written: Tokens written to the cache.
+
+    >>> usage = make_usage(1_000, 50, 800)
+    >>> usage.input_tokens, usage.cache_read_input_tokens
+    (200, 800)
+    """
     given = parse_usage(
         {
             "input_tokens": whole,
@@ -92,7 +124,7 @@ def make_usage(whole: Any = 0, output: Any = 0, cached: Any = 0, written: Any = 
 
 
 def convert_content(parts: Any) -> list[JSON]:
-    """The content of a message of the Responses API, or of parts like it."""
+    """Convert the content of a message of the Responses API, or of parts like it."""
     if isinstance(parts, str):
         return make_text(parts)
     blocks: list[JSON] = []
@@ -113,7 +145,7 @@ OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", "local_shell_
 
 
 def convert_item(record: Mapping[str, Any]) -> tuple[str, list[JSON]]:
-    """One item of the Responses API: the role of the message that it belongs to ("" = of none that is known) and its blocks."""
+    """Convert one item of the Responses API: the role of its message ("" = unknown) and its blocks."""
     kind = as_text(record.get("type"))
     id = as_text(record.get("call_id")) or as_text(record.get("id"))
     if kind == "message" or (not kind and "role" in record):
@@ -140,7 +172,7 @@ def convert_item(record: Mapping[str, Any]) -> tuple[str, list[JSON]]:
 
 
 def join_blocks(blocks: Sequence[JSON]) -> str | list[JSON]:
-    """Blocks as a message's content: one text alone is a string."""
+    """Join blocks into a message's content. A single text becomes a string."""
     if len(blocks) == 1 and set(blocks[0]) == {"type", "text"} and blocks[0]["type"] == "text":
         return str(blocks[0]["text"])
     return list(blocks)

@@ -1,7 +1,7 @@
-"""The conversations of a path or source: listed, found by their ids, and read. Raises `TurnscopeError`s only.
+"""The conversations of a path or source: listed, found by id, and read. Raises `TurnscopeError`s only.
 
-A folder or an archive that no importer recognises as a whole holds what importers recognise inside it, and so does a file that
-is a list of sessions.
+A folder or an archive that no importer recognises as a whole holds the files that importers recognise. The same holds for a
+file that is a list of sessions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,12 @@ from msgspec import structs
 from turnscope.errors import BrokenFile, TurnscopeError
 from turnscope.reading.claims import claim, recognize
 from turnscope.reading.containers import open_source
-from turnscope.reading.import_errors import nested_too_deep, no_message, no_session_inside, no_such_entry
+from turnscope.reading.import_errors import (
+    make_nesting_error,
+    make_no_message_error,
+    make_no_session_error,
+    make_no_such_entry_error,
+)
 from turnscope.reading.importer import Importer
 from turnscope.reading.nesting import find_files, may_hold_files, open_file
 from turnscope.reading.source import Entry, Source
@@ -26,7 +31,7 @@ INSIDE = "#"  # between the name of a file in a folder or archive, and the id of
 
 
 def list_entries(source: Source) -> Iterator[Entry]:
-    """The conversations of a source, the main one first; none is read for it."""
+    """List the conversations of a source, the main one first. None is read for it."""
     whole, importer = recognize(source)
     if importer is not None:
         yield from importer.entries(whole)
@@ -42,23 +47,28 @@ def list_entries(source: Source) -> Iterator[Entry]:
     if empty and source.kind == "zip":
         claim(source)
     elif empty:
-        raise no_session_inside(source)
+        raise make_no_session_error(source)
 
 
 def _list_nested(file: Source, importer: Importer) -> Iterator[Entry]:
-    """The conversations of a file inside. A file that cannot be listed is one entry, which says why when it is read."""
+    """List the conversations of a file inside. A file that cannot be listed is one entry; its error comes when it is read."""
     listed = 0
     try:
         for entry in importer.entries(file):
             listed += 1
             yield entry
-    except (RecursionError, TurnscopeError):  # it does not hide the other files
+    except (RecursionError, TurnscopeError):  # a broken file must not hide the others
         if not listed:
             yield Entry(at=file.modified_at, size=file.size)
 
 
 def locate_entry(source: Source, id: str) -> tuple[Source, Importer, str]:
-    """The file that an entry stands in, its importer, and the entry's id there."""
+    """Locate an entry: the file that holds it, its importer, and the entry's id in that file.
+
+    Args:
+        source: The source.
+        id: Id of the entry.
+    """
     whole, importer = recognize(source)
     if importer is not None:
         whole.on_text = source.on_text
@@ -73,35 +83,44 @@ def locate_entry(source: Source, id: str) -> tuple[Source, Importer, str]:
             opened, importer = recognize(file)
             return opened, importer or claim(opened), id[at + 1 :]
         at = id.rfind(INSIDE, 0, at)
-    raise no_such_entry(source, id)
+    raise make_no_such_entry_error(source, id)
 
 
 def read_entry(source: Source, id: str = "") -> Thread:
-    """One conversation of a source, by the id of its entry; "" = the main one."""
+    """Read one conversation of a source.
+
+    Args:
+        source: The source.
+        id: Id of its entry; "" = the main one.
+
+    Raises:
+        UnknownEntry: The source has no such entry.
+        BrokenFile: The conversation holds no message, or is nested too deep.
+    """
     try:
         file, importer, inner = locate_entry(source, id)
         entry = next((entry for entry in importer.entries(file) if inner in ("", entry.id)), None)
         thread = importer.read(file, entry) if entry else None
     except RecursionError as error:
-        raise nested_too_deep(source) from error
+        raise make_nesting_error(source) from error
     if entry is None and inner:
-        raise no_such_entry(source, id)
+        raise make_no_such_entry_error(source, id)
     if thread is None or not thread.session.blocks:
-        raise no_message(source, importer)
+        raise make_no_message_error(source, importer)
     return thread
 
 
 def read_path(path: Path | str) -> tuple[Session, ...]:
-    """Every session of a path, the main one first."""
+    """Read every session of a path, the main one first."""
     return read_source(open_source(Path(path)))
 
 
 def read_source(source: Source) -> tuple[Session, ...]:
-    """Every session of a source that was opened, those without a message left out where there are others."""
+    """Read every session of a source. Sessions without a message are left out where there are others."""
     try:
         ids = [entry.id for entry in list_entries(source)]
     except RecursionError as error:
-        raise nested_too_deep(source) from error
+        raise make_nesting_error(source) from error
     if len(ids) < 2:
         return (read_entry(source).session,)
     found: list[Session] = []

@@ -1,6 +1,6 @@
-"""Recorded calls become sessions: which calls belong together, which are retries, what each session is called.
+"""Recorded calls become sessions: which calls belong together, which are retries, and each session's title.
 
-Knows calls in Anthropic's shape (`Call`); `align` lays the bodies of one conversation along each other.
+The module reads calls in Anthropic's shape (`Call`). `alignment` aligns the bodies of one conversation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Note, Session
 
 TITLE_CHARACTERS = 80  # characters of the first prompt that make a title
-DISTINCTIVE_CHARACTERS = 64  # characters from which on a message that two calls share is no coincidence
+DISTINCTIVE_CHARACTERS = 64  # a message of so many characters in two calls is no coincidence
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Call:
 
 @dataclass(slots=True)
 class ParsedCall:
-    """A call taken apart. Messages that calls have in common are one value."""
+    """A call with its body split. Equal messages of several calls are one value."""
 
     body: RecordedBody
     answer: RecordedMessage | None
@@ -45,14 +45,20 @@ class ParsedCall:
 
 @dataclass(slots=True)
 class Conversation:
-    """Calls that belong together, in order. `number`: 1 = the one that began first."""
+    """Calls that belong together, in order. `number`: 1 = the conversation that began first."""
 
     number: int
     title: str
     sent: list[ParsedCall] = field(default_factory=list)
 
     def build_session(self, stem: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
-        """The session that the calls add up to. `after`: messages that were said behind the last call, which no call saw."""
+        """Build the session that the calls add up to.
+
+        Args:
+            stem: Name of the log's file; it becomes the session's id.
+            source: Name of the importer.
+            after: Messages after the last call, which no call sent.
+        """
         name = stem if self.number == 1 else f"{stem}~{self.number - 1}"
         line = Alignment(Builder(name, source, self.title))
         for sent in self.sent:
@@ -68,9 +74,9 @@ class Conversation:
 
 @dataclass(slots=True)
 class Conversations:
-    """What a log of calls holds, in the order in which it began; `notes` are about the log as a whole.
+    """What a log of calls holds, in the order in which it began. `notes` are about the log as a whole.
 
-    `together`: the log itself says that they are one, whatever they share.
+    `one_conversation`: the log itself says that all calls are one conversation, whatever they share.
     """
 
     stem: str
@@ -81,19 +87,25 @@ class Conversations:
     _same: dict[Hashable, RecordedMessage] = field(default_factory=dict)
 
     def list_entries(self) -> Iterator[Entry]:
-        """The conversations, the one with the most calls first."""
+        """List the conversations, the one with the most calls first."""
         for one in self._sort():
             yield Entry(str(one.number), one.title, one.sent[0].call.about.get("sent_at"), requests=len(one.sent))
 
     def build_session(self, id: str, source: str, after: Sequence[Mapping[str, Any]] = ()) -> Session:
-        """One conversation as a session of the importer `source`; "" = the first, which gets the log's notes."""
+        """Build the session of one conversation.
+
+        Args:
+            id: Number of the conversation as text; "" = the first one, which gets the log's notes.
+            source: Name of the importer.
+            after: Messages after the last call, which no call sent.
+        """
         ordered = self._sort()
         one = next(one for one in ordered if id in ("", str(one.number)))
         session = one.build_session(self.stem, source, after)
         return structs.replace(session, notes=(*session.notes, *self.notes)) if one is ordered[0] else session
 
     def add_call(self, call: Call) -> None:
-        """Put a call to the conversation that it belongs to."""
+        """Add a call to the conversation that it belongs to."""
         body = parse_body(call.body)
         body.messages = messages = [self._share_message(message) for message in body.messages]
         body.system, body.tools = (self._share_message(held) if held else None for held in (body.system, body.tools))
@@ -111,11 +123,11 @@ class Conversations:
         return sorted(self.all, key=lambda one: -len(one.sent))
 
     def _share_message(self, message: RecordedMessage) -> RecordedMessage:
-        """The message that was seen before, where it is the same: a log repeats all that was said in each of its calls."""
+        """Give the equal message that was seen before: a log repeats the whole conversation in each of its calls."""
         return message if message.extra else self._same.setdefault((message.key, message.bare), message)
 
     def _find_conversation(self, messages: list[RecordedMessage]) -> int | None:
-        """The conversation that shares the most with a body: its first message, or one that is no coincidence."""
+        """Find the conversation that shares the most with a body: its first message, or one that is no coincidence."""
         if self.one_conversation and self.all:
             return 0
         first = self._knows.get(messages[0].key, ()) if messages else ()
@@ -130,9 +142,12 @@ class Conversations:
 
 
 def group_calls(calls: Iterable[Call | Note], stem: str, *, one_conversation: bool = False) -> Conversations:
-    """Which calls belong together, all of them if the log says so.
+    """Group the calls that belong together. A call that failed and was sent again with the same body has several attempts.
 
-    A call that failed and was sent again with the same body is one with several attempts.
+    Args:
+        calls: The calls of a log, in order, and notes.
+        stem: Name of the log's file.
+        one_conversation: All calls are one conversation.
     """
     found = Conversations(stem, one_conversation)
     failed: list[Call] = []
@@ -157,7 +172,12 @@ def group_calls(calls: Iterable[Call | Note], stem: str, *, one_conversation: bo
 
 
 def read_conversations(source: Source, convert: Callable[[Exchange], Call]) -> Conversations:
-    """The conversations of a file of recorded calls, found once. `convert` gives a call in Anthropic's shape."""
+    """Read the conversations of a file of recorded calls. They are read once per source.
+
+    Args:
+        source: The file.
+        convert: Converts a call into Anthropic's shape.
+    """
     if "conversations" not in source.cache:
         source.cache["conversations"] = group_calls(_iter_calls(source, convert), source.path.stem)
     found: Conversations = source.cache["conversations"]
@@ -174,13 +194,13 @@ def _iter_calls(source: Source, convert: Callable[[Exchange], Call]) -> Iterator
 
 
 def _convert_call(item: Exchange, convert: Callable[[Exchange], Call]) -> Iterator[Call | Note]:
-    """The call, without its response where that has no known shape, or nothing where the body has none either."""
+    """Convert a call: without its response where that has an unknown shape, or not at all where the body has one too."""
     for response in (item.response, None):
         try:
             yield convert(replace(item, response=response))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             part = "body" if response is None else "response"
-            yield Note("error", item.line, f"the {part} of a call has no known shape and was left out: {error}")
+            yield Note("error", item.line, f"the {part} of a call has an unknown shape and was left out: {error}")
         else:
             return
 

@@ -1,6 +1,6 @@
-"""Whose API a recorded call speaks: Anthropic's Messages, or OpenAI's Chat Completions and the many that follow it.
+"""Detects whose API a recorded call uses: Anthropic's Messages, or OpenAI's Chat Completions and the many that follow it.
 
-Each file has one dialect or none, so that exactly one importer claims it. Holds no reading of calls (see `calls`).
+Each file has one dialect or none, so that exactly one importer claims it. `calls` reads the calls.
 """
 
 from __future__ import annotations
@@ -26,17 +26,22 @@ ANTHROPIC_KEYS = frozenset(
 ANTHROPIC_BLOCKS = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use", "compaction"}
 )
-SNIFF_RECORDS = 20  # records looked at
+SNIFF_RECORDS = 20  # records that are looked at
 
 
 def score_dialect(source: Source, wanted: Dialect) -> int:
-    """How well a file fits an API, 0 to 100: whether calls stand in it, and whether they could only be made to that one."""
+    """Score how well a file fits an API, 0 to 100: whether it holds calls, and whether only that API could take them.
+
+    Args:
+        source: The file.
+        wanted: The dialect.
+    """
     found = detect_dialect(source)
     return 0 if found[0] != wanted else 90 if found[1] else 50
 
 
 def detect_dialect(source: Source) -> tuple[Dialect, bool]:
-    """Whose API the calls in the file speak, and whether that is certain; "" where it holds none.
+    """Detect the dialect of the calls in a file, and whether it is certain; "" where it holds none.
 
     The first call that is certain decides.
     """
@@ -68,7 +73,7 @@ def _detect(source: Source) -> tuple[Dialect, bool]:
 
 
 def find_certain_dialect(found: Exchange) -> Dialect:
-    """The dialect of a call by its response, or by what only one of the two writes; "" where nothing tells."""
+    """Find the dialect of a call by its response, or by keys that only one of the two has; "" where nothing tells."""
     body, response = found.body, found.response
     if isinstance(response, Mapping):
         if "choices" in response:
@@ -93,6 +98,6 @@ def find_certain_dialect(found: Exchange) -> Dialect:
 
 
 def guess_dialect(found: Exchange) -> Dialect:
-    """The dialect of a call that nothing tells but the name of its model."""
+    """Guess the dialect of a call by the name of its model."""
     claude = "claude" in str(found.body.get("model"))
     return "anthropic" if claude and found.body["messages"][0].get("role") != "system" else "openai"

@@ -1,4 +1,4 @@
-"""A conversation that may grow while somebody looks: read on where its format can be, else read again when it changed."""
+"""A conversation that may grow while it is shown. Formats that allow it are read on; others are read again after a change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from turnscope.session.thread import Thread
 
 
 class _Rereader:
-    """A source whose format cannot be read on: it is read again when it changed."""
+    """A source whose format cannot be read on: it is read again after each change."""
 
     def __init__(self, path: Path, id: str) -> None:
         self.path, self.id = path, id
@@ -27,7 +27,12 @@ class _Rereader:
 
 
 def follow(path: Path, id: str = "") -> Follower:
-    """Follow a conversation of a path, by the id of its entry; "" = the main one. Raises `TurnscopeError`s only."""
+    """Follow a conversation. Raises `TurnscopeError`s only.
+
+    Args:
+        path: Where it lies.
+        id: Id of its entry; "" = the main one.
+    """
     source = open_source(path)
     importer = find_claim(source)
     is_plain_file = source.kind == "file" and not id and "data" not in source.__dict__

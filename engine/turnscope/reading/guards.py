@@ -1,7 +1,7 @@
-"""Importers that do not come with Turnscope, so that nothing depends on their being right.
+"""Guards importers that do not come with Turnscope, so that an error in one cannot stop anything else.
 
-Whatever such an importer raises on a file is an `ImporterError` that names the importer, its package and the file. A failure
-that concerns no single file (where a tool keeps its sessions, which files belong together) is reported once.
+Whatever such an importer raises on a file becomes an `ImporterError` that names the importer, its package and the file. A
+failure that concerns no single file (where a tool keeps its sessions, which files belong together) is reported once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ FIELDS = {"name": str, "title": str, "wants": str, "right": str, "suffixes": tup
 
 
 def guard_importer(value: object, package: str) -> Importer:
-    """An importer that a package brings, safe to be asked anything. TypeError where it is none, or a field has another type."""
+    """Wrap an importer of a package, so that any call of it is safe.
+
+    Args:
+        value: What the package provides.
+        package: Name of the package.
+
+    Raises:
+        TypeError: `value` is no importer, or one of its fields has another type.
+    """
     importer = check_type(value, Importer)
     for name, wanted in FIELDS.items():
         check_type(getattr(importer, name), wanted)
@@ -83,7 +91,7 @@ class _Guard:
 
     @contextmanager
     def translate(self, path: Path) -> Iterator[None]:
-        """Whatever is raised on a file becomes an error of ours. An importer may raise those itself."""
+        """Turn whatever is raised on a file into an error of ours. An importer may raise those itself."""
         try:
             yield
         except TurnscopeError:
@@ -101,7 +109,7 @@ class _Guard:
         )
 
     def ask(self, what: str, answer: Callable[[], T], default: T) -> T:
-        """What the importer answers, or a default where it fails, which is reported once."""
+        """Ask the importer. Gives a default where it fails, which is reported once."""
         try:
             return answer()
         except Exception as error:  # noqa: BLE001 - code of a stranger

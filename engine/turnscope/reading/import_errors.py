@@ -1,4 +1,4 @@
-"""The errors of a file that cannot be opened, in words: which formats were tried, and what to do instead."""
+"""Makes the errors of a file that cannot be opened: which formats were tried, and what to do instead."""
 
 from __future__ import annotations
 
@@ -10,15 +10,26 @@ from turnscope.reading.source import TOO_DEEP, Source
 from turnscope.reading.source_description import describe_source
 
 
-def unknown_format(source: Source, importers: Sequence[Importer]) -> UnknownFormat:
-    """No importer recognises the content."""
+def make_unknown_format_error(source: Source, importers: Sequence[Importer]) -> UnknownFormat:
+    """No importer recognises the content.
+
+    Args:
+        source: The file.
+        importers: The importers that were tried.
+    """
     tried = explain_refusals(source, importers)
     hint = f"It is {describe_source(source)}. These were tried:\n{_list_refusals(tried)}"
     return UnknownFormat(f"{source.path.name} is in no format that Turnscope knows", hint=hint, tried=tried)
 
 
-def ambiguous_format(source: Source, claims: Sequence[Importer], others: Sequence[Importer]) -> UnknownFormat:
-    """Several importers recognise the content equally well; the others less."""
+def make_ambiguous_format_error(source: Source, claims: Sequence[Importer], others: Sequence[Importer]) -> UnknownFormat:
+    """Several importers recognise the content equally well.
+
+    Args:
+        source: The file.
+        claims: Those importers.
+        others: The importers that fit less.
+    """
     tried = explain_refusals(source, others)
     return UnknownFormat(
         f"{source.path.name} looks like {' and like '.join(importer.label for importer in claims)}",
@@ -28,7 +39,12 @@ def ambiguous_format(source: Source, claims: Sequence[Importer], others: Sequenc
 
 
 def explain_refusals(source: Source, importers: Iterable[Importer]) -> tuple[tuple[str, str], ...]:
-    """The titles of importers that do not recognise a source, each with the reason."""
+    """Explain why importers do not recognise a source: the title and the reason of each.
+
+    Args:
+        source: The file.
+        importers: The importers.
+    """
     return tuple((importer.label, _explain_refusal(importer, source)) for importer in importers)
 
 
@@ -48,28 +64,36 @@ def _list_refusals(tried: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"{title}: {why}." for title, why in tried)
 
 
-def no_session_inside(source: Source) -> UnreadableFile:
-    """A folder in which nothing can be opened."""
+def make_no_session_error(source: Source) -> UnreadableFile:
+    """The folder holds nothing that can be opened."""
     return UnreadableFile(
         f"{source.path.name or source.path} is a folder without a session that Turnscope knows",
         hint="Choose another one, or one of the files inside it.",
     )
 
 
-def no_such_entry(source: Source, id: str) -> UnknownEntry:
-    """The source holds no conversation of that id."""
+def make_no_such_entry_error(source: Source, id: str) -> UnknownEntry:
+    """The source holds no conversation of that id.
+
+    Args:
+        source: The source.
+        id: The id.
+    """
     return UnknownEntry(
-        f"{source.path.name} holds no conversation {id!r}", hint="It may have been removed since; choose another from its list."
+        f"{source.path.name} holds no conversation {id!r}", hint="It may have been removed. Choose another one from the list."
     )
 
 
-def no_message(source: Source, importer: Importer) -> BrokenFile:
-    """The format is known, but nothing was said."""
-    return BrokenFile(
-        f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session in which something was said."
-    )
+def make_no_message_error(source: Source, importer: Importer) -> BrokenFile:
+    """The format is known, but the file holds no message.
+
+    Args:
+        source: The file.
+        importer: Its importer.
+    """
+    return BrokenFile(f"{source.path.name} is {importer.title}, but holds no message", hint="Open a session with messages.")
 
 
-def nested_too_deep(source: Source) -> BrokenFile:
-    """JSON inside JSON, far deeper than any tool writes it."""
+def make_nesting_error(source: Source) -> BrokenFile:
+    """The file holds JSON inside JSON, far deeper than any tool writes it."""
     return BrokenFile(f"{source.path.name} is {TOO_DEEP}", hint="No chat tool writes such a file; check where it comes from.")

@@ -1,4 +1,4 @@
-"""What a format is, an `Importer`, and the `Place` where its tool keeps files. `registry` finds the importers."""
+"""What a format is (`Importer`), and where its tool keeps files (`Place`). `registry` finds the importers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def _open_itself(path: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A folder in which a tool keeps its sessions, and the pattern of the files that make them up.
+    """A folder in which a tool keeps its sessions, and the pattern of their files.
 
-    `part_of`: as of `Importer`, where the files that match are parts of sessions.
+    `part_of`: as in `Importer`, where the files that match are parts of sessions.
     """
 
     folder: Path
@@ -28,12 +28,12 @@ class Place:
     part_of: Callable[[Path], Path] = _open_itself
 
     def paths(self) -> Iterator[Path]:
-        """The paths under which its sessions open. None is read."""
+        """List the paths under which its sessions open. None is read."""
         return iter(dict.fromkeys(map(self.part_of, self.folder.glob(self.pattern))))
 
 
 def _list_one(source: Source) -> Iterator[Entry]:
-    """The only conversation of a source."""
+    """List the only conversation of a source."""
     yield Entry(at=source.modified_at, size=source.size)
 
 
@@ -46,25 +46,25 @@ def _find_none(_source: Source) -> Iterable[Source]:
 
 
 class Follower(Protocol):
-    """A source that may grow, and what is known of it so far."""
+    """A source that may grow, and what was read of it so far."""
 
     def thread(self) -> Thread:
-        """What it holds now, as `Importer.read` would give it. `TurnscopeError`s where it cannot be read any more."""
+        """Read what the source holds now, as `Importer.read` would. `TurnscopeError`s where it cannot be read any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Importer:
-    """One format. What has a default holds for a format of single files with one conversation each.
+    """One format. The defaults suit a format of single files with one conversation each.
 
-    `sniff` says how well a source's content fits, 0 (not at all) to 100: the best one reads it. `entries` lists its
-    conversations without reading them, the main one first; `read` reads one. `finds` says where the tool keeps its files,
-    `related` which other files belong to a source's sessions, `part_of` the path that opens in place of a file that is part
-    of a session, `suffixes` which names are looked at in a folder. `follow` goes on reading a file that grows. `version` is
-    counted up by hand when `read` gives something else for the same file: what was read before is read again.
+    `sniff` scores how well a source's content fits, 0 (not at all) to 100; the best score reads it. `entries` lists its
+    conversations without reading them, the main one first. `read` reads one. `finds` lists where the tool keeps its files.
+    `related` lists the other files that belong to a source's sessions. `part_of` gives the path that opens instead of a file
+    that is part of a session. `suffixes`: names that are looked at in a folder. `follow` reads a growing file on. `version` is
+    counted up by hand when `read` gives something else for the same file: what was read before is then read again.
 
-    For people: `wants` says what its content holds, after "no"; `right` what is right about the reading. `sample`: it was
-    checked on real files, and not on the tool's own schema alone. `package`: what brings it, if not Turnscope itself; it is
-    filled in when the importer is found.
+    For people: `wants` says what its content holds, after "no"; `right` says what is right about the reading. `sample`: it was
+    checked on real files, not only against the tool's own schema. `package`: the package that provides it, "" = Turnscope; it
+    is filled in when the importer is found.
     """
 
     name: str
@@ -85,5 +85,5 @@ class Importer:
 
     @property
     def label(self) -> str:
-        """Its title, with the package that brings it where that is not Turnscope."""
+        """Its title, with the package that provides it where that is not Turnscope."""
         return f"{self.title}, of {self.package}" if self.package else self.title

@@ -1,7 +1,7 @@
-"""Jan's stored threads: the active path, answers that lost their parent, stored content as parts, and the rounds of an answer.
+"""Jan's stored threads: the active path, answers that lost their parent, stored content as parts, the rounds of an answer.
 
-Written from what is documented of message-branching.ts and messages.ts (janhq/jan 92eeab44). Messages are plain mappings as
-`messages.jsonl` holds them. It reads no file.
+Written from what is documented of message-branching.ts and messages.ts (janhq/jan 92eeab44). Messages are plain mappings, as
+in `messages.jsonl`. The module reads no file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ def _get_metadata(message: Stored) -> Mapping[str, Any]:
 
 
 def find_active_path(messages: Sequence[Stored], active_root: str | None) -> list[str]:
-    """Ids of the active path; all in stored order where nothing tells branches, or nothing is a root."""
+    """Find the ids of the active path. All ids in stored order where nothing marks branches, or there is no root.
+
+    Args:
+        messages: The stored messages.
+        active_root: Id of the root that is shown; None = the last one.
+    """
     ids = [message["id"] for message in messages]
     children: dict[Any, list[Stored]] = {}
     for message in sorted(messages, key=lambda m: m.get("created_at") or 0):
@@ -41,11 +46,11 @@ def find_active_path(messages: Sequence[Stored], active_root: str | None) -> lis
 
 
 def find_new_parents(messages: Sequence[Stored]) -> dict[str, str]:
-    """New parents of answers that lost theirs: the question before them; the next question is hung below the answer."""
+    """Find new parents of answers that lost theirs: the question before them. The next question is attached to the answer."""
     found: dict[str, str] = {}
     known = {message["id"] for message in messages}
     question: str | None = None
-    lost: tuple[str, str] | None = None  # a question, and the answer that was hung below it
+    lost: tuple[str, str] | None = None  # a question, and the answer that was attached to it
     for message in messages:
         parent = _get_metadata(message).get("parentId", "")
         if message.get("role") == "user":
@@ -59,7 +64,7 @@ def find_new_parents(messages: Sequence[Stored]) -> dict[str, str]:
 
 
 def convert_message(message: Stored) -> dict[str, Any]:
-    """A stored message as a UI message, without its metadata."""
+    """Convert a stored message into a UI message, without its metadata."""
     parts: list[dict[str, Any]] = []
     for held in message.get("content") or ():
         kind = held.get("type")
@@ -78,13 +83,13 @@ def convert_message(message: Stored) -> dict[str, Any]:
 
 
 def is_call(part: Stored) -> bool:
-    """Whether a part is a call of a tool."""
+    """Whether a part is a tool call."""
     kind = str(part.get("type"))
     return kind == "dynamic-tool" or kind.startswith("tool-")
 
 
 def split_waves(messages: Iterable[Stored]) -> list[dict[str, Any]]:
-    """Answers in which something follows calls, as one message per round."""
+    """Split answers in which something follows calls, into one message per round."""
     made: list[dict[str, Any]] = []
     for message in messages:
         rounds: list[list[Any]] = [[]]

@@ -1,7 +1,7 @@
-"""What else a JSON file may be read as, where nobody claims it as it stands: tools and scripts put sessions into lists.
+"""Other forms in which a JSON file may be read when no importer claims it as it is: tools and scripts put sessions into lists.
 
-A log's lines as one list, or a list's items line by line; values one after the other; one session in a list. Holds the forms,
-never who reads them.
+A log's lines may come as one list, or a list's items line by line; values may follow one another; a session may be in a list.
+The module makes the forms. It does not decide who reads them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from turnscope.reading.source import LazyList, Source
 from turnscope.session.content import dumps
 
 SNIFF_VALUES = 20  # values that are looked at to see what a file holds
-MAX_BYTES = 400_000_000  # bytes of a file that is turned into another form
+MAX_BYTES = 400_000_000  # a larger file is not turned into another form
 
 
 def iter_forms(source: Source, most: int | None = None) -> Iterator[Source]:
-    """The other forms of a file that holds several values, or one in a list: as lines, as one list, as the only value.
+    """Iterate over the other forms of a file with several values, or one in a list: lines, one list, the only value.
 
-    `most`: of so many values alone, to see whether somebody wants them.
+    Args:
+        source: The file.
+        most: Use so many values alone, to see whether an importer claims them; None = all.
     """
     found = list_values(source)[:most]
     if len(found) == 1:
@@ -36,18 +38,23 @@ def iter_forms(source: Source, most: int | None = None) -> Iterator[Source]:
 
 
 def iter_values(source: Source) -> Iterator[Source]:
-    """Every value of a file that holds several, as a file of its own."""
+    """Iterate over the values of a file, each as a file of its own."""
     return (_make_source(source, dumps(value)) for value in list_values(source))
 
 
 def get_value(source: Source, number: int) -> Source | None:
-    """A value of a file that holds several, as a file; None where there is none of that number."""
+    """Get one value of a file as a file; None where there is none of that number.
+
+    Args:
+        source: The file.
+        number: Number of the value, from 0.
+    """
     found = list_values(source)
     return _make_source(source, dumps(found[number])) if 0 <= number < len(found) else None
 
 
 def list_values(source: Source) -> Sequence[Any]:
-    """The items of a list, or the values that stand one after the other; none in any other file."""
+    """List the items of a list, or the values that follow one another; none for any other file."""
     if "values" not in source.cache:
         source.cache["values"] = _read_values(source) if source.kind == "file" and source.size < MAX_BYTES else []
     found: Sequence[Any] = source.cache["values"]
@@ -63,7 +70,9 @@ def _read_values(source: Source) -> Sequence[Any]:
 
 
 def _split_values(source: Source) -> list[Any]:
-    """Values one after the other, each on as many lines as it takes, as `jq` prints them; none where that is not so."""
+    """Split values that follow one another, each on any number of lines, as `jq` prints them; none where the text is not like
+    that.
+    """
     if source.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
         return []
     text, decoder, found, at = source.data.decode("utf-8-sig", "replace").strip(), json.JSONDecoder(), [], 0

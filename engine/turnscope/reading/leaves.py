@@ -1,4 +1,4 @@
-"""Which leaf of a tree of nodes its main path ends in, for formats that name no current node. Pure functions."""
+"""Finds the leaf in which the main path of a tree ends, for formats that name no current node. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from turnscope.reading.nodes import Node
 
 
 def find_newest_leaf(nodes: Sequence[Node]) -> str:
-    """The leaf that was said last; the last one where no leaf has a time."""
+    """Find the leaf with the latest time; the last leaf where none has a time."""
     parents = {node.parent for node in nodes}
     leaves = [node for node in nodes if node.id not in parents]
     return max(enumerate(leaves), key=lambda row: (row[1].at or 0, row[0]))[1].id if leaves else ""
 
 
 def follow_choices(nodes: Sequence[Node], choose: Callable[[str, Sequence[Node]], str]) -> str:
-    """The leaf that a choice at each level leads to. `choose(parent, children)` gives the id of a child; "" is above roots."""
+    """Follow a choice at each level, from the roots to a leaf.
+
+    Args:
+        nodes: The tree.
+        choose: Gets the id of a parent ("" = above the roots) and its children; gives the id of a child.
+    """
     known = {node.id for node in nodes}
     children: dict[str, list[Node]] = {}
     for node in nodes:
@@ -28,5 +33,5 @@ def follow_choices(nodes: Sequence[Node], choose: Callable[[str, Sequence[Node]]
 
 
 def find_last_leaf(nodes: Sequence[Node]) -> str:
-    """The leaf that the last root, its last child, and so on lead to."""
+    """Follow the last root, its last child, and so on."""
     return follow_choices(nodes, lambda _, below: below[-1].id)

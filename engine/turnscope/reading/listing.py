@@ -15,7 +15,12 @@ Conversation = Mapping[str, Any]
 
 
 def list_conversations(source: Source, key: str = "conversations") -> Sequence[Any]:
-    """The conversations of a file: a list, a list under `key`, JSON lines, or the one object."""
+    """List the conversations of a file: a list, a list under `key`, JSON lines, or the one object.
+
+    Args:
+        source: The file.
+        key: The key of the list.
+    """
     if "list" not in source.cache:
         document = source.document
         if isinstance(document, dict):
@@ -29,7 +34,12 @@ def list_conversations(source: Source, key: str = "conversations") -> Sequence[A
 
 
 def peek_first(source: Source, key: str = "conversations") -> Conversation:
-    """The first object of an export, to see what it is; an empty one where there is none. Reads no further."""
+    """Get the first object of an export, to see what it is; an empty one where there is none. Reads no further.
+
+    Args:
+        source: The file.
+        key: The key of the list.
+    """
     document = source.document
     if document is None:
         return as_mapping(next(iter(source.first), None))
@@ -39,8 +49,14 @@ def peek_first(source: Source, key: str = "conversations") -> Conversation:
     return next((item for item in items[:20] if isinstance(item, dict)), {})
 
 
-def list_entries(source: Source, describe: Callable[[Conversation], Entry], key: str = "conversations") -> Iterator[Entry]:
-    """An entry for each conversation in the file's order; `describe` gives its id, title and time. One alone has the id ""."""
+def make_entries(source: Source, describe: Callable[[Conversation], Entry], key: str = "conversations") -> Iterator[Entry]:
+    """Make an entry for each conversation, in the file's order. An only conversation has the id "".
+
+    Args:
+        source: The file.
+        describe: Gives id, title and time of a conversation.
+        key: The key of the list.
+    """
     if "entries" not in source.cache:
         places: dict[str, int] = {}
         entries: list[Entry] = []
@@ -57,5 +73,11 @@ def list_entries(source: Source, describe: Callable[[Conversation], Entry], key:
 
 
 def get_conversation(source: Source, entry: Entry, key: str = "conversations") -> Conversation:
-    """The conversation of an entry."""
+    """Get the conversation of an entry.
+
+    Args:
+        source: The file.
+        entry: One of `make_entries`.
+        key: The key of the list.
+    """
     return as_mapping(list_conversations(source, key)[source.cache["places"][entry.id] if entry.id else 0])

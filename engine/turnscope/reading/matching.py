@@ -1,7 +1,7 @@
-"""Which messages of a recorded body stand for what is there already: found as assignments, before anything is changed.
+"""Matches the messages of a recorded body with what is there already. The result is assignments; nothing is changed.
 
-A message that stands as it is, one that came back, one in another form, one between others, one that is new. Gives a `Match`;
-`align` applies it and says what each change is. Reads cells and changes none.
+A message may stand as it is, come back, have another form, lie between others, or be new. The module makes a `Match`.
+`alignment` applies it and names each change. The module reads cells and changes none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from turnscope.reading.recorded_body import RecordedMessage, find_common
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """What stands for the drafts `lo:hi` in the body looked at last. `lo == hi`: messages that stand between drafts."""
+    """What stands for the drafts `lo:hi` in the newest body. `lo == hi`: messages between drafts."""
 
     lo: int
     hi: int
@@ -28,10 +28,11 @@ class Cell:
 
 @dataclass(slots=True)
 class Match:
-    """How a body is laid on what stands. Numbers are positions of its messages.
+    """How a body is aligned with what stands. Numbers are positions of its messages.
 
-    `cells`: all places in order, with those that had to be cut, joined or made; `wanted`: what stands at each; `cleared`: old
-    cells that give way first, in order, as their stand-ins cannot be cut or their surroundings change; `fresh`: what is new.
+    `cells`: all places in order, with those that had to be split, joined or made. `wanted`: what stands at each. `cleared`: old
+    cells that are removed first, in order, because their placeholders cannot be split or their surroundings change. `fresh`:
+    what is new.
     """
 
     cells: list[Cell]
@@ -49,7 +50,13 @@ class Past:
 
 
 def match(cells: Sequence[Cell], past: Past, messages: Sequence[RecordedMessage], *, altered: bool = True) -> Match:
-    """Match a body's messages with what stands. `altered`: a message may stand there in another form."""
+    """Match a body's messages with what stands.
+
+    Args:
+        cells: What stands, in order.
+        past: What was said before.
+        messages: The body's messages.
+    """
     found = Match(list(cells))
     standing = [(cell, message) for cell in cells for message in cell.shown]
     pairs = find_common([message.key for _, message in standing], [message.key for message in messages])
@@ -66,7 +73,7 @@ def match(cells: Sequence[Cell], past: Past, messages: Sequence[RecordedMessage]
 
 @dataclass(slots=True)
 class _Gap:
-    """Messages of a body that match nothing standing, between two that do: who makes room for them."""
+    """Messages of a body that match nothing standing, between two that do. The class finds a place for them."""
 
     of: Match
     past: Past
@@ -76,7 +83,7 @@ class _Gap:
     altered: bool
 
     def fill(self, numbers: list[int]) -> list[int]:
-        """Find a place for each message; gives those that are new at the end of the conversation."""
+        """Find a place for each message. Gives those that are new at the end of the conversation."""
         if self.left is not None and self.left is self.right:
             self.of.wanted[self.left].extend(numbers)
             return []
@@ -100,7 +107,7 @@ class _Gap:
         return [] if cell in self.of.cleared else cell.shown
 
     def _match_returned(self, numbers: list[int]) -> list[tuple[Cell | None, Cell | None, list[int]]]:
-        """Messages that stood here once and come back as they were."""
+        """Match messages that stood here once and come back as they were."""
         low = self.left.hi if self.left else 0
         high = self.right.lo if self.right else len(self.past.originals)
         stretches: list[tuple[Cell | None, Cell | None, list[int]]] = []
@@ -118,13 +125,13 @@ class _Gap:
         return [*stretches, (left, self.right, group)]
 
     def _isolate(self, draft: int) -> Cell:
-        """The cell of one draft, cut out of what stands for it and its neighbours."""
+        """Split a cell so that one draft has a cell of its own."""
         cells = self.of.cells
         at = next(i for i, cell in enumerate(cells) if cell.lo <= draft < cell.hi)
         cell = cells[at]
         if cell.hi - cell.lo == 1:
             return cell
-        if self._get_shown(cell):  # a stand-in cannot be cut: it goes first
+        if self._get_shown(cell):  # a placeholder cannot be split: it is removed first
             self.of.cleared.append(cell)
         bounds = ((cell.lo, draft), (draft, draft + 1), (draft + 1, cell.hi))
         cells[at : at + 1] = [Cell(lo, hi, [], "gone") for lo, hi in bounds if lo < hi]
@@ -133,7 +140,7 @@ class _Gap:
     def _match_similar(
         self, left: Cell | None, right: Cell | None, group: list[int]
     ) -> Iterator[tuple[Cell | None, Cell | None, list[int]]]:
-        """Messages that stand here in another form: known by their blocks, the ids of their calls, or how they begin."""
+        """Match messages that stand here in another form, by their blocks, the ids of their calls, or their beginning."""
         here = self._find_cells(left, right) if group else []
         free = [c for c in here if self._get_shown(c) and c not in self.of.wanted and c.hi - c.lo == 1]
         marks: dict[Hashable, list[int]] = {}
@@ -159,7 +166,7 @@ class _Gap:
         yield left, right, waiting
 
     def _place_between(self, left: Cell | None, right: Cell | None, group: list[int]) -> None:
-        """Messages that stand between others: they stand in for what left there, else they are an insert."""
+        """Place messages between others: in place of what left there, else as an insert."""
         assert right is not None
         cells = self._find_cells(left, right)
         shown = [i for i, cell in enumerate(cells) if self._get_shown(cell)]
@@ -173,11 +180,11 @@ class _Gap:
         self.of.wanted.setdefault(owner, []).extend(group)
 
     def _join(self, run: list[Cell]) -> Cell:
-        """One cell for a run of neighbours."""
+        """Join a run of neighbours into one cell."""
         solid = [cell for cell in run if cell.lo < cell.hi]
         if len(run) == 1 or not solid:
             return run[0]
-        self.of.cleared += [cell for cell in run if cell.lo == cell.hi]  # inserts leave before their surroundings change
+        self.of.cleared += [cell for cell in run if cell.lo == cell.hi]  # inserts are removed before their surroundings change
         if len(solid) == 1:
             return solid[0]
         cells = self.of.cells
@@ -193,5 +200,5 @@ class _Gap:
 
 
 def _have_same_roles(cells: Sequence[Cell], messages: Sequence[RecordedMessage]) -> bool:
-    """Whether as many messages of the same roles stand here as are wanted here."""
+    """Whether the cells and the messages have the same roles, one message per cell."""
     return [c.shown[0].role for c in cells] == [m.role for m in messages] and all(len(c.shown) == 1 for c in cells)

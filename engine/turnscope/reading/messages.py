@@ -1,6 +1,6 @@
-"""Messages of any provider in Anthropic's shape: OpenAI, Bedrock Converse, Google, OpenTelemetry's parts, LangChain, Vercel.
+"""Converts messages of any provider into Anthropic's shape: OpenAI, Bedrock Converse, Google, OpenTelemetry, LangChain, Vercel.
 
-A message is recognised by what it holds, since traces and frameworks mix them. Pure functions; holds no reading of files.
+A message is recognised by what it holds, since traces and frameworks mix them. Pure functions; the module reads no files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ Value = Mapping[str, Any]
 
 
 def convert_message(message: Value) -> tuple[str, list[JSON]]:
-    """Role (user | assistant | system, "" = none that is known) and blocks of a message. A tool's answer is the user's."""
+    """Convert a message into its role (user | assistant | system, "" = unknown) and its blocks.
+
+    A tool's answer is the user's.
+    """
     role = ROLES.get(as_text(message.get("role")) or as_text(message.get("type")), "")
     held = next((message[key] for key in ("content", "parts", "contents", "message") if message.get(key) is not None), None)
     if isinstance(held, str) and held[:2] in ("[{", '{"') and isinstance(parse_if_json(held), (list, dict)) and role != "tool":
@@ -38,15 +41,15 @@ def convert_message(message: Value) -> tuple[str, list[JSON]]:
         if any(block.get("type") == "tool_result" for block in blocks):
             return "user", blocks
         failed = bool(message.get("error")) or message.get("status") == "error"
-        told = as_mapping(message.get("error")).get("message")
-        return "user", [make_result(id, blocks if not isinstance(held, str) else held or as_text(told), failed)]
+        reported = as_mapping(message.get("error")).get("message")
+        return "user", [make_result(id, blocks if not isinstance(held, str) else held or as_text(reported), failed)]
     reasoning = next((message[k] for k in ("reasoning_content", "reasoning") if isinstance(message.get(k), str)), "")
     blocks = [*make_thinking(reasoning), *convert_content(held)]
     return role, [*blocks, *_iter_calls(message, {as_text(b.get("id")) for b in blocks if b.get("type") == "tool_use"})]
 
 
 def _iter_calls(message: Value, known: set[str]) -> Iterator[JSON]:
-    """Calls that stand beside the content, those not in it already."""
+    """Iterate over calls beside the content that are not in it already."""
     aside = as_mapping(message.get("additional_kwargs"))
     listed = as_rows(message.get("tool_calls")) or as_rows(message.get("toolCalls")) or as_rows(aside.get("tool_calls"))
     for each in [*listed, *as_rows(message.get("invalid_tool_calls"))]:
@@ -67,7 +70,7 @@ def _iter_calls(message: Value, known: set[str]) -> Iterator[JSON]:
 
 
 def convert_content(content: Any) -> list[JSON]:
-    """Content as blocks: a text, a part, or a list of those."""
+    """Convert content into blocks: a text, a part, or a list of those."""
     if content is None or content == "":
         return []
     if isinstance(content, str):
@@ -84,16 +87,16 @@ def _is_part(part: Value) -> bool:
 
 
 def _convert_part(part: Value) -> list[JSON]:
-    """One part of a message's content."""
+    """Convert one part of a message's content."""
     kind = as_text(part.get("type")) or as_text(part.get("part_kind"))
-    told = next((as_text(part[key]) for key in ("text", "content") if isinstance(part.get(key), str)), "")
+    reported = next((as_text(part[key]) for key in ("text", "content") if isinstance(part.get(key), str)), "")
     id = next((as_text(part[key]) for key in ("id", "tool_call_id", "toolCallId", "call_id") if part.get(key)), "")
     match kind:
         case "text" | "input_text" | "output_text":
-            return make_text(told)
+            return make_text(reported)
         case "reasoning" | "thought" | "thinking" | "summarized_reasoning":
             words = next((part[k] for k in ("reasoning", "thinking", "text", "content") if isinstance(part.get(k), str)), "")
-            if part.get("redacted") is True:  # what is kept are the provider's own characters
+            if part.get("redacted") is True:  # only the provider's encrypted text is kept
                 return make_thinking(as_text(part.get("summary")), words)
             return make_thinking(words, as_text(part.get("signature")))
         case "tool_call" | "tool-call" | "function_call" | "tool_use" | "server_tool_call" | "server_tool_use":
@@ -112,11 +115,11 @@ def _convert_part(part: Value) -> list[JSON]:
             held = part.get("image_url") or part.get("image") or part.get("uri") or part.get("url")
             address = as_text(as_mapping(held).get("url")) or as_text(held)
             return [make_image(address)] if address and "source" not in part else [{**part, "type": "image"}]
-    return [{**part, "type": kind}] if kind else _convert_untyped(part, told)
+    return [{**part, "type": kind}] if kind else _convert_untyped(part, reported)
 
 
-def _convert_untyped(part: Value, told: str) -> list[JSON]:
-    """Parts of Bedrock's Converse and of Google, which have a key for each kind."""
+def _convert_untyped(part: Value, reported: str) -> list[JSON]:
+    """Convert parts of Bedrock's Converse and of Google, which have a key for each kind."""
     if use := as_mapping(part.get("toolUse")):
         return [make_call(as_text(use.get("toolUseId")), as_text(use.get("name")), use.get("input"))]
     if back := as_mapping(part.get("toolResult")):
@@ -132,13 +135,13 @@ def _convert_untyped(part: Value, told: str) -> list[JSON]:
         return [make_call(as_text(use.get("id")) or as_text(use.get("name")), as_text(use.get("name")), use.get("args"))]
     if back := as_mapping(part.get("functionResponse") or part.get("function_response")):
         return [make_result(as_text(back.get("id")) or as_text(back.get("name")), back.get("response"))]
-    if told:
-        return make_thinking(told) if part.get("thought") is True else make_text(told)
+    if reported:
+        return make_thinking(reported) if part.get("thought") is True else make_text(reported)
     return [{"type": "unknown", "value": dict(part)}] if part else []
 
 
 def convert_tool(tool: Any) -> JSON:
-    """A tool's definition in Anthropic's shape."""
+    """Convert a tool's definition."""
     held = parse_if_json(tool) if isinstance(tool, str) else tool
     held = as_mapping(held).get("json_schema", held)
     held = as_mapping(parse_if_json(held) if isinstance(held, str) else held)
@@ -150,7 +153,13 @@ def convert_tool(tool: Any) -> JSON:
 
 
 def build_body(messages: Iterable[Any], tools: Sequence[Any] = (), **rest: JSON) -> dict[str, JSON]:
-    """A request body in Anthropic's shape. Messages without a role that is known are left out."""
+    """Build a request body. Messages with an unknown role are left out.
+
+    Args:
+        messages: The messages.
+        tools: Definitions of tools.
+        **rest: Further keys of the body.
+    """
     body: dict[str, JSON] = {key: value for key, value in rest.items() if value}
     system: list[JSON] = []
     written: list[dict[str, JSON]] = []
@@ -161,7 +170,7 @@ def build_body(messages: Iterable[Any], tools: Sequence[Any] = (), **rest: JSON)
         elif role and blocks:
             last = written[-1] if written else {}
             if _are_results(blocks) and last.get("role") == "user" and _are_results(last["content"]):
-                last["content"] = [*last["content"], *blocks]  # results of one round of calls are one message
+                last["content"] = [*last["content"], *blocks]  # the results of one round of calls are one message
             else:
                 written.append({"role": role, "content": blocks})
     if tools:
@@ -172,14 +181,14 @@ def build_body(messages: Iterable[Any], tools: Sequence[Any] = (), **rest: JSON)
 
 
 def convert_system_prompt(value: Any) -> list[JSON]:
-    """A system prompt as a message."""
+    """Convert a system prompt into a message."""
     held = parse_if_json(value) if isinstance(value, str) else value
     blocks = convert_content(held)
     return [{"role": "system", "content": blocks}] if blocks else []
 
 
 def find_messages(value: Any) -> list[JSON]:
-    """Messages in whatever holds them: a list, a body of any API, or one message."""
+    """Find the messages in whatever holds them: a list, a body of any API, or one message."""
     held = parse_if_json(value) if isinstance(value, str) else value
     if isinstance(held, Mapping):
         lead = held.get("system") or held.get("systemInstruction") or held.get("system_instruction") or held.get("instructions")
@@ -208,7 +217,7 @@ def _has_role(row: Mapping[str, Any]) -> bool:
 
 
 def find_answers(value: Any) -> list[Any]:
-    """Answers in whatever holds them: messages, a response of any API, or a text."""
+    """Find the answers in whatever holds them: messages, a response of any API, or a text."""
     held = parse_if_json(value) if isinstance(value, str) else value
     while isinstance(held, list) and held and isinstance(held[0], list):  # batches of answers, as LangChain gives them
         held = held[0]
@@ -242,11 +251,15 @@ def make_nodes(
     passed: SkippedRecords,
     time: str = "timestamp",
 ) -> Iterator[Node]:
-    """A stored list of messages, each answer with the fields of its request; None = there was none, it is an example.
+    """Make nodes of a stored list of messages, each answer with the fields of its request.
 
-    `time`: the key of when a message was said.
+    Args:
+        messages: The stored messages.
+        request: Gives the fields of an answer's request; None = there was none, the message is an example.
+        passed: Collects the records that are skipped.
+        time: The key of a message's time.
     """
-    open_: Node | None = None  # results of one round of calls are one message
+    open_: Node | None = None  # the results of one round of calls are one message
     before: float | None = None
     begun = False
     for number, message in enumerate(messages):

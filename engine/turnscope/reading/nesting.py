@@ -1,4 +1,4 @@
-"""Files inside a source that no importer recognises as a whole: those of a folder or archive, and the values of a JSON file."""
+"""Files inside a source that no importer recognises as a whole: files of a folder or archive, values of a JSON file."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ HOLDERS = ("folder", "zip")  # kinds of sources whose files may be claimed one b
 
 
 def may_hold_files(source: Source) -> bool:
-    """Whether conversations may stand one by one in a source that no importer recognises as a whole."""
+    """Whether a source that no importer recognises as a whole may hold conversations one by one."""
     if source.kind != "file":
         return source.kind in HOLDERS
     return any(True for _ in find_claims(islice(json_forms.iter_values(source), json_forms.SNIFF_VALUES)))
 
 
 def find_files(source: Source) -> Iterator[tuple[str, Source, Importer]]:
-    """The files inside that importers recognise, each with its name there. A file that is read with another one is left out."""
+    """Find the files inside that importers recognise, each with its name there.
+
+    A file that is read with another one is left out.
+    """
     if source.kind == "file":
         for number, file in enumerate(json_forms.iter_values(source)):
             yield from ((str(number), *found) for found in find_claims([file]))
@@ -37,7 +40,7 @@ def find_files(source: Source) -> Iterator[tuple[str, Source, Importer]]:
             continue
         try:
             opened, importer = recognize(open_source(file.path) if source.kind == "folder" else file)
-        except (RecursionError, UnknownFormat, UnreadableFile):  # a file that is of no use does not hide the others
+        except (RecursionError, UnknownFormat, UnreadableFile):  # an unusable file must not hide the others
             continue
         if importer is not None:
             taken.update(other.path for other in importer.related(opened))
@@ -45,7 +48,12 @@ def find_files(source: Source) -> Iterator[tuple[str, Source, Importer]]:
 
 
 def open_file(source: Source, name: str) -> Source | None:
-    """The file of that name inside; None where there is none. A name that leads out of the source is none."""
+    """Open the file of that name inside; None where there is none. A name that leads out of the source is none.
+
+    Args:
+        source: The source.
+        name: The name, or the number of a value.
+    """
     if ".." in PurePath(name).parts or PurePath(name).is_absolute():
         return None
     if source.kind == "file":
@@ -53,7 +61,7 @@ def open_file(source: Source, name: str) -> Source | None:
     if source.kind != "zip":
         file = source.open_sibling(name)
         return open_source(file.path) if file else None
-    # a file of an archive is kept while its conversations are read one after the other: it is parsed once
+    # a file of an archive is kept while its conversations are read one by one, so that it is parsed once
     if name not in source.cache and (file := source.open_sibling(name)):
         source.cache = {name: file}
     return source.cache.get(name)

@@ -1,8 +1,8 @@
-"""Stored messages become a thread: a tree by parent ids, each leaf a path, the current one the main path.
+"""Builds a thread of stored messages: a tree by parent ids. Each leaf is a path, the current one the main path.
 
-An importer maps each record to a `Node`, and what its tool did to the window to a `Cut`; ids, cycles, unknown parents, shared
-prefixes and the edits that follow from a cut are handled here, once. A log without a tree is one whose nodes name no parent.
-Knows no format.
+An importer maps each record to a `Node`, and what its tool did to the window to a `Cut`. This module handles ids, cycles,
+unknown parents, shared prefixes and the edits that follow from a cut. In a log without a tree no node names a parent. The
+module knows no format.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ TITLE_CHARACTERS = 80  # characters of the first prompt that make a title
 
 @dataclass(slots=True)
 class NodeMessage:
-    """One message. `request`: fields of `model.Request` where it answers one; without a role it stands for an answer lost.
+    """One message of a node. `request`: fields of `model.Request` where it answers one.
 
-    `files`: what the tool put in ahead of the content, as blocks.
+    Without a role it stands for a lost answer.
+
+    `files`: what the tool injected before the content, as blocks.
     """
 
     role: str
@@ -42,9 +44,9 @@ class NodeMessage:
 
 @dataclass(slots=True)
 class Cut:
-    """What the tool did to the window before its node was said: only `keep` went on standing, in this order.
+    """What the tool did to the window before its node was said: only `keep` stayed, in this order.
 
-    `keep` names nodes, or gives parts that stand in. `summary`: the node that sums up the rest; it may be the cut's own.
+    `keep` names nodes, or gives parts of placeholders. `summary`: the node that sums up the rest; it may be the cut's own node.
     """
 
     because: str
@@ -65,26 +67,42 @@ class Node:
 
 
 class SkippedRecords:
-    """Records that hold nothing for a timeline, or nothing that is known, by kind: told as one note each."""
+    """Records without anything for a timeline, or of an unknown kind. Each kind becomes one note."""
 
     def __init__(self) -> None:
         self.kinds: dict[str, list[int]] = {}
 
     def add(self, kind: object, record: JSON, line: int = 0) -> None:
+        """Count a skipped record.
+
+        Args:
+            kind: Its kind.
+            record: The record.
+            line: Its line number; 0 = unknown.
+        """
         held = self.kinds.setdefault(str(kind)[:60], [line, 0, 0])
         held[1] += 1
         held[2] += len(dumps(record))
 
     def add_notes(self, builder: Builder) -> None:
+        """Add a note for each kind."""
         for kind, (line, count, size) in self.kinds.items():
             many, were = ("record", "was") if count == 1 else ("records", "were")
-            builder.add_note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} passed over")
+            builder.add_note("info", line, f"{count} {many} of kind {kind!r} ({size:,} bytes) {were} skipped")
 
 
 def iter_objects(
     records: Iterable[tuple[Any, int]], builder: Builder, passed: SkippedRecords
 ) -> Iterator[tuple[dict[str, Any], int]]:
-    """The records of a log that are objects, each with its line. Notes go to the builder, any other value is passed over."""
+    """Iterate over the records of a log that are objects, each with its line.
+
+    Notes go to the builder; other values are skipped.
+
+    Args:
+        records: Values with their line numbers, and notes.
+        builder: Gets the notes.
+        passed: Collects the records that are skipped.
+    """
     for record, line in records:
         if isinstance(record, dict):
             yield record, line
@@ -101,37 +119,47 @@ def build_thread(
     lead: Sequence[NodeMessage] = (),
     observers: Sequence[Observer] = (),
 ) -> Thread:
-    """The thread of a tool's records. `current`: the node that the main path ends in, "" = the last one; `lead`: what stands
-    before all of them; `looks` see each path as a whole."""
+    """Build the thread of a tool's records.
+
+    Args:
+        builder: The builder of the main path.
+        nodes: The records.
+        current: Id of the node in which the main path ends; "" = the last one.
+        lead: Messages before all others.
+        observers: Find edits; each sees a path as a whole.
+    """
     tree = _Tree(builder, nodes)
     leaves = [node for node in tree.nodes if node not in tree.parents]
     main = current if current in tree.nodes else leaves[-1] if leaves else ""
     for said in lead:
         _add_message(builder, said, None, "")
-    tree.lay(builder, tree.path(main))
+    tree.append_messages(builder, tree.find_path(main))
     builder.title = builder.title or make_title(builder)
-    session = builder.build([*tree.looks(main), *observers])
+    session = builder.build([*tree.make_observers(main), *observers])
     forks: list[Fork] = []
     for leaf in leaves:
         if leaf in tree.places:
             continue
-        path = tree.path(leaf)
+        path = tree.find_path(leaf)
         start = next(n for n, node in enumerate(path) if node not in tree.places)
         base, shared = (tree.homes[path[start - 1]], tree.places[path[start - 1]][1]) if start else (builder, len(lead))
         branch = base.start_branch(shared, f"{builder.id}~{len(forks) + 1}", builder.title)
-        tree.lay(branch, path[start:])
+        tree.append_messages(branch, path[start:])
         if branch.drafts:
-            fork = branch.build_fork(session, forks, [*tree.looks(leaf), *observers])
+            fork = branch.build_fork(session, forks, [*tree.make_observers(leaf), *observers])
             forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=fork.start)))
-        else:  # it adds no message: what hangs from it goes on from what it shares
+        else:  # it adds no message: its children continue what it shares
             tree.homes |= dict.fromkeys(path[start:], base)
     return Thread(structs.replace(session, forks=tuple(forks)) if forks else session)
 
 
 def split_rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel: bool = False) -> list[NodeMessage]:
-    """The blocks of a stored answer that holds its tools' results: a request for each round of calls.
+    """Split the blocks of a stored answer that holds its tools' results: one request for each round of calls.
 
-    `request` are the fields of the last of them; `parallel`: calls that only results stand between are one round.
+    Args:
+        blocks: The blocks.
+        request: Fields of the last request.
+        parallel: Calls with only results between them are one round.
     """
     said: list[NodeMessage] = []
     shared = {key: request[key] for key in ("model",) if key in request}
@@ -156,14 +184,14 @@ def split_rounds(blocks: Sequence[Any], request: Mapping[str, Any], *, parallel:
 
 
 def make_title(builder: Builder) -> str:
-    """How the first prompt begins."""
+    """Make a title of the first prompt's beginning."""
     prompts = (draft for draft in builder.drafts if draft.origin == "prompt")
     texts = (" ".join(extract_text([raw for raw, _ in draft.parts]).split()) for draft in prompts)
     return next((text[:TITLE_CHARACTERS] for text in texts if text), "")
 
 
 class _Tree:
-    """Nodes by id, and where the messages of each stand. A node's place is the same on every path that it is on."""
+    """Nodes by id, and where the messages of each stand. A node's place is the same on every path that holds it."""
 
     def __init__(self, builder: Builder, nodes: Iterable[Node]) -> None:
         self.nodes: dict[str, Node] = {}
@@ -171,7 +199,7 @@ class _Tree:
         twice = 0
         before = ""
         for number, node in enumerate(nodes):
-            id = node.id or f"without id {number}"  # "" is what roots hang from
+            id = node.id or f"without id {number}"  # "" is the parent of roots
             if id in self.nodes:
                 twice += 1
                 continue
@@ -183,13 +211,13 @@ class _Tree:
         cycles = self._cut_cycles()
         for count, what in (
             (twice, "repeat an id and were left out"),
-            (len(lost), "name a parent that is not there: taken as beginnings"),
-            (cycles, "were their own ancestors: the circle was cut"),
+            (len(lost), "name a missing parent: they count as beginnings"),
+            (cycles, "were their own ancestors: the cycle was cut"),
         ):
             if count:
                 builder.add_note("warning", 0, f"{count} of the messages {what}")
         self.parents = {up for up in self.above.values() if up}
-        self.places: dict[str, tuple[int, int]] = {}  # the ordinals of a node's messages
+        self.places: dict[str, tuple[int, int]] = {}  # first ordinal of a node's messages, and the one after its last
         self.homes: dict[str, Builder] = {}
         self.cuts = any(node.cut for node in self.nodes.values())
 
@@ -208,15 +236,15 @@ class _Tree:
                 at = self.above[at]
         return found
 
-    def path(self, leaf: str) -> list[str]:
-        """The ids from a root to a node."""
+    def find_path(self, leaf: str) -> list[str]:
+        """Get the ids from a root to a node."""
         found = []
         while leaf:
             found.append(leaf)
             leaf = self.above[leaf]
         return found[::-1]
 
-    def lay(self, builder: Builder, path: Sequence[str]) -> None:
+    def append_messages(self, builder: Builder, path: Sequence[str]) -> None:
         """Append the messages of nodes."""
         for id in path:
             node = self.nodes[id]
@@ -226,13 +254,13 @@ class _Tree:
             self.places[id] = first, builder.shared + len(builder.drafts)
             self.homes[id] = builder
 
-    def looks(self, leaf: str) -> list[Observer]:
-        """What the cuts on a path did."""
-        cuts = [self.nodes[id] for id in self.path(leaf) if self.nodes[id].cut] if self.cuts else []
+    def make_observers(self, leaf: str) -> list[Observer]:
+        """Make observers of what the cuts on a path did."""
+        cuts = [self.nodes[id] for id in self.find_path(leaf) if self.nodes[id].cut] if self.cuts else []
         return [lambda session: self._observe_cuts(cuts, session)] if cuts else []
 
     def _observe_cuts(self, cuts: Sequence[Node], session: Session) -> Iterator[ObservedEdit]:
-        gone: set[int] = set()  # messages that something stands in for, or nothing
+        gone: set[int] = set()  # messages that were dropped or replaced by a placeholder
         for node in cuts:
             assert node.cut
             before = self.places[node.id][0]
@@ -262,15 +290,17 @@ class _Tree:
         for start, stop, body in _find_gaps(row, before, static, session):
             span = Span(session.messages[start].start, session.messages[stop - 1].stop)
             gone |= {*range(start, stop)}
-            told = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
-            yield Edit("condense", cut.because, span, tuple(body), facts=told)
+            reported = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
+            yield Edit("condense", cut.because, span, tuple(body), facts=reported)
 
 
 def _find_gaps(
     row: Sequence[int | tuple[Part, ...]], before: int, static: int, session: Session
 ) -> list[tuple[int, int, list[Part]]]:
-    """The ranges of messages between those that stay, with what stands in for each. No stand-in is without a range: where
-    nothing left, the message beside it is stood in for, too."""
+    """Find the ranges of messages between those that stay, with what stands in for each.
+
+    No placeholder is without a range: where nothing left, the message beside it is replaced as well.
+    """
     found: list[tuple[int, int, list[Part]]] = []
     stays, held = -1, list[Part]()
     for item in (*row, before):
@@ -289,14 +319,19 @@ def _find_gaps(
 
 
 def _copy_message(session: Session, ordinal: int) -> tuple[Part, ...]:
-    """A message as parts of a stand-in."""
+    """Copy a message as parts of a placeholder."""
     message = session.messages[ordinal]
     blocks = session.blocks[message.start : message.stop]
     return tuple(make_part(message.role, block.raw, "before" if n else "own", fence=not n) for n, block in enumerate(blocks))
 
 
 def make_message_parts(role: str, content: str | Sequence[JSON]) -> tuple[Part, ...]:
-    """A message as parts of a stand-in."""
+    """Make the parts of a placeholder for a message.
+
+    Args:
+        role: Role of the message.
+        content: A string, or blocks in Anthropic's shape.
+    """
     raws: Sequence[JSON] = [content] if isinstance(content, str) else content
     return tuple(make_part(role, raw, "before" if n else "own", fence=not n) for n, raw in enumerate(raws))
 

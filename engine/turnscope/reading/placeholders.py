@@ -1,6 +1,6 @@
-"""What stands in for messages and single blocks when a recorded body holds them in another form, and what to call the change.
+"""Makes placeholders for messages and blocks that a recorded body holds in another form, and names the change.
 
-Pure functions over messages taken apart; `align` says where the stand-ins stand.
+Pure functions over split messages. `alignment` says where the placeholders go.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from turnscope.reading.recorded_body import RecordedMessage
 from turnscope.session.builder import make_part
 from turnscope.session.model import JSON, Action, Part
 
-LEADING_CHARACTERS = 32  # characters at the start of a text by which its altered form is known again
+LEADING_CHARACTERS = 32  # beginning of a text by which its altered form is recognised
 
 Bodies = tuple[Part, ...] | None
 
@@ -28,7 +28,7 @@ class Label(NamedTuple):
 
 
 def make_placeholder(messages: Sequence[RecordedMessage], label: Callable[[RecordedMessage], Label]) -> tuple[Part, ...]:
-    """Whole messages as a stand-in, each part with the kind that its label gives."""
+    """Make a placeholder of whole messages."""
     parts: list[Part] = []
     for message in messages:
         kinds = label(message).kinds
@@ -39,7 +39,15 @@ def make_placeholder(messages: Sequence[RecordedMessage], label: Callable[[Recor
 
 
 def align_blocks(original: RecordedMessage, message: RecordedMessage) -> list[Bodies]:
-    """For each block of `original`, what stands for it in `message`: itself, nothing, or other blocks."""
+    """Align the blocks of a message with its altered form.
+
+    Args:
+        original: The message.
+        message: Its altered form.
+
+    Returns:
+        For each block of `original` what stands for it: itself (None), nothing, or other blocks.
+    """
     blocks: list[list[JSON]] = [[] for _ in original.parts]
     itself = object()
     ahead: list[JSON] = []
@@ -76,9 +84,14 @@ def align_blocks(original: RecordedMessage, message: RecordedMessage) -> list[Bo
 
 
 def describe_change(raw: JSON, body: Bodies) -> tuple[Action, str]:
-    """The name of a change of one block, and a sentence about it."""
+    """Describe the change of one block: its action, and a sentence about it.
+
+    Args:
+        raw: The block before.
+        body: What stands for it now.
+    """
     if body is None:
-        return "restore", "stands in the request again as it was"
+        return "restore", "in the request again, unchanged"
     kind = make_part("user", raw).kind
     if not body:
         return ("strip" if "thinking" in kind else "drop"), f"this {kind.replace('_', ' ')} was left out of its message"
@@ -88,16 +101,12 @@ def describe_change(raw: JSON, body: Bodies) -> tuple[Action, str]:
     if len(new) < len(old) and new[:LEADING_CHARACTERS] == old[:LEADING_CHARACTERS]:
         return "truncate", f"shortened from {len(old):,} to {len(new):,} characters"
     if kind == "tool_result" and len(new) < len(old):
-        return "clear", f"{len(old):,} characters of a tool's result gave way to {len(new):,}"
-    return (
-        ("condense", f"{len(old):,} characters gave way to {len(new):,}")
-        if len(new) < len(old)
-        else ("repair", "was rewritten")
-    )
+        return "clear", f"a tool result was replaced: {len(old):,} characters became {len(new):,}"
+    return ("condense", f"{len(old):,} characters became {len(new):,}") if len(new) < len(old) else ("repair", "was rewritten")
 
 
 def list_marks(message: RecordedMessage) -> Iterator[Hashable]:
-    """What a message is known by in another form."""
+    """List what a message is recognised by in another form: digests, ids of calls, beginnings of texts."""
     for raw, key in zip(message.parts, message.keys, strict=True):
         yield message.role, key
         if isinstance(raw, dict):

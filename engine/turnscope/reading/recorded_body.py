@@ -1,7 +1,7 @@
-"""A recorded request body taken apart: messages with digests, system prompt, tools, and how it writes what.
+"""Splits a recorded request body into messages with digests, system prompt, tools, and notes on how it writes them.
 
-Two ways of writing the same content (a string or one text block; with or without a `cache_control`) have the same digests;
-which of them a body uses is kept beside. Also finds what two sequences of digests have in common. Holds no state.
+Two ways of writing the same content (a string or one text block; with or without a `cache_control`) have the same digests.
+Which of them a body uses is kept separately. The module also finds what two sequences of digests have in common. No state.
 """
 
 from __future__ import annotations
@@ -19,30 +19,35 @@ import orjson
 
 from turnscope.session.model import JSON
 
-SMALL_PAIRS = 4096  # pairs up to which a stretch without landmarks is compared in full
+SMALL_PAIRS = 4096  # a stretch without landmarks is compared in full up to so many pairs
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedMessage:
-    """One message (or system prompt, or tool list) without its cache marks."""
+    """One message (or system prompt, or list of tools) without its cache marks."""
 
     role: str
-    parts: list[JSON]  # blocks; one string where the content is a bare string
-    keys: tuple[bytes, ...]  # digests of the parts
+    parts: list[JSON]  # blocks, or one string where the content is a bare string
+    keys: tuple[bytes, ...]  # digests of the parts, in order
     extra: dict[str, JSON] = field(default_factory=dict)
 
     @property
     def key(self) -> Hashable:
+        """What equal messages share: role and digests."""
         return (self.role, self.keys)
 
     @property
     def bare(self) -> bool:
+        """Whether the content is a bare string."""
         return len(self.parts) == 1 and isinstance(self.parts[0], str)
 
 
 @dataclass(slots=True)
 class RecordedBody:
-    """What one request body holds. `marks` and `odd` are entries of `model.SHAPE`: cache marks, and what only fits verbatim."""
+    """What one request body holds.
+
+    `marks` and `verbatim` are entries of `model.SHAPE`: cache marks, and what is kept as it is.
+    """
 
     messages: list[RecordedMessage]
     system: RecordedMessage | None
@@ -53,7 +58,7 @@ class RecordedBody:
 
 
 def parse_body(body: Mapping[str, JSON]) -> RecordedBody:
-    """A body in Anthropic's shape as its parts. Nothing is refused: what is not understood is kept as it stands."""
+    """Split a body in Anthropic's shape. Nothing is refused: what is not understood is kept as it is."""
     settings = {key: value for key, value in body.items() if key not in ("messages", "system", "tools")}
     marks: list[list[Any]] = []
     odd: list[list[Any]] = []
@@ -95,7 +100,7 @@ def _make_message(
 
 
 def _strip_cache_marks(block: dict[str, JSON], path: list[Any], marks: list[list[Any]]) -> dict[str, JSON]:
-    """A block without its cache marks, which move from request to request."""
+    """Remove a block's cache marks, which move from request to request."""
     if "cache_control" in block:
         marks.append([path, block["cache_control"]])
         block = {key: value for key, value in block.items() if key != "cache_control"}
@@ -116,7 +121,15 @@ def _compute_digest(block: JSON) -> bytes:
 
 
 def find_common(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Positions at which `a` and `b` are alike, rising in both: nearly as many as there can be, in nearly linear time."""
+    """Find positions at which two sequences are equal, rising in both: nearly as many as possible, in nearly linear time.
+
+    Args:
+        a: A sequence.
+        b: Another one.
+
+    >>> find_common("abcd", "xbcy")
+    [(1, 1), (2, 2)]
+    """
     return list(_find_common(a, b, 0, len(a), 0, len(b)))
 
 
@@ -141,7 +154,7 @@ def _find_common(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j
 
 
 def _find_landmarks(a: Sequence[Hashable], b: Sequence[Hashable], i: int, m: int, j: int, n: int) -> list[tuple[int, int]]:
-    """What occurs exactly once in both stretches, as the longest run of pairs that rises in both (patience)."""
+    """Find what occurs exactly once in both stretches, as the longest run of pairs that rises in both (patience)."""
     here, there = Counter(a[i:m]), Counter(b[j:n])
     at = {b[y]: y for y in range(j, n) if there[b[y]] == 1}
     piles: list[int] = []

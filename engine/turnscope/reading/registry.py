@@ -1,4 +1,4 @@
-"""Every importer: the modules of `turnscope.importers`, and extensions. Answers what has to be asked of all of them."""
+"""Finds every importer: the modules of `turnscope.importers`, and extensions. Answers what has to be asked of all of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGE = "turnscope.importers"  # each of its modules defines `IMPORTER`
 
 @cache
 def find_importers() -> tuple[Importer, ...]:
-    """Every importer: Turnscope's own by the names of their modules, then those of packages and of the user's folder."""
+    """Find every importer: Turnscope's own by the names of their modules, then those of packages and of the user's folder."""
     modules = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(PACKAGE).__path__))
     own = [importlib.import_module(f"{PACKAGE}.{name}").IMPORTER for name in modules]
     found: dict[str, Importer] = {importer.name: importer for importer in own}
@@ -39,17 +39,17 @@ def find_importers() -> tuple[Importer, ...]:
 
 
 def find_suffixes() -> frozenset[str]:
-    """How the names of files end that are worth a look inside a folder."""
+    """Find the endings of file names that are worth a look inside a folder."""
     return frozenset((".zip", ".gz", *(suffix for importer in find_importers() for suffix in importer.suffixes)))
 
 
 def find_related(source: Source) -> list[Source]:
-    """Files that belong to the sessions of a source, and are read with it."""
+    """Find the files that belong to the sessions of a source and are read with it."""
     return [file for importer in find_importers() for file in importer.related(source)]
 
 
 def find_session_path(path: Path) -> Path:
-    """The path under which the session opens that a file is part of; the path itself where it is part of none."""
+    """Find the path under which a file's session opens; the path itself where the file is part of none."""
     for importer in find_importers():
         whole = importer.part_of(path)
         if whole != path:
@@ -58,5 +58,5 @@ def find_session_path(path: Path) -> Path:
 
 
 def find_places(machine: Machine) -> Iterator[tuple[Importer, Place]]:
-    """Where the tools that are known keep their sessions on this machine."""
+    """Find where the known tools keep their sessions on this machine."""
     return ((importer, place) for importer in find_importers() for place in importer.finds(machine) if place.folder.is_dir())

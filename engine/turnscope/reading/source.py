@@ -1,6 +1,7 @@
 """What importers read from: a file as bytes, JSON lines or one JSON document, each read once, leniently, and only when needed.
 
-Holds reading, never a format: what a record means is an importer's business. Folders, archives and databases are in `holders`.
+The module reads and knows no format: an importer decides what a record means. Folders, archives and databases are in
+`containers`.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from turnscope.session.model import JSON, Note
 
 Kind = Literal["file", "folder", "zip", "sqlite"]
 
-HEAD_BYTES = 1 << 16  # bytes that are read to see what a file is
-BUFFER_BYTES = 1 << 18  # bytes that are read at once
-LAZY_LIST_BYTES = 1 << 20  # bytes from which on a list is read item by item
-SNIFF_LINES = 60  # records looked at to recognise a file of JSON lines
+HEAD_BYTES = 1 << 16  # read to see what a file is
+BUFFER_BYTES = 1 << 18  # read at once
+LAZY_LIST_BYTES = 1 << 20  # a list of so many bytes is read item by item
+SNIFF_LINES = 60  # records that are looked at to recognise a file of JSON lines
 TOO_DEEP = "nested deeper than JSON readers go"
 
 
 class Entry(Struct, frozen=True):
     """One conversation of a source, as far as it is known without reading it whole.
 
-    `id` names it within its source; "" = the only one. `at`: seconds since the epoch; `size`: bytes; 0 = not known.
+    `id` names it within its source; "" = the only one. `at`: seconds since the Unix epoch. `size`: bytes; 0 = unknown.
     """
 
     id: str = ""
@@ -45,9 +46,9 @@ class Entry(Struct, frozen=True):
 
 
 class LazyList(list[Any]):
-    """A long list whose items become values when they are looked at, so that an export of thousands is no heap of objects.
+    """A long list whose items are parsed when they are read. So an export of thousands of conversations stays small in memory.
 
-    It is measured, indexed, sliced and walked through, and nothing else.
+    It supports length, index, slice and iteration, and nothing else.
     """
 
     def __init__(self, raws: list[msgspec.Raw]) -> None:
@@ -67,10 +68,10 @@ class LazyList(list[Any]):
 
 
 class Source:
-    """A file as importers see it: JSON lines, one JSON document, or bytes. `data` may be given where it lies nowhere.
+    """A file as importers see it: JSON lines, one JSON document, or bytes. `data` may be given for a file that lies nowhere.
 
     Lines are read from the file one by one, so that a long session's text is in memory once, as its blocks. What a tool appends
-    after `size` was looked at is not part of this source.
+    after `size` was read is not part of this source.
     """
 
     kind: Kind = "file"
@@ -84,7 +85,7 @@ class Source:
 
     @cached_property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         if "data" in self.__dict__:
             return len(self.data)
         try:
@@ -94,7 +95,7 @@ class Source:
 
     @property
     def modified_at(self) -> float | None:
-        """When it was changed last, in seconds since the epoch; None where that is not known."""
+        """When the file was changed last, in seconds since the Unix epoch; None = unknown."""
         try:
             return self.path.stat().st_mtime
         except (OSError, ValueError):
@@ -102,7 +103,7 @@ class Source:
 
     @property
     def version(self) -> str:
-        """Changes when it does; by what the file system says, without reading it."""
+        """A text that changes when the file does. It comes from the file system, without reading the file."""
         try:
             stat = self.path.stat()
         except (OSError, ValueError) as error:
@@ -110,7 +111,7 @@ class Source:
         return f"{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_size}"
 
     def compute_digest(self) -> str:
-        """SHA-256 of the content, as hexadecimal digits."""
+        """Compute SHA-256 of the content, as hexadecimal digits."""
         digest = sha256()
         for piece in self._iter_lines(1 << 20):
             digest.update(piece)
@@ -119,19 +120,19 @@ class Source:
     @cached_property
     def data(self) -> bytes:
         """All bytes, for formats that are one document."""
-        held = BytesIO()  # unlike a list of pieces that is joined, never twice in memory
+        held = BytesIO()  # never holds the content twice, unlike a joined list
         held.writelines(self._iter_lines(BUFFER_BYTES))
         return held.getvalue()
 
     @cached_property
     def head(self) -> bytes:
-        """Its first bytes."""
+        """The first bytes."""
         with self._open() as file:
             return file.read(min(HEAD_BYTES, self.size))
 
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:
-        """The content as an open file. UnreadableFile where it is gone by now."""
+        """Open the content as a file. UnreadableFile where it is gone."""
         if "data" in self.__dict__:
             yield BytesIO(self.data)
             return
@@ -142,7 +143,7 @@ class Source:
             raise make_unreadable_error(self.path, error) from error
 
     def _iter_lines(self, pieces: int = 0) -> Iterator[bytes]:
-        """Each line with its end, or pieces of so many bytes."""
+        """Iterate over the lines with their ends, or over pieces of so many bytes."""
         left = self.size
         with self._open() as file:
             for line in iter(lambda: file.read(pieces), b"") if pieces else file:
@@ -153,11 +154,11 @@ class Source:
 
     @cached_property
     def document(self) -> JSON:
-        """The whole file as one JSON value, or None where it is none: neither an object nor a list."""
+        """The whole file as one JSON object or list; None where it is neither."""
         if self.head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
             return None
         line, _, alone = self._opening
-        if not alone:  # several lines: one document, or records that are whole each
+        if not alone:  # several lines: one document, or one record per line
             with suppress(orjson.JSONDecodeError):
                 orjson.loads(line.strip())
                 return None
@@ -168,9 +169,9 @@ class Source:
 
     @cached_property
     def _opening(self) -> tuple[bytes, int, bool]:
-        """The first line with text, its number, and whether it is the only one; b"" for a line that is all there is.
+        """The first line with text, its number, and whether it is the only one; b"" for an only line.
 
-        Read in pieces: a line that is all there is may be an export of hundreds of megabytes.
+        It is read in pieces: an only line may be an export of hundreds of megabytes.
         """
         number, begun, ended = 1, False, False
         for piece in self._iter_lines(BUFFER_BYTES):
@@ -191,11 +192,11 @@ class Source:
 
     @cached_property
     def first(self) -> tuple[JSON, ...]:
-        """The first records of a file of JSON lines; the document alone where it is one. Reads no further than those."""
+        """The first records of a file of JSON lines; the document alone where it is one. Reads no further."""
         return tuple(value for value, _ in self.iter_records(limit=SNIFF_LINES) if not isinstance(value, Note))
 
     def open_sibling(self, name: str) -> Source | None:
-        """The file of that name in the same folder; None where it is not there or cannot be read."""
+        """Open the file of that name in the same folder; None where it is not there or cannot be read."""
         path = self.path.parent / name
         try:
             return Source(path, path.read_bytes()) if path.is_file() else None
@@ -203,33 +204,38 @@ class Source:
             return None
 
     def find_siblings(self, pattern: str) -> list[Source]:
-        """Files that match a pattern (`*`, `?`) from the folder that it lies in, by name."""
+        """Find files that match a pattern (`*`, `?`) from the file's folder, by name."""
         try:
             return [Source(path) for path in sorted(self.path.parent.glob(pattern)) if path.is_file()]
         except (OSError, ValueError):
             return []
 
     def iter_files(self) -> Iterator[Source]:
-        """The files inside, each folder's own before those of its folders; a file has none."""
+        """Iterate over the files inside, each folder's own before those of its subfolders. A file has none."""
         return iter(())
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Mapping[str, Any]]:
-        """What a query gives of a database, row by row."""
+        """Run an SQL query on a database, row by row.
+
+        Args:
+            sql: The query.
+            values: Its parameters.
+        """
         raise TypeError(f"{self.path.name} is no database: {sql!r} with {len(values)} values")
 
     def list_tables(self) -> frozenset[str]:
-        """Names of a database's tables; none of anything else."""
+        """List the names of a database's tables; none of anything else."""
         return frozenset()
 
     def iter_values(self) -> Iterator[tuple[Any, int]]:
-        """The one JSON document, on however many lines; else each record, as `records` gives them."""
+        """Iterate over the one JSON document; else over the records, as `iter_records` gives them."""
         if self.document is not None:
             yield self.document, 1
         else:
             yield from self.iter_records()
 
     def iter_records(self, limit: int | None = None) -> Iterator[tuple[Any, int]]:
-        """Each record of a file of JSON lines with its line number. What cannot be read comes as a `Note`."""
+        """Iterate over the records of a file of JSON lines, with line numbers. What cannot be read comes as a `Note`."""
         _, first, alone = self._opening
         if alone and self.document is not None:
             yield self.document, first
@@ -238,7 +244,12 @@ class Source:
 
 
 def parse_records(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[Any, int]]:
-    """Each record of JSON lines with its line number, of which `before` went before. What cannot be read comes as a `Note`."""
+    """Parse JSON lines: each record with its line number. What cannot be read comes as a `Note`.
+
+    Args:
+        lines: The lines, with their ends.
+        before: How many lines came before.
+    """
     for line, raw in enumerate(lines, before + 1):
         if raw.isspace():
             continue
@@ -249,7 +260,7 @@ def parse_records(lines: Iterable[bytes], before: int = 0) -> Iterator[tuple[Any
 
 
 def _repair_line(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]:
-    """What the strict reader refused: values glued on one line, lone surrogates, NaN, a cut last line.
+    """Read what the strict parser refused: several values on one line, lone surrogates, NaN, a cut last line.
 
     `last`: the file ends here without a line break, as it does while a tool is writing.
     """
@@ -271,11 +282,11 @@ def _repair_line(raw: bytes, line: int, last: bool) -> Iterator[tuple[Any, int]]
         while at < len(text) and text[at].isspace():
             at += 1
     if count > 1:
-        yield Note("warning", line, f"{count} records stand on one line (two writers at once); all were read"), line
+        yield Note("warning", line, f"{count} records are on one line (two writers at once); all were read"), line
 
 
 def parse_json(data: bytes) -> JSON:
-    """One JSON value, leniently (lone surrogates, NaN, a byte-order mark); None where it is none."""
+    """Parse one JSON value, leniently (lone surrogates, NaN, a byte-order mark); None where it is none."""
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError:
@@ -286,8 +297,13 @@ def parse_json(data: bytes) -> JSON:
 
 
 def make_unreadable_error(path: Path, error: Exception) -> UnreadableFile:
-    """Why a file cannot be read, as an error that says what to do."""
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)  # ValueError: a path with a NUL
+    """Make the error for a file that cannot be read, with what to do next.
+
+    Args:
+        path: The file.
+        error: What went wrong.
+    """
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)  # ValueError: the path holds a NUL
     named = isinstance(error, OSError | ValueError)
     hint = "Check the path and its permissions." if named else "It may be damaged: copy it again."
     return UnreadableFile(f"{path.name} cannot be read: {why}", hint=hint)

@@ -1,4 +1,4 @@
-"""What a source that no format claims looks like, in a few words for the person who has it."""
+"""Describes a source that no format claims, in a few words for a person."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KIND_NAMES = {"folder": "a folder", "zip": "an archive", "sqlite": "a database"}
 
 
 def describe_source(source: Source) -> str:
-    """JSON with the keys a, b; neither JSON nor JSON lines; and the like."""
+    """Describe a source: "JSON with the keys a, b", "neither JSON nor JSON lines", and the like."""
     if source.kind != "file":
         return KIND_NAMES[source.kind]
     document = source.document

@@ -1,6 +1,6 @@
-"""Streams of server-sent events put together again: what the provider would have answered at once.
+"""Joins streams of server-sent events into the answer that the provider would have sent at once.
 
-Pure functions over events. Whose stream it is, `dialect` says; what a message means is its reader's business.
+Pure functions over events. `dialect` says whose stream it is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from turnscope.reading.calls import as_text, parse_if_json
 
-# What a delta of a stream adds to its block: type of delta -> (key of the delta, key of the block).
+# What a delta adds to its block: type of the delta -> (key in the delta, key in the block).
 DELTAS = {
     "text_delta": ("text", "text"),
     "thinking_delta": ("thinking", "thinking"),
@@ -20,7 +20,7 @@ DELTAS = {
 
 
 def parse_events(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a stream of server-sent events."""
+    """Parse the JSON objects of a stream of server-sent events."""
     for line in text.splitlines():
         if line.startswith("data:"):
             value = parse_if_json(line[5:].strip())
@@ -29,7 +29,7 @@ def parse_events(text: str) -> Iterator[dict[str, Any]]:
 
 
 def join_message(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The message of Anthropic's API that a stream's events add up to, its usage included; None where none was begun."""
+    """Join the events of a stream into a message of Anthropic's API, usage included; None where none was started."""
     message: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
     for event in stream:
@@ -62,12 +62,12 @@ def _add(block: dict[str, Any], delta: dict[str, Any]) -> None:
         block[target] = (held if isinstance(held, str) else "") + as_text(delta.get(source))
     elif kind == "citations_delta":
         block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
-    else:  # compaction_delta and its like: whole values
+    else:  # compaction_delta and others like it hold whole values
         block |= {key: value for key, value in delta.items() if key != "type"}
 
 
 def join_completion(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """The completion of OpenAI's API that a stream's chunks add up to; None where there is none."""
+    """Join the chunks of a stream into a completion of OpenAI's API; None where there are none."""
     whole: dict[str, Any] = {}
     message: dict[str, Any] = {"role": "assistant", "content": ""}
     calls: dict[int, dict[str, Any]] = {}

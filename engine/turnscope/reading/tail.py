@@ -1,4 +1,4 @@
-"""A file of JSON lines that grows: what was added since it was read last. Knows no format."""
+"""Reads what was added to a growing file of JSON lines since the last read. Knows no format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ MARK_BYTES = 4096  # bytes at the start, and before the place where reading goes
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
-    """What was added. `anew`: the file was replaced or cut, and this is all of it; `last`: a last line without a line break."""
+    """Records that were added.
+
+    `unfinished`: a last line without a line break. `replaced`: the file was replaced or cut, and this is all of it.
+    """
 
     records: Iterator[tuple[Any, int]]
     unfinished: tuple[tuple[Any, int], ...]
@@ -25,7 +28,7 @@ class NewRecords:
 
 
 class Tail:
-    """The place up to which a file was read: a whole line."""
+    """How far a file was read: up to a whole line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,7 +59,7 @@ class Tail:
 
 
 def _digest_marks(file: BinaryIO, offset: int) -> bytes:
-    """A digest of what stands at the start of a file, and before an offset."""
+    """Compute a digest of the start of a file, and of the bytes before an offset."""
     digest = blake2b(digest_size=16)
     for start in (0, max(0, offset - MARK_BYTES)):
         file.seek(start)

@@ -1,6 +1,6 @@
-"""Spans of a trace, however they were exported: OTLP, Tempo, Jaeger, an SDK's console, Phoenix, Vercel, Langfuse.
+"""Reads the spans of a trace, however they were exported: OTLP, Tempo, Jaeger, an SDK's console, Phoenix, Vercel, Langfuse.
 
-Each becomes one flat value. What its attributes mean is an importer's business.
+Each span becomes one flat value. What its attributes mean is an importer's business.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from turnscope.reading.content_blocks import as_mapping, as_rows
 from turnscope.reading.source import Source
 from turnscope.session.model import JSON, Note
 
-DEPTH = 60  # values that nest deeper are taken as they are
+DEPTH = 60  # values that are nested deeper are taken as they are
 Value = Mapping[str, Any]
 
 
 @dataclass(slots=True)
 class TraceSpan:
-    """`attributes` has dotted keys; `events` are (name, attributes) with values as in `attributes`. Times in seconds."""
+    """One span. `attributes` has dotted keys. `events` are (name, attributes). Times in seconds since the Unix epoch."""
 
     id: str
     parent: str
@@ -34,7 +34,7 @@ class TraceSpan:
     line: int = 0
 
     def get_nested(self, prefix: str) -> Any:
-        """What stands at a key, or the lists and objects that its keys with further parts spell."""
+        """Get the value of a key, or the lists and objects that longer keys with this prefix spell."""
         value = self.attributes.get(prefix)
         if value is not None and value != "":
             return parse_if_json(value) if isinstance(value, str) else value
@@ -50,7 +50,7 @@ class TraceSpan:
         return _restore_lists(tree) if tree else None
 
     def get_first(self, *keys: str) -> Any:
-        """The first of some attributes that has a value."""
+        """Get the first of some attributes that has a value."""
         return next((self.attributes[key] for key in keys if self.attributes.get(key) not in (None, "")), None)
 
 
@@ -63,7 +63,7 @@ def _restore_lists(tree: Any) -> Any:
 
 
 def read_spans(source: Source) -> Iterator[TraceSpan | Note]:
-    """Every span of a file; what cannot be read comes as a `Note`."""
+    """Read every span of a file. What cannot be read comes as a `Note`."""
     for value, line in source.iter_values():
         if isinstance(value, Note):
             yield value
@@ -74,7 +74,12 @@ def read_spans(source: Source) -> Iterator[TraceSpan | Note]:
 
 
 def find_spans(value: Any, depth: int = 4) -> Iterator[TraceSpan]:
-    """The spans of one exported value."""
+    """Find the spans in one exported value.
+
+    Args:
+        value: The value.
+        depth: How many layers of lists to search.
+    """
     if isinstance(value, list) and depth:
         for each in value:
             yield from find_spans(each, depth - 1)
@@ -111,7 +116,7 @@ def _is_observation(value: Value) -> bool:
 
 
 def _convert_span(value: Value) -> TraceSpan:
-    """A span whose shape tells whose it is."""
+    """Convert a span. Its shape shows which exporter wrote it."""
     if _is_observation(value):
         return _convert_observation(value)
     if isinstance(value.get("tags"), list) and "attributes" not in value:
@@ -136,8 +141,10 @@ def _convert_span(value: Value) -> TraceSpan:
         or as_mapping(value.get("status")).get("status_code")
         or as_mapping(value.get("status")).get("code")
     )
-    told = _find_text(value, "status_message") or _find_text(as_mapping(value.get("status")), "description", "message")
-    return TraceSpan(id, parent, trace, _find_text(value, "name"), started, ended, held, events, _describe_error(status, told))
+    reported = _find_text(value, "status_message") or _find_text(as_mapping(value.get("status")), "description", "message")
+    return TraceSpan(
+        id, parent, trace, _find_text(value, "name"), started, ended, held, events, _describe_error(status, reported)
+    )
 
 
 def _convert_otlp(value: Value) -> TraceSpan:
@@ -167,7 +174,7 @@ def _convert_jaeger(value: Value) -> TraceSpan:
     ended = started + lasted / 1e6 if started and isinstance(lasted, int) and not isinstance(lasted, bool) else None
     status = "ERROR" if tags.get("error") in (True, "true") else tags.get("otel.status_code")
     parent = _find_text(parents[0], "spanID") if parents else _find_text(value, "parentSpanID")
-    told = as_text(tags.get("otel.status_description"))
+    reported = as_text(tags.get("otel.status_description"))
     name = _find_text(value, "operationName")
     return TraceSpan(
         _find_text(value, "spanID"),
@@ -178,12 +185,12 @@ def _convert_jaeger(value: Value) -> TraceSpan:
         ended,
         tags,
         events,
-        _describe_error(status, told),
+        _describe_error(status, reported),
     )
 
 
 def _convert_langfuse(value: Value) -> Iterator[TraceSpan]:
-    """The observations of a trace, which itself is the span above them."""
+    """Convert the observations of a trace. The trace itself is the span above them."""
     trace = as_mapping(value.get("trace")) or value
     held = {
         f"langfuse.{key}": _unpack_json(trace.get(key)) for key in ("input", "output", "sessionId", "userId") if trace.get(key)
@@ -208,7 +215,7 @@ def _convert_observation(value: Value) -> TraceSpan:
 
 
 def _unpack_json(value: Any) -> JSON:
-    """JSON text as a value, which may be JSON text again."""
+    """Parse JSON text, which may hold JSON text again."""
     for _ in range(3):
         if not (isinstance(value, str) and value[:1] in ('"', "{", "[")):
             break
@@ -217,7 +224,7 @@ def _unpack_json(value: Any) -> JSON:
 
 
 def _read_pairs(attributes: Any) -> dict[str, Any]:
-    """OTLP's list of keys with typed values."""
+    """Read OTLP's list of keys with typed values."""
     if isinstance(attributes, Mapping):
         return _flatten(attributes)
     return _flatten({as_text(row.get("key")): _read_value(row.get("value")) for row in as_rows(attributes)})
@@ -243,7 +250,7 @@ def _read_value(value: Any, depth: int = 20) -> Any:
 
 
 def _flatten(value: Any, prefix: str = "", depth: int = 12) -> dict[str, Any]:
-    """Objects inside objects as dotted keys, as instrumentations write them. Lists stay."""
+    """Flatten objects inside objects to dotted keys, as instrumentations write them. Lists stay."""
     found: dict[str, Any] = {}
     for key, one in as_mapping(value).items():
         if isinstance(one, Mapping) and depth:
@@ -262,7 +269,7 @@ def _find_time(value: Value, *keys: str) -> float | None:
 
 
 def _parse_time(value: Any) -> float | None:
-    """Nanoseconds, microseconds, [seconds, nanoseconds] or any other time, as seconds."""
+    """Parse nanoseconds, microseconds, [seconds, nanoseconds] or any other time. Gives seconds."""
     if isinstance(value, list) and len(value) == 2 and all(isinstance(n, int) and not isinstance(n, bool) for n in value):
         return parse_time(value[0] + value[1] / 1e9) if abs(value[0]) < LATEST_SECONDS else None
     if isinstance(value, str) and value.isdecimal() and len(value) < 25:
@@ -272,6 +279,6 @@ def _parse_time(value: Any) -> float | None:
     return parse_time(value)
 
 
-def _describe_error(status: Any, told: str) -> str:
+def _describe_error(status: Any, reported: str) -> str:
     code = str(status).upper()
-    return (told or "error") if "ERROR" in code or code == "2" else ""
+    return (reported or "error") if "ERROR" in code or code == "2" else ""

@@ -1,4 +1,4 @@
-"""Tokens of a request, under whatever names a provider, a framework or a convention gives them. Pure functions."""
+"""Converts the tokens of a request, under whatever names a provider, a framework or a convention gives them. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ DETAIL_KEYS = ("prompt_tokens_details", "input_token_details", "input_tokens_det
 
 
 def convert_usage(held: Any) -> Usage | None:
-    """A usage object; None where it is none, or counts nothing.
+    """Convert a usage object; None where it is none, or counts nothing.
 
-    Where cached tokens are no part of the prompt's number, they are added to it. A total tells which it is; without one, a
-    prompt smaller than what was cached does.
+    Where the prompt's number leaves cached tokens out, they are added. A total shows which it is. Without one, a prompt smaller
+    than its cached tokens does.
+
+    >>> convert_usage({"prompt_tokens": 1_000, "completion_tokens": 50}).prompt_tokens
+    1000
     """
-    told = as_mapping(held)
-    inner = next((as_mapping(told[key]) for key in DETAIL_KEYS if told.get(key)), {})
-    prompt, output, total = (_find_count(told, *names) for names in (PROMPT_KEYS, ANSWER_KEYS, TOTAL_KEYS))
-    read = _find_count(told, *CACHE_READ_KEYS) or _find_count(inner, "cached_tokens", "cache_read")
-    made = _find_count(told, *CACHE_WRITE_KEYS) or _find_count(inner, "cache_creation")
+    reported = as_mapping(held)
+    inner = next((as_mapping(reported[key]) for key in DETAIL_KEYS if reported.get(key)), {})
+    prompt, output, total = (_find_count(reported, *names) for names in (PROMPT_KEYS, ANSWER_KEYS, TOTAL_KEYS))
+    read = _find_count(reported, *CACHE_READ_KEYS) or _find_count(inner, "cached_tokens", "cache_read")
+    made = _find_count(reported, *CACHE_WRITE_KEYS) or _find_count(inner, "cache_creation")
     apart = total == prompt + output + read + made if total and read + made else read + made > prompt
     return make_usage(prompt + (read + made if apart else 0), output, read, made)
 
 
 def _find_count(held: Mapping[str, Any], *names: str) -> int:
-    """The first of some keys that is a count; 0 where none is."""
+    """Find the first of some keys that holds a count; 0 where none does."""
     found = (held[name] for name in names if isinstance(held.get(name), int) and not isinstance(held[name], bool))
     return next((value for value in found if 0 <= value < 1 << 53), 0)

@@ -1,7 +1,4 @@
-"""Ways to change an envelope, one file each: general ones here, those that port one original in a folder named after it.
-
-A module here defines `RULE`, which `turnscope.planning.rule_registry` finds by its name. What a rule is made of:
-"""
+"""Rules: ways to change an envelope. Each file defines one `RULE`; ports of one original are in a folder named after it."""
 
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, NoParams, Rule

@@ -1,4 +1,4 @@
-"""Begin a request with a message of the user's where what is left of the conversation would begin with an answer."""
+"""Put a user's message in front of a request that would begin with an answer."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """The words that stand for what is missing."""
+    """The text of the message."""
 
-    notice: Annotated[str, "a user's message where the request would begin with an answer"] = "[Earlier messages are left out.]"
+    notice: Annotated[str, "text of the user's message in front of a leading answer"] = "[Earlier messages are left out.]"
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -24,9 +24,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 RULE = Rule(
     "begin_with_question",
-    "Say that earlier messages are left out where a request would begin with an answer.",
+    "Put a user's message in front of a request that would begin with an answer.",
     edits,
     Params,
-    "fresh",  # a window that slides begins elsewhere each time: what stood at its earlier fronts is not carried along
+    "fresh",  # a sliding window begins elsewhere each time: earlier notices must not stay
     'Anthropic Messages API: "first message must use the user role"',
 )

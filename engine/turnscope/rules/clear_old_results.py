@@ -1,4 +1,4 @@
-"""Clear the content of old tool results once the request grows too large; the calls stay."""
+"""Clear the content of old tool results once the request grows too large. The calls stay."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from turnscope.session.model import Edit, Part, Session
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters: those of Anthropic's clear_tool_uses_20250919."""
+    """The parameters of Anthropic's clear_tool_uses_20250919."""
 
-    trigger: Annotated[int, "clear once the request has more input tokens than this"] = 100_000
-    trigger_uses: Annotated[int, "clear once the request holds more tool uses than this instead (0 = by tokens)"] = 0
-    keep: Annotated[int, "newest tool uses that stay"] = 3
-    clear_at_least: Annotated[int, "clear nothing unless at least this many tokens go: a broken cache must pay"] = 0
+    trigger: Annotated[int, "clear once the request has more input tokens"] = 100_000
+    trigger_uses: Annotated[int, "clear once the request has more tool uses, instead of by tokens (0 = by tokens)"] = 0
+    keep: Annotated[int, "number of newest tool uses to keep"] = 3
+    clear_at_least: Annotated[int, "minimum tokens to clear: less does not pay for the cache miss"] = 0
     exclude_tools: Annotated[tuple[str, ...], "tools whose results are never cleared"] = ()
-    clear_inputs: Annotated[bool, "clear the calls' inputs too"] = False
-    clear_inputs_of: Annotated[tuple[str, ...], "clear the inputs of these tools' calls alone"] = ()
-    placeholder: Annotated[str, "what stands for a cleared result"] = "[cleared to save context]"
+    clear_inputs: Annotated[bool, "clear the inputs of the calls as well"] = False
+    clear_inputs_of: Annotated[tuple[str, ...], "tools whose inputs are cleared, instead of all"] = ()
+    placeholder: Annotated[str, "text in place of a cleared result"] = "[cleared to save context]"
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -34,7 +34,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     there = count_before(results, ctx.request.cut)
     size = ctx.calibration.predict(envelope.tokens) if ctx.own is ctx.ledger else ctx.count_envelope(envelope)
     met = there > params.trigger_uses if params.trigger_uses else size > params.trigger
-    done: int = ctx.state or 0  # what stands before was looked at when results were last cleared
+    done: int = ctx.state or 0  # results before this address were handled when results were last cleared
     if not met:
         return done
     stop = results[there - params.keep] if 0 < params.keep <= there else ctx.request.cut if params.keep <= 0 else 0
@@ -46,7 +46,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     chosen = [*_iter_clearable(envelope, ctx, params, stop)][::-1]
     left = sum(
         ctx.ledger.count_placeholder((Part("user", "tool_result", params.placeholder),))
-    )  # the same for each: text alone is counted
+    )  # the same for each: only the text is counted
     gain = sum(_count_tokens(envelope, ctx, at) - left for at in chosen)
     facts = {"tokens": size, "results": len(chosen), "clears": gain, "clear_at_least": params.clear_at_least}
     over = f"{there} tool uses" if params.trigger_uses else f"{size:,} tokens"
@@ -58,15 +58,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             facts=facts,
         )
         return done
-    because = f"{over} exceed {limit}; of older tool uses than the newest {params.keep} the call alone stays"
+    because = f"{over} exceed {limit}; results are kept for the newest {params.keep} tool uses"
     inputs = params.clear_inputs or params.clear_inputs_of
     yield from clear_results(envelope, ctx, chosen, params.placeholder, because, facts, inputs)
     return stop if chosen else done
 
 
 def _iter_clearable(envelope: Envelope, ctx: Ctx, params: Params, stop: int) -> Iterator[int]:
-    """Results before address `stop` that can be cleared, newest first. What stands before a cleared one was cleared with it,
-    and what stands before a range that was cut is the task at the front."""
+    """Results before address `stop` that can be cleared, newest first.
+
+    Stops at a cleared result, because all before it were cleared with it, and at a range that was cut, because only the task
+    precedes it.
+    """
     tools = [addresses for name, addresses in _group_by_tool(ctx).items() if name not in params.exclude_tools]
     falling = (map(addresses.__getitem__, range(count_before(addresses, stop) - 1, -1, -1)) for addresses in tools)
     for at in merge(*falling, reverse=True):
@@ -93,7 +96,7 @@ def _count_tokens(envelope: Envelope, ctx: Ctx, at: int) -> int:
 
 RULE = Rule(
     "clear_old_results",
-    "Once the request is too large, clear the results of old tool uses; a placeholder stands for each.",
+    "Once the request is too large, replace the results of old tool uses by a placeholder.",
     edits,
     Params,
     "remembers",

@@ -1,4 +1,4 @@
-"""First step of the overflow ladder: condense when the request does not fit. Opt-in, and never twice in quick succession."""
+"""Overflow handling, step 1: condense a request that does not fit. Opt-in, and never twice in quick succession."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,27 +20,27 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
-SLOT = "compacted"  # marks the summary that a compaction put there, as long as no other takes its place
+SLOT = "compacted"  # marks the summary of a compaction until another replaces it
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
     """Whether, when and how often to compact."""
 
-    allow: Annotated[bool, "compacting is a billed call of a model: it happens only where it is allowed"] = False
+    allow: Annotated[bool, "allow compaction, which is a billed call of a model"] = False
     share: Annotated[float, "compact above this share of the budget"] = 1.0
-    min_requests: Annotated[int, "requests that must lie between two compactions"] = 10
-    min_tokens: Annotated[int, "tokens that must have come between two compactions"] = 10_000
-    keep_turns: Annotated[int, "newest turns that stay as they are"] = 2
-    pin_first: Annotated[bool, "keep the first message: it usually states the task"] = False
-    shape: Annotated[Shape, "user | pair | system: what the summary stands as"] = "user"
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    min_requests: Annotated[int, "minimum number of requests between two compactions"] = 10
+    min_tokens: Annotated[int, "minimum of new tokens between two compactions"] = 10_000
+    keep_turns: Annotated[int, "number of newest turns to keep"] = 2
+    pin_first: Annotated[bool, "keep the first message, which usually states the task"] = False
+    shape: Annotated[Shape, "form of the summary: user | pair | system"] = "user"
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "hand-over"
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 class Compaction(Struct, frozen=True, gc=False):
-    """The last one: the number of its request, and up to which address the session reached then."""
+    """The last compaction: the number of its request, and the address that the session reached then."""
 
     request: int
     cut: int
@@ -56,14 +56,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     held = _explain_hold(last if old and old.slot == SLOT else None, ctx, params)
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
     want = find_turn_start(ctx, params.keep_turns)
-    inside = want <= fresh  # few turns are larger than the budget: cut inside them
+    inside = want <= fresh  # the newest turns are larger than the budget: cut inside them
     if inside:
         want = starts[(count_before(starts, fresh) + count_before(starts, ctx.request.cut)) // 2]
     stop = find_boundary(envelope, ctx, want, fresh, user, later=inside) or find_boundary(envelope, ctx, want, fresh, user)
     if held:
         yield Edit("keep", f"{because}, but {held}", facts={**facts, "suppressed": held})
     elif stop is None or ctx.count_tokens(fresh, stop) <= params.cap:
-        yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
+        yield Edit("keep", f"{because}, but the condensable part is no larger than a summary", facts=facts)
     else:
         how = SummaryOptions(params.prompt, params.model, params.cap, params.shape, slot=SLOT, allow_larger=False)
         envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
@@ -73,7 +73,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _explain_hold(last: Compaction | None, ctx: Ctx, params: Params) -> str:
-    """Why not to compact now; "" where nothing speaks against it. `last`: the compaction whose summary still stands."""
+    """Why not to compact now; "" = nothing speaks against it. `last`: the compaction whose summary is still in the request."""
     if not params.allow:
         return "compacting is not allowed"
     if last:
@@ -87,7 +87,7 @@ def _explain_hold(last: Compaction | None, ctx: Ctx, params: Params) -> str:
 
 RULE = Rule(
     "compact_when_over",
-    "Condense when the request does not fit, where that is allowed and not too soon after the last time.",
+    "Condense a request that does not fit, if that is allowed and not too soon after the last time.",
     edits,
     Params,
     source="a design pattern for session context management: compaction, then a larger window, then refusal",

@@ -1,4 +1,4 @@
-"""Compress old tool calls with their results to one line each."""
+"""Compress old tool calls and their results to one line each."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from turnscope.session.model import Block, Edit, Part, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """What is compressed, and how far."""
 
-    keep: Annotated[int, "newest tool uses that stay as they are"] = 5
-    line: Annotated[int, "characters of the line that stands for a call and its result"] = 200
+    keep: Annotated[int, "number of newest tool uses to keep"] = 5
+    line: Annotated[int, "maximum characters of the line"] = 200
     exclude_tools: Annotated[tuple[str, ...], "tools whose calls are never compressed"] = ()
-    calls: Annotated[Literal["told", "kept"], "told: the line stands for call and result; kept: for the result alone"] = "told"
-    above: Annotated[int, "tokens above which a result is compressed (0 = each that gets smaller)"] = 0
+    calls: Annotated[Literal["told", "kept"], "told: the line replaces call and result; kept: only the result"] = "told"
+    above: Annotated[int, "minimum tokens of a result to compress (0 = every result that shrinks)"] = 0
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -46,20 +46,20 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             ctx.ledger.count_placeholder((part,))
         )
         stands = envelope.find_piece(at).body
-        if gain <= 0 or (kept and stands and stands[0].text != block.text):  # a notice of another rule says more
+        if gain <= 0 or (kept and stands and stands[0].text != block.text):  # a notice of another rule is more helpful
             continue
         what = "its result" if kept else "call and result"
         name = block.name or "a tool"
-        because = f"{name} was called before the newest {keep} tool uses: one line stands for {what}, {gain:,} tokens less"
+        because = f"{name} was called before the newest {keep} tool uses: one line replaces {what}, {gain:,} tokens less"
         facts = {"call": at_call, "result": at, "tokens": gain}
         if kept:
             envelope = yield Edit("condense", because, Span(at, at + 1), (part,), facts=facts)
             continue
-        if at == at_call + 1:  # side by side: one stand-in for both
+        if at == at_call + 1:  # neighbours: one placeholder for both
             envelope = yield Edit("condense", because, Span(at_call, at + 1), (part,), facts=facts)
             continue
         envelope = yield Edit("condense", because, Span(at_call, at_call + 1), (part,), facts=facts)
-        envelope = yield Edit("drop", "the line that stands for its call tells how it began", Span(at, at + 1), facts=facts)
+        envelope = yield Edit("drop", "the line of its call shows its beginning", Span(at, at + 1), facts=facts)
 
 
 def _format_line(call: Block, block: Block, size: int) -> str:
@@ -83,7 +83,7 @@ def _shorten(text: str, size: int) -> str:
 
 RULE = Rule(
     "compress_old_calls",
-    "One line stands for an old tool call and its result, or for the result alone: what was called, with what, how it began.",
+    "Replace an old tool call and its result, or only the result, by one line: tool, input, beginning of the result.",
     edits,
     Params,
     "remembers",

@@ -23,30 +23,30 @@ from turnscope.session.model import Edit, Span
 class Params:
     """When to condense, how much, and into what."""
 
-    share: Annotated[float, "condense at this share of the budget (0 = never because of size)"] = 0.7
+    share: Annotated[float, "condense at this share of the budget (0 = not by share)"] = 0.7
     of: Annotated[
         Literal["request", "history"],
-        "what the share is of: request: all of the budget; history: what it leaves beside system, tools and the newest message",
+        "what the share refers to: request = the whole budget; history = the budget without system, tools and newest message",
     ] = "request"
-    above: Annotated[int, "condense when the messages have more than this many tokens instead (0 = by share)"] = 0
-    min_pairs: Annotated[int, "condense when the budget has room for fewer of the newest pairs than this (0 = never so)"] = 0
-    pairs: Annotated[int, "condense when more than this many pairs of messages stand (0 = never because of it)"] = 0
-    fraction: Annotated[float, "share of the messages that is condensed, the oldest first"] = 0.6
-    keep_messages: Annotated[int, "keep this many of the newest messages instead (0 = by fraction)"] = 0
-    keep_turns: Annotated[int, "keep this many of the newest turns instead (0 = by fraction)"] = 0
-    pin_first: Annotated[bool, "keep the first message: it usually states the task"] = False
-    recursive: Annotated[bool, "summarise the old summary and what is new; else all older messages again"] = True
-    shape: Annotated[Shape, "user | pair | system: what the summary stands as"] = "user"
-    frame: Annotated[str, "how the summary stands there, with {summary} in it (empty = in our words)"] = ""
-    reply: Annotated[str, "pair: the answer behind the summary (empty = in our words)"] = ""
-    cap: Annotated[int, "tokens that the summary may have"] = 1_000
+    above: Annotated[int, "condense when the messages have more tokens, instead of by share (0 = by share)"] = 0
+    min_pairs: Annotated[int, "condense when fewer of the newest pairs fit (0 = not by fit)"] = 0
+    pairs: Annotated[int, "condense when the request has more pairs of messages (0 = not by pairs)"] = 0
+    fraction: Annotated[float, "share of the messages to condense, the oldest first"] = 0.6
+    keep_messages: Annotated[int, "number of newest messages to keep, instead of by fraction (0 = by fraction)"] = 0
+    keep_turns: Annotated[int, "number of newest turns to keep, instead of by fraction (0 = by fraction)"] = 0
+    pin_first: Annotated[bool, "keep the first message, which usually states the task"] = False
+    recursive: Annotated[bool, "summarise the old summary and new messages; else all older messages again"] = True
+    shape: Annotated[Shape, "form of the summary: user | pair | system"] = "user"
+    frame: Annotated[str, "text around the summary, with {summary} in it (empty = our words)"] = ""
+    reply: Annotated[str, "pair: the answer behind the summary (empty = our words)"] = ""
+    cap: Annotated[int, "maximum tokens of the summary"] = 1_000
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
-    clip: Annotated[int, "characters of a tool result that the summariser reads (0 = all)"] = 2_000
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
+    clip: Annotated[int, "maximum characters of a tool result that the summariser reads (0 = all)"] = 2_000
 
 
 class Load(NamedTuple):
-    """What stands before condensing: share of the budget, tokens of the messages, how many are new, pairs there is room for."""
+    """The state before condensing: share of the budget, tokens of messages, new messages, and pairs that fit."""
 
     level: float
     tokens: int
@@ -71,27 +71,34 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
     stop = find_boundary(envelope, ctx, _find_target(ctx, fresh, load, params), fresh, user) if new > 1 else None
     if stop is None or ctx.count_tokens(fresh, stop) <= params.cap:
-        yield Edit("keep", f"{because}, but what could be condensed is no larger than a summary", facts=facts)
+        yield Edit("keep", f"{because}, but the condensable part is no larger than a summary", facts=facts)
         return
     how = SummaryOptions(
-        params.prompt, params.model, params.cap, params.shape, params.clip, params.recursive,
-        frame=params.frame, reply=params.reply, allow_larger=False,
-    )  # fmt: skip
+        params.prompt,
+        params.model,
+        cap=params.cap,
+        shape=params.shape,
+        clip=params.clip,
+        recursive=params.recursive,
+        frame=params.frame,
+        reply=params.reply,
+        allow_larger=False,
+    )
     yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
 
 
 def _compute_level(envelope: Envelope, ctx: Ctx, params: Params) -> float:
-    """Share of the budget that is taken: by the whole request, or by the history of what is left for it."""
+    """Share of the budget in use: by the whole request, or by the history of what is left for it."""
     if params.of == "request":
         return compute_fill(envelope, ctx)
     asked = count_static_tokens(envelope, ctx) + (
         ctx.count_tokens(find_newest_message(ctx), ctx.request.cut) if ctx.index.messages else 0
     )
-    return (ctx.count_envelope(envelope) - asked) / max(1, ctx.limit - asked)  # facts are JSON, which has no infinity
+    return (ctx.count_envelope(envelope) - asked) / max(1, ctx.limit - asked)  # facts are JSON: no infinity
 
 
 def _count_fitting_pairs(envelope: Envelope, ctx: Ctx, fresh: int) -> int:
-    """How many whole pairs before the newest prompt the budget has room for, of those that stand behind the summary."""
+    """How many whole pairs before the newest prompt fit the budget, of those behind the summary."""
     turns, cut = ctx.index.turns, ctx.request.cut
     first = max(fresh, find_fitting_start(envelope, ctx, ctx.limit - count_static_tokens(envelope, ctx)))
     return max(0, count_before(turns, cut) - 1 - count_before(turns, first))
@@ -101,25 +108,25 @@ def _explain(load: Load, ctx: Ctx, fresh: int, params: Params) -> str:
     level, new = load.level, load.new
     if params.share and (level > params.share if params.of == "history" else level >= params.share):
         of = "what the budget leaves for the history" if params.of == "history" else "the budget"
-        return f"the {params.of} fills {level:.0%} of {of}, {params.share:.0%} is the mark"
+        return f"the {params.of} fills {level:.0%} of {of}, the threshold is {params.share:.0%}"
     if params.above and load.tokens > params.above:
         return f"the messages have {load.tokens:,} tokens, more than {params.above:,}"
     if params.pairs and new // 2 > params.pairs:
-        return f"{new // 2:,} pairs of messages stand, more than {params.pairs:,}"
+        return f"the request has {new // 2:,} pairs of messages, more than {params.pairs:,}"
     there = count_before(ctx.index.turns, ctx.request.cut) - 1 - count_before(ctx.index.turns, fresh)
     if load.fits < min(params.min_pairs, there):
-        return f"the budget has room for {load.fits:,} of {there:,} pairs, fewer than {params.min_pairs:,}"
+        return f"{load.fits:,} of {there:,} pairs fit the budget, fewer than {params.min_pairs:,}"
     return ""
 
 
 def _find_target(ctx: Ctx, fresh: int, load: Load, params: Params) -> int:
-    """The address up to which to condense, before it is moved to a place where nothing is torn."""
+    """The address up to which to condense, before it is moved to a valid boundary."""
     starts, new = ctx.index.messages, load.new
     stop = count_before(starts, ctx.request.cut)
     if params.keep_turns:
         kept = min(params.keep_turns, load.fits + 1) if params.min_pairs else params.keep_turns
         return max(fresh, find_turn_start(ctx, kept))
-    most = new - 1 if params.of == "history" else new  # the newest message is no history
+    most = new - 1 if params.of == "history" else new  # the newest message is not history
     gone = new - params.keep_messages if params.keep_messages else int(most * params.fraction + 1e-9)
     return starts[max(0, min(stop - new + gone, stop - 1))]
 

@@ -15,21 +15,21 @@ from turnscope.session.model import Edit, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """When to cut, and how much."""
 
-    keep_first: Annotated[int, "messages at the front that always stay: the task and its first answer"] = 2
+    keep_first: Annotated[int, "number of messages at the front to keep: the task and its first answer"] = 2
     part: Annotated[
         Literal["auto", "half", "three_quarters", "smaller"],
-        "how much is cut; auto: three quarters where half cannot mend it; smaller: where the model became smaller",
+        "how much to cut; auto: three quarters if half is not enough; smaller: three quarters if the window became smaller",
     ] = "auto"
     trigger: Annotated[
-        Literal["size", "model", "either"], "size: the previous request reached the limit; model: it changed"
+        Literal["size", "model", "either"], "size: the previous request reached the limit; model: the model changed"
     ] = "size"
-    min_saved: Annotated[float, "no cut for size where earlier rules saved this part of the request (0 = always cut)"] = 0.3
-    summarise: Annotated[bool, "auto-condense: a summary stands for what is cut, if one can be made"] = False
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    min_saved: Annotated[float, "do not cut for size if earlier rules saved this part of the request (0 = always cut)"] = 0.3
+    summarise: Annotated[bool, "auto-condense: replace what is cut by a summary, if one can be made"] = False
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "hand-over"
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -52,7 +52,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     last = count_before(ctx.index.messages, start)
     facts |= {"messages": there, "cut": last - gone} if spans else {}
     if not spans:
-        yield Edit("keep", f"{because}, but {there - gone} messages hold no pair to cut", facts=facts)
+        yield Edit("keep", f"{because}, but {there - gone} messages contain no pair to cut", facts=facts)
         return
     told = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last}"
     if params.summarise:
@@ -60,7 +60,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         if (yield from condense(envelope, ctx, Span(front, spans[-1].stop), how, told, facts)) is not envelope:
             return
     for span in spans:
-        yield Edit("drop", f"{told} are left out", span, facts=facts)
+        yield Edit("drop", f"{told} are dropped", span, facts=facts)
 
 
 def _find_cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:
@@ -79,7 +79,7 @@ def _find_cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:
 
 
 def _compute_saved_share(envelope: Envelope, ctx: Ctx) -> float:
-    """Part of the request that rules before this one have saved in this very request."""
+    """The part of the request that earlier rules saved in this request."""
     if ctx.previous is None:
         return 0.0
     same = ctx.previous.model == ctx.request.model and ctx.budget.limit <= ctx.previous.budget.limit
@@ -88,7 +88,7 @@ def _compute_saved_share(envelope: Envelope, ctx: Ctx) -> float:
 
 
 def _find_end(envelope: Envelope, ctx: Ctx, at: int) -> int:
-    """Where the range that was cut behind address `at` ends; system and tool blocks inside it stay."""
+    """Where the range that was cut behind address `at` ends. System and tool blocks inside it stay."""
     static = set(ctx.index.static)
     while at < ctx.request.cut and (at in static or envelope.find_piece(at).body == () or find_summary(envelope, at)):
         at = at + 1 if at in static else envelope.find_piece(at).stop
@@ -97,7 +97,7 @@ def _find_end(envelope: Envelope, ctx: Ctx, at: int) -> int:
 
 RULE = Rule(
     "cut_in_pairs",
-    "Cut half (or three quarters) of the messages in pairs and keep the task at the front; the range grows from cut to cut.",
+    "Cut half (or three quarters) of the messages in pairs, and keep the task at the front. The range grows with each cut.",
     edits,
     Params,
     "remembers",

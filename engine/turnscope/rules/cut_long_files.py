@@ -1,4 +1,4 @@
-"""Cut what was read of a long file after so many lines, and say how to read on."""
+"""Cut a long file that was read after a number of lines, and say how to read on."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from turnscope.session.model import Block, Edit, Part, Session, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters. In the notice stand {tool}, {path}, {first}, {last}, {total} and {next}, the first line that is left out."""
+    """The notice may contain {tool}, {path}, {first}, {last}, {total} and {next}, the number of the first line that is cut."""
 
-    lines: Annotated[int, "lines of a file that stay"] = 1_000
-    notice: Annotated[str, "what stands before a file that was cut"] = (
+    lines: Annotated[int, "number of lines of a file to keep"] = 1_000
+    notice: Annotated[str, "text in front of a file that was cut"] = (
         "[{tool} for '{path}']\n"
         "IMPORTANT: File content truncated.\n"
         "Status: Showing lines {first}-{last} of {total} total lines.\n"
@@ -48,7 +48,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _build_values(block: Block, session: Session, path: str, most: int, lines: int) -> dict[str, str | int]:
-    """What the notice says of a file of which `lines` lines were read."""
+    """The values of the notice for a file of which `lines` lines were read."""
     first, headed = _get_first_line(block, session), HEADED.match(block.text)
     tool = headed[2] if headed else block.name or "read_file"
     last = first + most - 1
@@ -70,7 +70,7 @@ def _get_first_line(block: Block, session: Session) -> int:
 
 RULE = Rule(
     "cut_long_files",
-    "Of a file that was read, send so many lines; a notice says which, how many there are, and how to read on.",
+    "Send the first lines of a file that was read. A notice names them, their total, and how to read on.",
     edits,
     Params,
     "remembers",

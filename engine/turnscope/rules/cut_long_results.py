@@ -1,4 +1,4 @@
-"""Cut long tool results to their head and tail, with a notice that says how to read the rest."""
+"""Cut long tool results to head and tail, with a notice that says how to read the rest."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from turnscope.session.model import Block, Edit, Session, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """What is cut, and what is kept."""
 
-    max_tokens: Annotated[int, "tokens of a tool result that stay"] = 4_000
-    head: Annotated[float, "part of them that is taken from the beginning; the rest comes from the end (0 to 1)"] = 0.75
+    max_tokens: Annotated[int, "maximum tokens of a tool result"] = 4_000
+    head: Annotated[float, "part of them from the beginning (0 to 1); the rest is from the end"] = 0.75
     exclude_tools: Annotated[tuple[str, ...], "tools whose results are never cut"] = ()
 
 
@@ -42,7 +42,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _cut_text(text: str, head: int, keep: int, how: str) -> str:
-    """At most `keep` characters of `text`, `head` of them from its beginning, on line ends where there is one near."""
+    """At most `keep` characters of `text`, `head` of them from its beginning, at line ends where one is near."""
     stop = text.rfind("\n", head - head // 4, head) + 1 or head
     start = len(text) - (keep - head)
     start = text.find("\n", start, start + (keep - head) // 4) + 1 or start
@@ -60,7 +60,7 @@ def _explain_how(block: Block, session: Session) -> str:
 
 RULE = Rule(
     "cut_long_results",
-    "Of a tool result that is too long, keep head and tail; a notice says what is missing and how to read it.",
+    "Keep head and tail of a tool result that is too long. A notice says what is missing and how to read it.",
     edits,
     Params,
     "remembers",

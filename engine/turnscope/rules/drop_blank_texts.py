@@ -1,4 +1,4 @@
-"""Leave out texts without a word: a provider refuses them, and they say nothing."""
+"""Drop texts that contain only white space: a provider rejects them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLACEHOLDER = "[This message is empty.]"
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     found = {span: body for change in find_changes(envelope, ctx) for span, body in _find_blank(envelope, ctx, change)}
     for span, body in found.items():
-        yield Edit("repair" if body else "drop", "a text without a word cannot be sent", span, body)
+        yield Edit("repair" if body else "drop", "a blank text cannot be sent", span, body)
 
 
 def _find_blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Span, Placeholder]]:
@@ -29,13 +29,13 @@ def _find_blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Sp
 
 
 def _is_blank(block: Block) -> bool:
-    """Whether a block is a text without a word; a user's message that holds nothing at all is one as well."""
+    """Whether a block is a text of white space, or a user's message without any content."""
     said = block.kind == "text" and block.role in ("user", "assistant") and block.raw is not None
     return (said or (block.kind == "empty" and block.role == "user")) and not block.text.strip()
 
 
 def _build_body(ctx: Ctx, at: int) -> tuple[Part, ...]:
-    """What stands for a text without a word: nothing, but where it is all that a user said."""
+    """What replaces a blank text: nothing, unless it is all that a user wrote."""
     blocks, message = ctx.session.blocks, ctx.session.messages[ctx.session.blocks[at].message]
     alone = at == message.start and all(map(_is_blank, blocks[message.start : message.stop]))
     return (Part("user", "text", PLACEHOLDER),) if alone and message.role == "user" else ()
@@ -43,7 +43,7 @@ def _build_body(ctx: Ctx, at: int) -> tuple[Part, ...]:
 
 RULE = Rule(
     "drop_blank_texts",
-    "Leave out texts that hold nothing but white space; a user's message of nothing else says that it is empty.",
+    "Drop texts of white space. A user's message with nothing else gets a text that says it is empty.",
     edits,
     NoParams,
     "remembers",

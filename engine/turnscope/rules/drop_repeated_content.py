@@ -1,4 +1,4 @@
-"""Send no content twice: where a block repeats one that still stands before it, a short notice takes its place."""
+"""Send no content twice: a block that repeats an earlier block of the request is replaced by a short notice."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ _KINDS = ("text", "image", "document", "tool_result", *INJECTED_KINDS)
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """What counts as a repetition, and the notice."""
 
-    min_tokens: Annotated[int, "smaller blocks are left alone"] = 100
-    notice: Annotated[str, "what stands for a repeated block; {where} says where the first one stands"] = (
-        "[Same content as {where}.]"
-    )
+    min_tokens: Annotated[int, "minimum tokens of a block to replace"] = 100
+    notice: Annotated[str, "text in place of a repeated block; {where} names the first one"] = "[Same content as {where}.]"
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     first, blocks = _find_first(ctx), ctx.session.blocks
-    # What a person just wrote stays: a message that is the newest is looked at again once it is not. Results are not: a block
-    # that was sent in full and shrinks later would break the provider's prompt cache.
+    # The newest message of a person stays until it is no longer the newest. Results are replaced at once: a block that was sent
+    # in full and shrinks later would break the provider's prompt cache.
     fresh, looked = find_newest_message(ctx), count_before(ctx.index.messages, get_previous_cut(ctx))
     old = ctx.index.messages[looked - 1] if looked else 0
     for at in range(old, ctx.request.cut):
@@ -47,7 +45,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         text = params.notice.replace("{where}", _describe_place(blocks[held]))
         part = build_result(block, text) if block.kind == "tool_result" else Part(block.role, "text", text)
         if (saved := tokens - sum(ctx.own.count_placeholder((part,)))) > 0:
-            because = f"the same {tokens:,} tokens already stand in {_describe_place(blocks[held])}"
+            because = f"the same {tokens:,} tokens are already in {_describe_place(blocks[held])}"
             facts = {"first": held, "tokens": tokens, "saved": saved}
             envelope = yield Edit("clear", because, Span(at, at + 1), (part,), facts=facts)
 
@@ -66,7 +64,7 @@ def _find_first(session: Session, _index: Index) -> dict[int, int]:
     for block in session.blocks:
         if block.kind not in _KINDS or block.bucket in (Bucket.SYSTEM, Bucket.TOOLS):
             continue
-        digest = block.digest  # a result's names its call, so that no two are the same: its text is compared
+        digest = block.digest  # the digest of a result includes its call, so its text is compared
         if block.kind == "tool_result":
             text = get_result_text(block)
             if not text:
@@ -80,7 +78,7 @@ def _find_first(session: Session, _index: Index) -> dict[int, int]:
 
 RULE = Rule(
     "drop_repeated_content",
-    "A block whose content already stands further above is replaced by a short notice. Set it before rules that cut.",
+    "Replace a block that repeats an earlier one by a short notice. Place it before rules that cut.",
     edits,
     Params,
     "remembers",

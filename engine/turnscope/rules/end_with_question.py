@@ -1,4 +1,4 @@
-"""End a request with a message of the user's where it would end with an answer that no model goes on from."""
+"""End a request with a user's message where it would end with an answer that the model does not continue."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 
 
 def _explain_end(envelope: Envelope, ctx: Ctx) -> str:
-    """Why a request cannot end as it does; "" where it can."""
+    """Why a request cannot end as it does; "" = it can."""
     if not count_before(ctx.index.messages, ctx.request.cut):
-        return "" if len(envelope) and next(_iter_backwards(envelope)).slot else "nothing was said before this request"
+        return "" if len(envelope) and next(_iter_backwards(envelope)).slot else "the request contains no message"
     last = next((piece for piece in _iter_backwards(envelope) if piece.body != () and _holds_conversation(piece, ctx)), None)
     if last is None:
         return ""
     if last.body:
-        said = "what stands for the newest messages is an answer, and models no longer go on from one: they are asked to"
+        said = "the placeholder of the newest messages is an answer, and models do not continue an answer"
         return said if last.body[-1].role == "assistant" else ""
     block = ctx.session.blocks[max(span.stop for span in ctx.index.find_conversation_spans(last.start, last.stop)) - 1]
-    if block.role != "assistant" or block.kind == "compaction":  # behind its own summary a server goes on
+    if block.role != "assistant" or block.kind == "compaction":  # a server continues behind its own summary
         return ""
     if not takes_prefill(ctx.request.model, ctx.prices):
-        return f"the newest message is an answer, and {ctx.request.model} does not go on from one: it is asked to"
+        return f"the newest message is an answer, and {ctx.request.model} does not continue an answer"
     trimmed = not isinstance(block.raw, str) or block.raw == block.raw.rstrip()
-    return "" if trimmed else "the newest message is an answer that ends with white space, from which no model goes on"
+    return "" if trimmed else "the newest message is an answer that ends with white space, which no model continues"
 
 
 def _holds_conversation(piece: Piece, ctx: Ctx) -> bool:
@@ -50,7 +50,7 @@ def _iter_backwards(envelope: Envelope) -> Iterator[Piece]:
 
 RULE = Rule(
     "end_with_question",
-    "Say `continue` where a request would end with an answer that the model does not go on from, or has nothing in it.",
+    "Add a user's message `continue` where a request would end with an answer that the model does not continue, or is empty.",
     edits,
     NoParams,
     "remembers",

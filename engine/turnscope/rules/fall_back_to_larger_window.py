@@ -1,4 +1,4 @@
-"""Second step of the overflow ladder: send a request that does not fit to a model with a larger window, as a table says."""
+"""Overflow handling, step 2: send a request that does not fit to a model with a larger window, by a table."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from turnscope.session.model import Edit
 class Params:
     """The table of larger models."""
 
-    models: Annotated[Mapping[str, str], "model -> the larger model to send to instead"] = field(default_factory=dict)
+    models: Annotated[Mapping[str, str], "model -> the model with a larger window to use instead"] = field(default_factory=dict)
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     size = ctx.count_envelope(envelope)
     if size <= ctx.limit:
         return
-    because = f"the request needs {size:,} tokens, {max(0, ctx.limit):,} are left for it"
+    because = f"the request needs {size:,} tokens, {max(0, ctx.limit):,} are available"
     numbers = {"size": size, "limit": ctx.limit, "window": ctx.budget.window, "from": ctx.request.model}
     name, tried = ctx.request.model, []
     while larger := params.models.get(name) or params.models.get(ctx.prices.find_facts(name).name):

@@ -1,4 +1,4 @@
-"""Do what the original tool did: the edits that the log itself shows, at the request where each first shows."""
+"""Do what the original tool did: the edits that the log shows, at the request where each first shows."""
 
 from bisect import bisect_left
 

@@ -1,4 +1,4 @@
-"""Do what a person wished for this request by hand: condense, edit a summary, put back what one stands for."""
+"""Do what a person wished for this request by hand: condense, edit a summary, undo a summary."""
 
 from msgspec import structs
 
@@ -13,10 +13,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         edit = wish
         try:
             envelope.replace(wish, -1, ctx.ledger)
-        except RuleError as error:  # another model or budget let something else stand there by now
-            why = f"{wish.because}, but it could not be done: {error.what}"
+        except RuleError as error:  # under another model or budget the envelope is different there
+            why = f"{wish.because}, but it is not possible: {error.what}"
             edit = structs.replace(wish, action="keep", because=why, span=None, body=(), restore=False)
         envelope = yield edit
 
 
-RULE = Rule("follow_wishes", "Do what was wished for a request by hand.", edits, NoParams)
+RULE = Rule("follow_wishes", "Do what a person wished for a request by hand.", edits, NoParams)

@@ -1,4 +1,4 @@
-"""Hold the budget's shares: inserts of a slot shrink into theirs, a bucket over its cap gives up its oldest blocks."""
+"""Enforce the budget's shares: inserts of a slot shrink to its share, a bucket over its cap loses its oldest blocks."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -14,12 +14,10 @@ from turnscope.session.model import BUCKETS, Bucket, Edit, Part, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """The shares themselves stand in the policy's budget (`slots`, `caps`)."""
+    """Texts of the rule. The shares are in the policy's budget (`slots`, `caps`)."""
 
-    placeholder: Annotated[str, "what stands for a tool result that its bucket's cap cleared"] = (
-        "[cleared: tool results over their share]"
-    )
-    mark: Annotated[str, "ends an insert that was cut to its slot's share"] = " […]"
+    placeholder: Annotated[str, "text in place of a tool result that was cleared"] = "[cleared: tool results over their share]"
+    mark: Annotated[str, "end of an insert that was cut"] = " […]"
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -29,7 +27,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             most = int(ctx.budget.slots[piece.slot] / scale)
             size = sum(piece.counts)
             if size > most:
-                why = f"the slot {piece.slot} holds {size:,} tokens, its share of the budget is {most:,}"
+                why = f"the slot {piece.slot} has {size:,} tokens, its share of the budget is {most:,}"
                 envelope = yield Edit(
                     "truncate", why, Span(piece.start, piece.start), _cut_insert(piece, most, params), slot=piece.slot
                 )
@@ -37,7 +35,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         place, most = BUCKETS.index(Bucket(name)), int(cap / scale)
         for at in _iter_oldest(envelope, ctx, Bucket(name)) if envelope.counts[place] > most else ():
             block = ctx.session.blocks[at]
-            why = f"{name} hold {envelope.counts[place]:,} tokens, their share of the budget is {most:,}; the oldest goes first"
+            size = envelope.counts[place]
+            why = f"the bucket {name} has {size:,} tokens, its share of the budget is {most:,}; the oldest goes first"
             body: tuple[Part, ...] = ()
             if block.bucket == Bucket.TOOL_RESULTS:
                 body = (Part("user", "tool_result", params.placeholder, {**block.raw, "content": params.placeholder}),)
@@ -47,7 +46,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _cut_insert(piece: Piece, most: int, params: Params) -> tuple[Part, ...]:
-    """The insert's text, shortened in proportion to what it may hold."""
+    """The insert's text, shortened in proportion to its share."""
     text = "\n".join(part.text for part in piece.body or ())
     kept = text[: int(len(text) * max(0, most - 4) / max(1, sum(piece.counts)))]
     first = (piece.body or (Part(),))[0]
@@ -55,9 +54,9 @@ def _cut_insert(piece: Piece, most: int, params: Params) -> tuple[Part, ...]:
 
 
 def _iter_oldest(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> Iterator[int]:
-    """Blocks of a bucket that stand verbatim before the newest message, oldest first. Only results and thinking can go."""
+    """Verbatim blocks of a bucket before the newest message, oldest first. Only results and thinking can be removed."""
     found = {Bucket.TOOL_RESULTS: ctx.index.results, Bucket.THINKING: ctx.index.thinking}.get(bucket, ())
     return (at for at in found[: bisect_left(found, find_newest_message(ctx))] if envelope.find_piece(at).body is None)
 
 
-RULE = Rule("hold_shares", "Hold every slot and bucket to its share of the budget.", edits, Params)
+RULE = Rule("hold_shares", "Cap every slot and bucket at its share of the budget.", edits, Params)

@@ -1,4 +1,4 @@
-"""Notes: what the model wrote down lies outside the window; a line of an index stands for each, and it is read back by id."""
+"""Notes: texts that the model writes are stored outside the window. An index lists them; the model reads one back by its id."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SLOT = "notes"
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """The tools that write and read notes, and the index."""
 
-    write: Annotated[str, "the tool that writes a note; its input names title and text"] = "write_note"
-    read: Annotated[str, "the tool that reads one back by its id"] = "read_note"
-    heading: Annotated[str, "line before the index; {read} is the tool that reads a note"] = (
+    write: Annotated[str, "tool that writes a note; its input has title and text"] = "write_note"
+    read: Annotated[str, "tool that reads a note by its id"] = "read_note"
+    heading: Annotated[str, "line in front of the index; {read} is the tool that reads a note"] = (
         "Notes that were written in this conversation; read one with {read}:"
     )
-    most: Annotated[int, "notes that the index lists, the newest that its share holds; all can be read"] = 50
+    most: Annotated[int, "maximum lines of the index, the newest notes; all notes can be read"] = 50
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -37,7 +37,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         given = _get_input(block)
         if block.name == params.read:
             name = str(given.get("id", ""))
-            what = "was read back" if name in written else "was asked for and is not there"
+            what = "was read back" if name in written else "was requested and does not exist"
             yield Edit("retrieve", f"the note {name[:40]!r} {what}", facts={"note": name[:40], "call": at})
         text = given.get("text")
         if block.name != params.write or not isinstance(text, str) or not text.strip():
@@ -49,21 +49,21 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         tokens, left = ctx.own.count_tokens(at, at + 1), sum(ctx.own.count_placeholder((part,)))
         span = Span(at, at + 1) if left < tokens and find_replaceable(envelope, at) else None
         facts: dict[str, Any] = {"note": name, "call": at, "tokens": tokens, "left": left}
-        because = f"the note {name} was written: its text lies outside the window, its line stands in the index"
+        because = f"the note {name} was written: its text is outside the window, its line is in the index"
         envelope = yield Edit("truncate" if span else "keep", because, span, (part,) if span else (), facts=facts)
     state = tuple(written.items())
     if written and ctx.index.messages:
         at, (body, many) = ctx.index.messages[0], _build_index(state, ctx, params)
         standing = find_insert(envelope, at, SLOT)
         if body != (standing.body if standing else None):
-            because = f"{many} of {len(written)} notes are listed; every one is read back by its id"
+            because = f"{many} of {len(written)} notes are listed; each can be read by its id"
             facts = {"notes": len(written), "listed": many, "ids": [name for name, _ in state[len(state) - many :]]}
             yield Edit("insert", because, Span(at, at), body, slot=SLOT, facts=facts)
     return ctx.state if state == ctx.state else state
 
 
 def _build_index(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -> tuple[tuple[Part, ...], int]:
-    """The index, and how many lines it has: of the newest notes as many as its slot's share of the budget holds."""
+    """The index, and its number of lines: the newest notes that fit the slot's share of the budget."""
     share = int(ctx.budget.slots.get(SLOT, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
     lines = [f"- {name}: {title}" for name, title in notes[-params.most :]] if params.most > 0 else []
     while True:
@@ -82,7 +82,7 @@ def _get_input(block: Block) -> Mapping[str, Any]:
 
 RULE = Rule(
     "index_notes",
-    "Keep the text of notes outside the window: a line of an index stands for each, and the model reads one back by its id.",
+    "Keep the text of notes outside the window. An index lists them, and the model reads one back by its id.",
     edits,
     Params,
     "remembers",

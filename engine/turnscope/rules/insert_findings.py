@@ -1,4 +1,4 @@
-"""Put what is known beside the conversation, such as a review's findings, into the system prompt."""
+"""Insert what is known before the conversation, such as a review's findings, into the system prompt."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ SLOT = "findings"
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Where the findings come from, and their heading."""
 
-    key: Annotated[str, "what the log calls them: a text, a list of texts, or of tables with a title or text"] = "findings"
-    text: Annotated[str, "findings to insert where the log holds none"] = ""
-    heading: Annotated[str, "line before them"] = "Findings of this review so far:"
+    key: Annotated[
+        str, "name of the findings in the log: a text, a list of texts, or a list of tables with a title or text"
+    ] = "findings"
+    text: Annotated[str, "findings to insert if the log has none"] = ""
+    heading: Annotated[str, "line in front of the findings"] = "Findings of this review so far:"
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -30,13 +32,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     standing = next((piece for piece in inserts if piece.slot == SLOT), None)
     body = (Part("system", "text", f"{params.heading}\n{found}", place="system"),) if found else ()
     if body != ((standing.body or ()) if standing else ()):
-        because = "findings belong to the system prompt, not to what the user says"
+        because = "findings belong to the system prompt, not to a user's message"
         yield Edit("insert" if body else "drop", because, Span(0, 0), body, slot=SLOT)
 
 
 RULE = Rule(
     "insert_findings",
-    "Put the findings of a review, which are known before its chat begins, into the system prompt.",
+    "Insert the findings of a review into the system prompt. They are known before the chat begins.",
     edits,
     Params,
     "remembers",

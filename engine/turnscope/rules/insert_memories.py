@@ -1,4 +1,4 @@
-"""Memory: what was said of the user or learned by the agent is remembered, and what has to do with the turn is put in."""
+"""Memory: facts about the user and facts that the agent learned are remembered, and inserted where they relate to the turn."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from turnscope.envelope.wishes import get_rating
 from turnscope.session.index import find_at_or_before
 from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
-KEPT = 200  # facts of one session at most, the newest
+KEPT = 200  # maximum facts of one session, the newest
 SLOTS = {"user": "memory", "agent": "agent_memory"}
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters. A slot's share of the budget stands in the policy's budget (`slots`)."""
+    """Which facts are inserted, where and how. A slot's share of the budget is in the policy's budget (`slots`)."""
 
     form: Annotated[Literal["section", "user-context", "memory-context", "findings"], "how the facts are worded"] = "section"
-    heading: Annotated[str, "section, findings: the line before them"] = "What is known from earlier:"
+    heading: Annotated[str, "section, findings: the line in front of the facts"] = "What is known from earlier:"
     place: Annotated[Literal["before", "behind", "message"], "around the system prompt, or a user's message in front"] = (
         "behind"
     )
-    most: Annotated[int, "facts of each owner that a request carries"] = 8
-    agent: Annotated[bool, "what the agent learned is put in as well, in a slot of its own"] = True
-    tiers: Annotated[tuple[str, ...], "which facts are put in: short (for now), medium (they fade), long (they stay)"] = TIERS
-    short_turns: Annotated[int, "turns for which a short one stands"] = 5
-    reviews: Annotated[bool, "findings that the log holds of a review are remembered of the agent"] = False
+    most: Annotated[int, "maximum facts of each owner in a request"] = 8
+    agent: Annotated[bool, "insert what the agent learned as well, in its own slot"] = True
+    tiers: Annotated[tuple[str, ...], "tiers to insert: short (for now), medium (they fade), long (they stay)"] = TIERS
+    short_turns: Annotated[int, "number of turns that a short fact lasts"] = 5
+    reviews: Annotated[bool, "remember findings of a review in the log as facts of the agent"] = False
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -57,7 +57,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     stored = [read for item in answer.items if (read := decode_fact(item))]
     known = {fact.id: fact for fact in (*own.values(), *stored)}
     scores = score_facts(ctx, known.values(), question, params.tiers, params.short_turns)
-    order = sorted(scores, key=lambda name: -scores[name])  # equals: those said here first, then the store's order
+    order = sorted(scores, key=lambda name: -scores[name])  # equal scores: facts of this session first, then the store's order
     at = 0 if params.place == "before" else ctx.index.messages[0]
     for owner, slot in SLOTS.items():
         chosen = [fact for name in order if (fact := known[name]).owner == owner]
@@ -70,18 +70,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         )
         while (body := _build_body(chosen, params)) and sum(
             ctx.own.count_placeholder(body)
-        ) > room:  # an insert shrinks before anything else
+        ) > room:  # an insert shrinks before anything else is cut
             chosen = chosen[:-1]
         if body != there:
             listed = ", ".join(f"{fact.id} {fact.tier} {scores[fact.id]}" for fact in chosen)
             told = {"memories": listed, "left_out": len(known) - len(scores), "room": room}
-            because = f"{len(chosen)} of what is known of the {owner} go with this turn"
+            because = f"{len(chosen)} facts of the {owner} relate to this turn"
             envelope = yield Edit("insert" if body else "drop", because, Span(at, at), body, slot=slot, facts=told)
     return state
 
 
 def _is_same_turn(envelope: Envelope, ctx: Ctx, turn: int) -> bool:
-    """Whether the previous request was of the same turn and budget, and all fits: then what it chose still stands."""
+    """Whether the previous request had the same turn and budget, and everything fits: then its choice stays."""
     last = ctx.previous
     same = last is not None and last.budget == ctx.budget and find_at_or_before(ctx.index.turns, last.request.cut - 1) == turn
     return same and ctx.count_envelope(envelope) <= ctx.limit
@@ -95,7 +95,7 @@ def _build_body(chosen: list[Memory], params: Params) -> tuple[Part, ...]:
 
 RULE = Rule(
     "insert_memories",
-    "Remember what is said of the user and learned by the agent; put in what has to do with the turn, in the policy's wording.",
+    "Remember facts about the user and facts that the agent learned. Insert those that relate to the turn.",
     edits,
     Params,
     "remembers",

@@ -1,4 +1,4 @@
-"""Keep a fixed number of messages, whatever they weigh."""
+"""Keep a fixed number of messages, whatever their size."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from turnscope.session.model import Edit
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """How many messages are kept."""
 
-    keep: Annotated[int, "messages that stay, counted from the newest"] = 20
-    whole_pairs: Annotated[bool, "begin at a prompt, so that no answer stands without its question"] = False
+    keep: Annotated[int, "number of newest messages to keep"] = 20
+    whole_pairs: Annotated[bool, "begin at a prompt, so that no answer lacks its question"] = False
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -29,7 +29,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     left = there - count_before(messages, start)
     because = f"only the last {params.keep} of {there} messages are kept"
     if left < params.keep:
-        because += f"; {left} of them, so that what is sent begins where nothing is torn apart"
+        because += f"; {left} of them, so that no call loses its result"
     facts = {"messages": there, "kept": left, "keep": params.keep}
     for span in find_droppable(ctx, envelope, messages[0], start):
         yield Edit("drop", because, span, facts=facts)

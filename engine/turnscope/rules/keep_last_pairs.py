@@ -22,15 +22,15 @@ from turnscope.session.model import Edit
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """How many pairs are kept, and what happens if they do not fit."""
 
     pairs: Annotated[
-        int, "pairs kept before the current question (-1 = all); the environment variable CONTEXT_MESSAGE_PAIRS sets it"
+        int, "number of pairs to keep before the current question (-1 = all); CONTEXT_MESSAGE_PAIRS in the environment sets it"
     ] = 5
-    tokens: Annotated[int, "tokens that all but system prompt and tools may have (0 = as many as the budget has room for)"] = 0
-    reduce: Annotated[bool, "keep fewer pairs, down to none, until the request fits its limit"] = True
-    keep_summary: Annotated[bool, "a summary in front stays, and room is kept for it"] = False
-    refuse: Annotated[bool, "refuse the request where even the current question alone does not fit (else warn)"] = False
+    tokens: Annotated[int, "maximum tokens of all but system prompt and tools (0 = what the budget leaves)"] = 0
+    reduce: Annotated[bool, "keep fewer pairs, down to none, until the request fits"] = True
+    keep_summary: Annotated[bool, "keep a summary in front, and reserve tokens for it"] = False
+    refuse: Annotated[bool, "refuse a request whose current question alone does not fit (else warn)"] = False
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -64,7 +64,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 RULE = Rule(
     "keep_last_pairs",
     "Keep the last N pairs of question and answer; N, N-1, ... 0 of them, until the request fits. A pair is a turn: "
-    "a prompt with all that followed it.",
+    "a prompt with everything that follows it.",
     edits,
     Params,
     "fresh",

@@ -1,4 +1,4 @@
-"""Reverse iteration: from the newest message backwards, as much as the budget holds."""
+"""Keep messages from the newest backwards, as many as fit the budget."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from turnscope.session.model import Edit
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """How much is kept, and what happens if it does not fit."""
 
-    share: Annotated[float, "part of the limit that the request may fill (0 to 1)"] = 1.0
-    whole_pairs: Annotated[bool, "begin at a prompt, so that no answer stands without its question"] = False
-    pin_first: Annotated[bool, "always keep the first message: the task"] = False
-    keep_summary: Annotated[bool, "a summary in front stays, and room is kept for it"] = False
-    refuse: Annotated[bool, "refuse the request where even the newest message does not fit (else warn)"] = False
+    share: Annotated[float, "part of the limit to fill (0 to 1)"] = 1.0
+    whole_pairs: Annotated[bool, "begin at a prompt, so that no answer lacks its question"] = False
+    pin_first: Annotated[bool, "keep the first message: the task"] = False
+    keep_summary: Annotated[bool, "keep a summary in front, and reserve tokens for it"] = False
+    refuse: Annotated[bool, "refuse a request whose newest message alone does not fit (else warn)"] = False
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -42,7 +42,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if params.keep_summary and (behind := find_start_after_summary(envelope, ctx)) > first:
         pinned = max(pinned, behind)
         room -= count_conversation_tokens(envelope, ctx, behind)
-    elif pinned > first:  # counted as it was said: an earlier stand-in for it weighs no more
+    elif pinned > first:  # counted verbatim; an earlier placeholder for it is no larger
         room -= sum(ctx.own.count_by_bucket(first, pinned)[2:])
     start = max(pinned, find_start(ctx, find_fitting_start(envelope, ctx, room), params.whole_pairs))
     kept = count_before(ctx.index.messages, ctx.request.cut) - count_before(ctx.index.messages, start)
@@ -53,7 +53,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if (left := ctx.count_envelope(envelope)) > limit:
         yield Edit(
             "refuse" if params.refuse else "warn",
-            f"what must stay has {left:,} tokens, the limit is {limit:,}",
+            f"the part that must stay has {left:,} tokens, the limit is {limit:,}",
             facts={"tokens": left, "limit": limit},
         )
 

@@ -1,4 +1,4 @@
-"""Selective injection: of what was said before, keep what has most to do with the turn at hand, then the newest."""
+"""Selective injection: keep the earlier exchanges that relate most to the turn, then the newest."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ LISTED = 12  # scores that one decision names
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """How much is kept, and how exchanges are scored."""
 
-    share: Annotated[float, "part of the limit that the request may fill (0 to 1)"] = 1.0
-    recent: Annotated[int, "newest exchanges before the turn that stay, whatever they score"] = 2
-    most: Annotated[int, "exchanges that are kept for their score; the room that is left goes to the newest"] = 12
-    pin_first: Annotated[bool, "always keep the first exchange, where it fits: the task"] = False
-    rerank: Annotated[str, "model that orders the best 50 anew, such as all-MiniLM-L6-v2; nothing = bm25 alone"] = ""
+    share: Annotated[float, "part of the limit to fill (0 to 1)"] = 1.0
+    recent: Annotated[int, "number of newest exchanges before the turn to keep, whatever their score"] = 2
+    most: Annotated[int, "maximum exchanges to keep for their score; the rest of the budget goes to the newest"] = 12
+    pin_first: Annotated[bool, "keep the first exchange if it fits: the task"] = False
+    rerank: Annotated[str, "model that reorders the best 50, such as all-MiniLM-L6-v2; empty = only bm25"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -39,28 +39,28 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     recent = _count_tokens(envelope, ctx, starts[last], ctx.request.cut)
     facts: dict[str, Any] = {"tokens": size, "limit": limit}
     if recent > room:
-        because = f"{size:,} tokens exceed the limit of {limit:,}; the newest alone fill it, so nothing earlier is picked"
+        because = f"{size:,} tokens exceed the limit of {limit:,}; the newest exchanges alone fill it"
         for span in find_droppable(ctx, envelope, starts[0], find_start(ctx, find_fitting_start(envelope, ctx, room))):
             envelope = yield Edit("drop", because, span, facts=facts)
         return
     found = {n: score for n, score in rank_exchanges(ctx, index, turn) if n < last}
     missing = (yield from rerank_exchanges(ctx, index, turn, found, params.rerank)) if params.rerank else ""
     facts |= {"not_reranked": missing} if missing else {}
-    kept: dict[int, int] = {}  # exchanges that stay for their score, and their tokens
+    kept: dict[int, int] = {}  # exchanges kept for their score, with their tokens
     for number in dict.fromkeys([0, *found] if params.pin_first and last else found):
         if len(kept) < params.most + params.pin_first:
             need = _count_tokens(envelope, ctx, starts[number], starts[number + 1])
             kept |= {number: need} if need <= room - recent - sum(kept.values()) else {}
     oldest = last
-    for _ in range(3):  # what stays for its score and is new as well takes its room once
+    for _ in range(3):  # an exchange that is both relevant and new is counted once
         double = sum(need for number, need in kept.items() if oldest <= number < last)
         oldest = min(oldest, bisect_left(starts, find_fitting_start(envelope, ctx, room - sum(kept.values()) + double)))
     facts |= {
-        "scores": _format_scores(starts, found, kept) or "no earlier exchange shares a word with the turn",
+        "scores": _format_scores(starts, found, kept) or "no earlier exchange shares a term with the turn",
         "newest": now - oldest,
     }
-    yield Edit("keep", f"{len(kept)} of {last} earlier exchanges are kept for what they have to do with the turn", facts=facts)
-    because = f"{size:,} tokens exceed the limit of {limit:,}; others have more to do with the turn, or are newer"
+    yield Edit("keep", f"{len(kept)} of {last} earlier exchanges are kept because they relate to the turn", facts=facts)
+    because = f"{size:,} tokens exceed the limit of {limit:,}; other exchanges relate more to the turn, or are newer"
     at = 0
     for number in [*sorted(n for n in kept if n < oldest), oldest]:
         told = {
@@ -73,7 +73,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _count_tokens(envelope: Envelope, ctx: Ctx, start: int, stop: int) -> int:
-    """Tokens of the conversation in `[start, stop)` as it stands, in the policy's own units."""
+    """Tokens of the conversation in `[start, stop)` as it is sent, in the policy's own units."""
     return sum(
         sum(
             (
@@ -93,7 +93,7 @@ def _format_scores(starts: Sequence[int], found: Mapping[int, float], numbers: I
 
 RULE = Rule(
     "keep_relevant_messages",
-    "Where not all fits, keep the earlier exchanges that have most to do with the turn, whole and in order, then the newest.",
+    "If not everything fits, keep the earlier exchanges that relate most to the turn, in order, then the newest.",
     edits,
     Params,
     "fresh",

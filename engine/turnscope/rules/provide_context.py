@@ -1,4 +1,4 @@
-"""Context providers: what is found beside a question stands in slots of their own, each within its share of the budget."""
+"""Context providers: context items for a question are inserted in slots, each within its share of the budget."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters. A slot's share of the budget stands in the policy's budget (`slots`)."""
+    """Which items are inserted, where and how. A slot's share of the budget is in the policy's budget (`slots`)."""
 
-    kinds: Annotated[tuple[str, ...], f"what is asked for: of {', '.join(KINDS)}"] = (
+    kinds: Annotated[tuple[str, ...], f"kinds of items to request: of {', '.join(KINDS)}"] = (
         "rules",
         "workspace",
         "file",
@@ -29,11 +29,11 @@ class Params:
     )
     form: Annotated[Literal["sources", "tagged", "fenced"], "how the texts are worded"] = "tagged"
     place: Annotated[Literal["question", "system"], "before the question, or behind the system prompt"] = "question"
-    most: Annotated[int, "texts of each kind that a request carries"] = 8
+    most: Annotated[int, "maximum items of each kind in a request"] = 8
 
 
 class InsertState(Struct, frozen=True, gc=False):
-    """Where the inserts stand, and the turn that they are for."""
+    """Where the inserts are, and the turn that they belong to."""
 
     at: int
     turn: int
@@ -52,7 +52,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if was and was.at != now.at and was.at < envelope.stop:
         for slot in (SLOTS[kind] for kind in kinds):
             if find_insert(envelope, was.at, slot):
-                envelope = yield Edit("drop", "another question: this was for the one before", Span(was.at, was.at), slot=slot)
+                envelope = yield Edit(
+                    "drop", "there is a new question: this was for the previous one", Span(was.at, was.at), slot=slot
+                )
     question, asked = ctx.session.blocks[turn].text[:8_000], " ".join(kinds)
     key = blake2b(f"{turn}\0{asked}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     answer: Answer = yield Ask("provide", f"provide:{key}", asked, question, params.most)
@@ -69,11 +71,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         share = int(ctx.budget.slots.get(slot, ctx.budget.limit) / (ctx.calibration.scale if ctx.own is ctx.ledger else 1.0))
         room = min(
             ctx.limit - ctx.count_envelope(envelope) + sum(ctx.own.count_placeholder(there)), share
-        )  # an insert shrinks before anything else
+        )  # an insert shrinks before anything else is cut
         text, many = fit_items(texts, params.form, room, lambda said: ctx.own.count_parts((part(said),)))
         body = (part(text),) if text else ()
         if body != there:
-            because = f"{many} of {len(texts)} {slot.replace('_', ' ')} stand beside the question: {room:,} tokens are free"
+            because = (
+                f"{many} of {len(texts)} {slot.replace('_', ' ')} are inserted with the question: {room:,} tokens are free"
+            )
             facts = {"room": room, "found": len(texts), "stand": many, "what": describe_items(texts)}
             envelope = yield Edit("insert" if body else "drop", because, Span(now.at, now.at), body, slot=slot, facts=facts)
     return now
@@ -81,7 +85,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 RULE = Rule(
     "provide_context",
-    "Put web results, documents, files, trees, pages, issues, project rules or the workspace beside the question they are for.",
+    "Insert web results, documents, files, trees, pages, issues, project rules or the workspace with the question.",
     edits,
     Params,
     "remembers",

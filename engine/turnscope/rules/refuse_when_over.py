@@ -1,4 +1,4 @@
-"""Last step of the overflow ladder: a request that does not fit is not sent, and says why."""
+"""Overflow handling, step 3: refuse a request that does not fit, and say why."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,13 +13,13 @@ from turnscope.session.model import Edit
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """How sure to be."""
+    """When to refuse."""
 
     share: Annotated[float, "refuse above this share of the budget"] = 1.0
 
 
 class BilledTotals(Struct, frozen=True, gc=False):
-    """Tokens billed by the first `requests` requests, prompts and answers."""
+    """Billed tokens of the first `requests` requests, their prompts and answers."""
 
     requests: int = 0
     tokens: int = 0
@@ -37,11 +37,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     used = _sum_billed(ctx)
     fixed = envelope.counts[0] + envelope.counts[1]
     if ctx.limit <= 0:
-        why = f"what the log does not hold of the prompt fills the budget of {ctx.budget.limit:,} tokens alone"
+        why = f"the part of the prompt that the log does not contain already fills the budget of {ctx.budget.limit:,} tokens"
     elif fixed > limit:
-        why = f"system prompt and tools alone need {fixed:,} tokens, {limit:,} are left: cutting messages is no help"
+        why = f"system prompt and tools alone need {fixed:,} tokens, {limit:,} are available: cutting messages does not help"
     else:
-        why = f"the request needs {size:,} tokens, {limit:,} are left for it"
+        why = f"the request needs {size:,} tokens, {limit:,} are available"
     projected = ctx.calibration.predict(size) if ctx.own is ctx.ledger else size
     yield Edit(
         "refuse",
@@ -65,7 +65,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _count_summed(ctx: Ctx) -> int:
-    """Tokens that are sent and that the server reads no more, once it goes on from a summary of its own."""
+    """Tokens that are sent but no longer read by the server, because it continues from its own summary."""
     before = ctx.previous
     if before is None or not any(known.rule == COMPACT and known.state for known in before.states):
         return 0
@@ -73,7 +73,7 @@ def _count_summed(ctx: Ctx) -> int:
 
 
 def _sum_billed(ctx: Ctx) -> BilledTotals:
-    """What was billed before this request. Goes on from the sum at the last refusal."""
+    """What was billed before this request. Continues from the sum at the last refusal."""
     known: BilledTotals = ctx.state or BilledTotals()
     billed = [request.usage for request in ctx.session.requests[known.requests : ctx.request.n] if request.usage]
     prompts = known.prompts + sum(usage.prompt_tokens for usage in billed)
@@ -90,7 +90,7 @@ def _sum_billed(ctx: Ctx) -> BilledTotals:
 
 RULE = Rule(
     "refuse_when_over",
-    "Refuse a request that does not fit, instead of letting it be cut unseen.",
+    "Refuse a request that does not fit, instead of having it cut silently.",
     edits,
     Params,
     memory="fresh",

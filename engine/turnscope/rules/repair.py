@@ -1,4 +1,4 @@
-"""Mend what a provider would reject after other rules have cut: results without calls, calls without results, and the like."""
+"""Repair what a provider would reject after other rules cut: results without calls, calls without results, and the like."""
 
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
@@ -36,15 +36,15 @@ RepairSteps = Generator[Edit, Any, Envelope]
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """The words that stand in for what is missing."""
+    """Texts in place of what is missing."""
 
-    result: Annotated[str, "result of a call that has none"] = "[No result of this call is shown.]"
-    notice: Annotated[str, "a user's message where the request would begin with an answer"] = "[Earlier messages are left out.]"
-    stray: Annotated[str, "stands before a result in the newest message whose call is gone"] = (
+    result: Annotated[str, "text of the result of a call that has none"] = "[No result of this call is shown.]"
+    notice: Annotated[str, "text of the user's message in front of a leading answer"] = "[Earlier messages are left out.]"
+    stray: Annotated[str, "text in front of a result in the newest message whose call was dropped"] = (
         "[Result of a call that is not shown:]"
     )
-    begin: Annotated[bool, "say so where a request would begin with an answer; else another rule does"] = True
-    filler: Annotated[str, "message between two of one role that may not be merged (empty = leave them)"] = ""
+    begin: Annotated[bool, "add the notice in front of a leading answer; False = another rule does"] = True
+    filler: Annotated[str, "text of a message between two of one role that may not be merged (empty = none)"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -76,7 +76,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _is_whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
-    """True where a call and its result stand in neighbouring messages, each as itself, or are gone together."""
+    """Whether a call and its result are in neighbouring messages, each by itself, or are both dropped."""
     blocks, pair = ctx.session.blocks, ctx.session.blocks[at].pair
     if not 0 <= pair < ctx.request.cut or blocks[pair].pair != at or abs(blocks[at].message - blocks[pair].message) != 1:
         return False
@@ -88,7 +88,7 @@ def _is_whole(envelope: Envelope, ctx: Ctx, at: int) -> bool:
 
 
 def _undo_repairs(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[int], params: Params) -> RepairSteps:
-    """What was said because calls were gone, now that they stand again: results turned into text, a notice amid calls."""
+    """Undo earlier repairs of calls that are sent again: results that became text, notices between calls."""
     session = ctx.session
     behind = {at for call in calls for at in range(call + 1, session.messages[session.blocks[call].message].stop)}
     for at in sorted(theirs | behind):
@@ -96,15 +96,15 @@ def _undo_repairs(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[in
         said = piece.body[0].text if piece.body and piece.stop - piece.start == 1 else ""
         if at in behind and said == params.notice and piece.body:
             rest = piece.body[1:]
-            why, bare = "the calls before it are there again", len(rest) == 1 and rest[0].ref == at
+            why, bare = "the calls before it are sent again", len(rest) == 1 and rest[0].ref == at
             envelope = yield Edit("repair", why, Span(at, at + 1), () if bare else rest, restore=bare, facts={"block": at})
         elif at in theirs and said.startswith(f"{params.stray}\n") and is_sent(envelope, ctx, session.blocks[at].pair):
-            envelope = yield Edit("repair", "the call of this result is there again", Span(at, at + 1), restore=True)
+            envelope = yield Edit("repair", "the call of this result is sent again", Span(at, at + 1), restore=True)
     return envelope
 
 
 def _holds_only_results(ctx: Ctx, result: int) -> bool:
-    """True where the newest message, which is never left out, holds results alone."""
+    """Whether the newest message, which is never dropped, has only results."""
     blocks = ctx.session.blocks
     return result >= find_newest_message(ctx) and all(
         b.kind == "tool_result" and b.role == "user" for b in blocks[find_newest_message(ctx) : ctx.request.cut]
@@ -112,7 +112,7 @@ def _holds_only_results(ctx: Ctx, result: int) -> bool:
 
 
 def _rename_calls(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> RepairSteps:
-    """Calls whose id an earlier call has, and their results, get an id of their own."""
+    """Give calls whose id an earlier call uses, and their results, a new id."""
     names = find_duplicate_ids(ctx)
     calls = [(at, "id", names[at]) for at in select_within(ctx.index.calls, spans) if at in names] if names else []
     pairs = [(at, ctx.session.blocks[at].pair) for at in select_within(ctx.index.results, spans)] if names else []
@@ -123,14 +123,14 @@ def _rename_calls(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> RepairStep
         if parts and not _is_text(parts[0]) and raw.get(key) != name and (piece.body is None or piece.stop - piece.start == 1):
             text = parts[0].text or ctx.session.blocks[at].text
             body = (structs.replace(parts[0], text=text, raw={**raw, key: name}, ref=None), *parts[1:])
-            why = f"an earlier call has the id {raw.get(key)} already"
-            why = f"a provider takes no id like {raw.get(key)!r}" if is_invalid_id(raw.get(key)) else why
+            why = f"an earlier call has the id {raw.get(key)}"
+            why = f"a provider rejects the id {raw.get(key)!r}" if is_invalid_id(raw.get(key)) else why
             envelope = yield Edit("repair", why, Span(at, at + 1), body, facts={"id": name})
     return envelope
 
 
 def _repair_inputs(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> RepairSteps:
-    """Calls whose input is no object get one that holds it."""
+    """Wrap a call's input that is no object in one."""
     for at in select_within(find_invalid_inputs(ctx), spans):
         piece, parts = get_parts(envelope, ctx, at)
         given = as_mapping(parts[0].raw) or as_mapping(ctx.session.blocks[at].raw) if parts else {}
@@ -144,12 +144,12 @@ def _repair_inputs(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> RepairSte
 
 
 def _is_text(part: Part) -> bool:
-    """True where a text stands for a call or a result: it has neither id nor input."""
+    """Whether a part is a text in place of a call or result, without id and input."""
     return part.ref is None and part.kind not in ("tool_use", "tool_result")
 
 
 def _add_results(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> RepairSteps:
-    """Give the calls of the message that ends with block `last` the results that do not stand right behind it."""
+    """Add the results that are missing behind the message that ends with block `last`."""
     piece, parts = get_parts(envelope, ctx, last)
     ours = (
         [part for part in parts if part.role == "user" and part.kind == "tool_result"] if piece.stop - piece.start == 1 else []
@@ -161,23 +161,23 @@ def _add_results(envelope: Envelope, ctx: Ctx, last: int, params: Params) -> Rep
         return envelope
     lacking = len(added) - len(moved)
     what = (
-        f"{lacking} call{'s have' if lacking > 1 else ' has'} no result" if lacking else "a result stands behind a later answer"
+        f"{lacking} call{'s have' if lacking > 1 else ' has'} no result" if lacking else "a result comes after a later answer"
     )
     facts = {"added": lacking, "moved": len(moved)}
     span = Span(piece.start, piece.stop)
     if not added and len(base) == 1 and base[0].ref == last:
-        return (yield Edit("repair", "the result is there now", span, restore=True, facts=facts))  # type: ignore[no-any-return]
-    envelope = yield Edit("repair", what if added else "the result is there now", span, (*base, *added), facts=facts)
+        return (yield Edit("repair", "the result is sent now", span, restore=True, facts=facts))  # type: ignore[no-any-return]
+    envelope = yield Edit("repair", what if added else "the result is sent now", span, (*base, *added), facts=facts)
     for result in moved:
         if is_sent(envelope, ctx, result):
-            envelope = yield Edit("repair", "this result was moved behind its call", Span(result, result + 1), (), facts=facts)
+            envelope = yield Edit("repair", "this result moved to its call", Span(result, result + 1), (), facts=facts)
     return envelope
 
 
 def _find_missing_results(
     envelope: Envelope, ctx: Ctx, last: int, ours: list[Part], params: Params
 ) -> Iterator[tuple[Part, int | None]]:
-    """The results to put behind the message that ends with block `last`; with the address of one that stands elsewhere."""
+    """The results to add behind the message that ends with block `last`, with the address of one that is elsewhere."""
     blocks = ctx.session.blocks
     for call in range(ctx.session.messages[blocks[last].message].start, last + 1):
         if as_mapping(blocks[call].raw).get("type") != "tool_use" or not is_sent(envelope, ctx, call):
@@ -197,20 +197,20 @@ def _find_missing_results(
 
 
 def _add_fillers(envelope: Envelope, ctx: Ctx, spans: list[Span], params: Params) -> RepairSteps:
-    """Between two messages of one role of which one may not be merged, put a message of the other role."""
+    """Put a message of the other role between two messages of one role that may not be merged."""
     for at in iter_message_starts(ctx, spans):
         role, other = get_role(envelope, ctx, at), find_previous_message(envelope, ctx, at)
         fenced = [ctx.session.messages[ctx.session.blocks[a].message].fence for a in (at, other) if a is not None]
         if other is not None and role and role == get_role(envelope, ctx, other) and any(fenced):
             part = Part("assistant" if role == "user" else "user", "text", params.filler)
-            why = f"two messages of the {role} stand side by side"
+            why = f"two messages of the {role} are neighbours"
             envelope = yield Edit("repair", why, Span(at, at), (part,), slot="repair", facts={"block": at})
     return envelope
 
 
 RULE = Rule(
     "repair",
-    "Mend what a provider would reject: results without calls, calls without results, odd ids and inputs, an answer first.",
+    "Repair what a provider would reject: results without calls, calls without results, bad ids and inputs, a leading answer.",
     edits,
     Params,
     memory="monotone",

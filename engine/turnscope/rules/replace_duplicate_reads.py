@@ -1,4 +1,4 @@
-"""Replace older readings of a file by a notice: only the newest shows what the file holds."""
+"""Replace older reads of a file by a notice: only the newest read shows the file's content."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from turnscope.session.model import Block, Edit, Part, Session, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """When to act, and the notice."""
 
-    trigger: Annotated[float, "act once the previous request filled this part of the limit (0 = always)"] = 0.0
-    notice: Annotated[str, "what stands for an older reading; {path} is the file's path"] = (
+    trigger: Annotated[float, "act once the previous request filled this part of the limit (0 to 1; 0 = always)"] = 0.0
+    notice: Annotated[str, "text in place of an older read; {path} is the file's path"] = (
         "[An older reading of {path} was here. A newer one stands further below.]"
     )
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    done: int | None = ctx.state  # the address up to which readings were looked at
+    done: int | None = ctx.state  # reads before this address were handled
     if ctx.previous_usage < params.trigger * ctx.budget.limit:
         return done
     stale = _find_outdated(ctx)
@@ -40,14 +40,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         saved = ctx.ledger.count_tokens(old.at, old.at + 1) - sum(ctx.ledger.count_placeholder((part,)))
         if saved > 0:
             facts = {"path": old.path, "newer": newer, "tokens": saved, "saved": round(saved / max(1, started), 4)}
-            because = f"{old.path} was read again later; the older reading's {saved:,} tokens are left out"
+            because = f"{old.path} was read again later; the {saved:,} tokens of the older read are dropped"
             envelope = yield Edit("clear", because, Span(old.at, old.at + 1), (part,), facts=facts)
     return ctx.request.cut
 
 
 @memoize
 def _find_outdated(session: Session, _index: Index) -> tuple[tuple[int, FileRead], ...]:
-    """Every reading that a later one repeats, as `(address of the later one, reading)`, in order of the later one."""
+    """Every read that a later one repeats, as `(address of the later one, read)`, in order of the later one."""
     standing: dict[str, list[FileRead]] = {}
     found: list[tuple[int, FileRead]] = []
     for block in session.blocks:
@@ -62,7 +62,7 @@ def _find_outdated(session: Session, _index: Index) -> tuple[tuple[int, FileRead
 
 
 def _replace_shown(block: Block, body: tuple[Part, ...] | None, path: str, params: Params) -> Part | None:
-    """The block with the notice in place of what it shows of `path`; other files in it stay."""
+    """The block with the notice in place of what it shows of `path`. Other files in it stay."""
     text = body[0].text if body else (get_result_text(block) or "") if block.kind == "tool_result" else block.text
     notice = params.notice.replace("{path}", path)
     if (headed := HEADED.match(text)) and headed[3] == path:
@@ -76,7 +76,7 @@ def _replace_shown(block: Block, body: tuple[Part, ...] | None, path: str, param
 
 RULE = Rule(
     "replace_duplicate_reads",
-    "Of several readings of one file only the newest stays; a notice stands for each older one.",
+    "Keep only the newest read of a file. A notice replaces each older one.",
     edits,
     Params,
     "remembers",

@@ -1,4 +1,4 @@
-"""Send past turns as plain text: their calls become a line with the beginning of the result, their thinking goes."""
+"""Send past turns as plain text: a call becomes a line with the beginning of its result, thinking is dropped."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from turnscope.session.model import Block, Edit, Part, Session, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """How much of results and messages is sent."""
 
-    result: Annotated[int, "characters of a tool's result that are told behind its call (0 = none)"] = 1_000
-    keep: Annotated[int, "newest messages that stay; all that answers one prompt is one (0 = all)"] = 0
-    stored: Annotated[int, "newest messages that are stored at all, of which those that stay are sent (0 = all)"] = 0
+    result: Annotated[int, "maximum characters of a tool result behind its call (0 = none)"] = 1_000
+    keep: Annotated[int, "number of newest messages to keep; all answers to one prompt count as one (0 = all)"] = 0
+    stored: Annotated[int, "number of newest messages that are stored, of which `keep` are sent (0 = all)"] = 0
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -31,10 +31,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             continue
         if block.kind == "tool_use":
             text = _render_call(block, ctx.session, params.result)
-            because = "a past turn is sent as role and text: its call is told"
+            because = "a past turn is sent as role and text: its call becomes a line"
             envelope = yield Edit("condense", because, Span(at, at + 1), (Part(block.role, "text", text),))
         else:
-            what = "its result is told behind the call" if block.kind == "tool_result" else f"{block.kind} is no text"
+            what = "its result is in the line of the call" if block.kind == "tool_result" else f"{block.kind} is no text"
             envelope = yield Edit("drop", f"a past turn is sent as role and text: {what}", Span(at, at + 1))
     heads = _find_heads(ctx)
     there = count_before(heads, ctx.request.cut)
@@ -50,7 +50,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 @memoize
 def _find_heads(_session: Session, index: Index) -> tuple[int, ...]:
-    """Where each turn's prompt begins, and where what answers it does: the messages of a chat that is role and text."""
+    """Starts of each turn's prompt and of its answer: the messages of a chat that has only role and text."""
     prompts = set(index.turns)
     return tuple(sorted(prompts | {later for at, later in pairwise(index.messages) if at in prompts}))
 
@@ -64,7 +64,7 @@ def _render_call(call: Block, session: Session, most: int) -> str:
 
 RULE = Rule(
     "send_past_as_text",
-    "Send past turns as role and text alone: a call and the beginning of its result become a text, thinking goes.",
+    "Send past turns as role and text only: a call and the beginning of its result become a text, thinking is dropped.",
     edits,
     Params,
     "remembers",

@@ -1,4 +1,4 @@
-"""Send tool blocks as text: a call as XML, its result under a line that names it, definitions as part of the system prompt."""
+"""Send tool blocks as text: a call as XML, its result under a heading line, definitions in the system prompt."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 
 
 def _find_tools(ctx: Ctx, span: Span) -> Iterator[int]:
-    """Definitions, calls and results in a span, rising."""
+    """Definitions, calls and results in a span, in order."""
     kinds = (ctx.index.static, ctx.index.calls, ctx.index.results)
     found = sorted(at for kind in kinds for at in kind[count_before(kind, span.start) : count_before(kind, span.stop)])
     return (at for at in found if ctx.session.blocks[at].kind in KINDS)
@@ -48,7 +48,7 @@ def _get_parts(piece: Piece, ctx: Ctx, at: int) -> tuple[Part, ...]:
 
 
 def _render_part(part: Part, block: Block, session: Session) -> Iterator[Part]:
-    """What is sent for one part. Pictures in a result stay what they are, behind its text."""
+    """What is sent for one part. Pictures in a result follow its text unchanged."""
     raw: Any = part.raw if part.ref is None else session.blocks[part.ref].raw
     kind = part.kind if part.ref is None else session.blocks[part.ref].kind
     if kind not in KINDS or not isinstance(raw, Mapping):
@@ -71,7 +71,12 @@ def _render_part(part: Part, block: Block, session: Session) -> Iterator[Part]:
 
 
 def render_element(name: str, given: Any) -> str:
-    """A value as an XML element: an object's keys are its children. Text is not escaped, as the tools that do this have it."""
+    """Return a value as an XML element: keys of an object are its children. Text is not escaped, as in the tools that do this.
+
+    Args:
+        name: Name of the element.
+        given: The value.
+    """
     name = _ODD.sub("_", name) or "tool"
     if isinstance(given, Mapping):
         inside = "\n".join(render_element(str(key), value) for key, value in given.items())

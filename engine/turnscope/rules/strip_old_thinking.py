@@ -15,9 +15,11 @@ from turnscope.session.model import Edit
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters: those of Anthropic's clear_thinking_20251015."""
+    """The parameters of Anthropic's clear_thinking_20251015."""
 
-    keep: Annotated[int, "newest turns with thinking whose thinking stays (at least 1: a turn's tool loop needs its own)"] = 1
+    keep: Annotated[
+        int, "number of newest turns with thinking that keep it (at least 1: the tool loop of a turn needs its own)"
+    ] = 1
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -28,14 +30,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not standing:
         return
     tokens = sum(ctx.ledger.count_tokens(at, at + 1) for at in standing)
-    because = f"thinking before the newest {max(1, params.keep)} turns that have any is left out: {tokens:,} tokens"
+    because = f"thinking before the newest {max(1, params.keep)} turns that have any is dropped: {tokens:,} tokens"
     facts = {"blocks": len(standing), "tokens": tokens, "keep": params.keep}
     for span in group_runs(standing):
         yield Edit("strip", because, span, facts=facts)
 
 
 def _count_old(thinking: Sequence[int], turns: Sequence[int], cut: int, keep: int) -> int:
-    """How many thinking blocks of a request that ends at `cut` lie before the newest `keep` turns that have any."""
+    """How many thinking blocks of a request that ends at `cut` are before the newest `keep` turns that have any."""
     place = count_before(thinking, cut)
     for _ in range(max(1, keep)):
         if place == 0:
@@ -46,7 +48,7 @@ def _count_old(thinking: Sequence[int], turns: Sequence[int], cut: int, keep: in
 
 RULE = Rule(
     "strip_old_thinking",
-    "Leave out the thinking of past turns; the newest turns keep theirs.",
+    "Strip the thinking of past turns. The newest turns keep theirs.",
     edits,
     Params,
     "remembers",

@@ -1,4 +1,4 @@
-"""Strip thinking that stands behind something that was edited: newer models take it back behind its own prefix alone."""
+"""Strip thinking that follows an edit: newer models accept thinking only after its own prefix."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _THINKING = ("thinking", "redacted_thinking")
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """For which models it acts."""
 
-    bound: Annotated[bool, "only for models known to take thinking back behind its own prefix alone"] = False
+    bound: Annotated[bool, "act only for models known to accept thinking only after its own prefix"] = False
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -36,20 +36,22 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     start = 0 if moved else find_first_change(was, envelope)
     if start is None or start >= ctx.request.cut:
         return
-    because = "another model thought this" if moved else f"what stands before this thinking was changed, from block {start} on"
+    because = (
+        "another model wrote this thinking" if moved else f"the blocks before this thinking changed, from block {start} on"
+    )
     for span, body in list(_find_thinking(envelope, ctx, start)):
         yield Edit("strip", because, span, body, facts={"from": start})
 
 
 @memoize
 def _find_unsigned(session: Session, index: Index) -> tuple[int, ...]:
-    """Thinking that no provider signed: from a log that does not hold it, or from another kind of model."""
+    """Thinking without a signature: from a log that does not contain it, or from another kind of model."""
     thinking = (session.blocks[at] for at in index.thinking if session.blocks[at].kind == "thinking")
     return tuple(b.at for b in thinking if isinstance(b.raw, dict) and not b.in_tags and not b.raw.get("signature"))
 
 
 def _find_thinking(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[Span, Placeholder]]:
-    """Thinking at or after `start` that would be sent, in its own place or among the parts of a stand-in; newest last."""
+    """Thinking at or after `start` that would be sent, verbatim or among the parts of a placeholder; newest last."""
     newest = find_at_or_before(find_signed_thinking(ctx), ctx.request.cut - 1)
     parts = [
         piece for piece in envelope.iter_pieces(Span(start, envelope.stop)) if piece.body and any(map(_is_thinking, piece.body))
@@ -63,13 +65,13 @@ def _find_thinking(envelope: Envelope, ctx: Ctx, start: int) -> Iterator[tuple[S
 
 
 def _is_thinking(part: Part) -> bool:
-    """Whether a stand-in's part is thinking that goes out as such, and not in tags."""
+    """Whether a placeholder's part is thinking that is sent as such, not between tags."""
     return part.kind in _THINKING and not is_text(part.raw)
 
 
 RULE = Rule(
     "strip_stale_thinking",
-    "Leave out thinking that stands behind an edit, or that another model thought: a provider may refuse it.",
+    "Strip thinking that follows an edit or comes from another model: a provider may reject it.",
     edits,
     Params,
     "remembers",

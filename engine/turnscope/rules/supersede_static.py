@@ -1,4 +1,4 @@
-"""Drop a system prompt or a set of tools once a newer one has taken its place."""
+"""Drop a system prompt or a set of tools once a newer one replaced it."""
 
 from bisect import bisect_left
 
@@ -20,12 +20,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
                     what = "set of tools" if role == "tools" else "system prompt"
                     span = Span(older[0], older[-1] + 1)
                     facts = {"replaced_by": static[place], "blocks": len(older), "tokens": ctx.count_tokens(*span)}
-                    envelope = yield Edit("drop", f"a newer {what} took effect at block {static[place]:,}", span, facts=facts)
+                    envelope = yield Edit("drop", f"a newer {what} replaced it at block {static[place]:,}", span, facts=facts)
         place = after
 
 
 def _skip_static(ctx: Ctx, place: int, last: int) -> int:
-    """Past the static blocks from number `place` on with no conversation between them: one set may be several messages."""
+    """Number behind the static blocks from `place` on without conversation between them: one set may be several messages."""
     static = ctx.index.static
     place += 1
     while place < last and static[place] == static[place - 1] + 1:
@@ -34,7 +34,7 @@ def _skip_static(ctx: Ctx, place: int, last: int) -> int:
 
 
 def _find_older(ctx: Ctx, role: str, place: int) -> list[int]:
-    """The newest neighbouring blocks of `role` before static block number `place`. Still older ones went when these came."""
+    """The newest neighbouring blocks of `role` before static block number `place`. Older ones were dropped when these came."""
     found: list[int] = []
     for i in range(place - 1, -1, -1):
         at = ctx.index.static[i]
@@ -46,7 +46,7 @@ def _find_older(ctx: Ctx, role: str, place: int) -> list[int]:
 
 
 def _is_of_role(ctx: Ctx, at: int, role: str) -> bool:
-    """True for a block of `role`, but for a system message that stands in the conversation and is meant for that place."""
+    """Whether a block is of `role`; a system message inside the conversation is not."""
     block = ctx.session.blocks[at]
     return block.role == role and not ctx.session.messages[block.message].fence
 

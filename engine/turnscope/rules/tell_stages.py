@@ -1,4 +1,4 @@
-"""A middleware as one visible sequence: what each of its stages put into the request, in order, with its tokens."""
+"""Show a middleware as a sequence: what each stage added to the request, in order, with its tokens."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RESULTS = BUCKETS.index(Bucket.TOOL_RESULTS)
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """The stages."""
 
-    stages: Annotated[tuple[str, ...], "the inserts of each stage, as name=slot slot"] = (
+    stages: Annotated[tuple[str, ...], "slots of each stage, as name=slot slot"] = (
         "memory=memory agent_memory",
         "web search=web_results",
         "RAG=documents",
@@ -41,7 +41,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 RULE = Rule(
     "tell_stages",
-    "Tell of each stage of a middleware, in order, how many tokens of the request are its own. It changes nothing.",
+    "Report for each stage of a middleware, in order, how many tokens it added. Changes nothing.",
     edits,
     Params,
     "fresh",

@@ -1,4 +1,4 @@
-"""Tool-output hygiene: what tools print is tidied, stands once, and where it is large and old gives way to a reference."""
+"""Tool-output hygiene: output is tidied and sent once; large old output is replaced by a reference."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.envelope.tool_outputs import find_telling_lines, make_address, tidy_output
 from turnscope.session.index import Index, count_before
-from turnscope.session.model import Block, Edit, Session, Span
+from turnscope.session.model import Action, Block, Edit, Session, Span
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """When a result becomes a reference, and what the reference shows."""
 
-    above: Annotated[int, "tokens above which an older result gives way to a reference with its top findings (0 = never)"] = (
-        1_000
-    )
-    keep: Annotated[int, "newest results that stay in full, however large"] = 3
-    findings: Annotated[int, "lines of it that the reference names"] = 5
-    exclude_tools: Annotated[tuple[str, ...], "tools whose results are left as they are"] = ()
+    above: Annotated[int, "minimum tokens of an older result to replace by a reference with its main lines (0 = never)"] = 1_000
+    keep: Annotated[int, "number of newest results to keep in full, whatever their size"] = 3
+    findings: Annotated[int, "number of lines in the reference"] = 5
+    exclude_tools: Annotated[tuple[str, ...], "tools whose results are never changed"] = ()
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -37,20 +35,19 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         text = get_result_text(block) or ""
         if held >= 0 and (there := envelope.find_piece(held).body) != () and (there is None or there[0].kind == "tool_result"):
             said = f"[Same output as {named}, {_describe_place(ctx.session.blocks[held])}.]"
-            what, facts = "clear", {"address": named, "first": held}
-            because = f"{block.name or 'a tool'} returned what it had returned before: the same text has the address {named}"
+            what: Action = "clear"
+            facts = {"address": named, "first": held}
+            because = f"{block.name or 'a tool'} returned the same text as before, at address {named}"
         elif not tidy:
             continue
         else:
             said, what, facts = tidy_output(text), "truncate", {"address": named, "characters": len(text)}
-            because = f"the output of {block.name or 'a tool'} stands without colours, times and repeated lines"
+            because = f"the output of {block.name or 'a tool'} is sent without colours, times and repeated lines"
         part = build_result(block, said)
         tokens, left = ctx.own.count_tokens(at, at + 1), sum(ctx.own.count_placeholder((part,)))
         if left < tokens:
-            envelope = yield Edit(
-                "clear" if what == "clear" else "truncate", because, Span(at, at + 1), (part,),
-                facts={**facts, "tokens": tokens, "left": left},
-            )  # fmt: skip
+            facts |= {"tokens": tokens, "left": left}
+            envelope = yield Edit(what, because, Span(at, at + 1), (part,), facts=facts)
     for at in results[first:last] if params.above > 0 else ():
         block, (_, named, _) = ctx.session.blocks[at], outputs.get(at, (False, "", -1))
         piece = find_replaceable(envelope, at)
@@ -58,11 +55,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             continue
         tokens = sum(ctx.own.count_placeholder(piece.body)) if piece.body else ctx.count_tokens(at, at + 1)
         text = piece.body[0].text if piece.body else tidy_output(get_result_text(block) or "")
-        what = f"[Output {named} of {block.name or 'a tool'}: {tokens:,} tokens, {text.count(chr(10)) + 1:,} lines. It says:]"
-        part = build_result(block, "\n".join((what, *find_telling_lines(text, params.findings))))
+        head = f"[Output {named} of {block.name or 'a tool'}: {tokens:,} tokens, {text.count(chr(10)) + 1:,} lines. It says:]"
+        part = build_result(block, "\n".join((head, *find_telling_lines(text, params.findings))))
         if tokens > params.above and (left := sum(ctx.own.count_placeholder((part,)))) < tokens:
             who = block.name or "a tool"
-            because = f"{who} returned {tokens:,} tokens before the newest {keep} results: a reference stands for it"
+            because = f"{who} returned {tokens:,} tokens before the newest {keep} results: a reference replaces it"
             facts = {"address": named, "tokens": tokens, "left": left}
             envelope = yield Edit("clear", because, Span(at, at + 1), (part,), facts=facts)
 
@@ -73,7 +70,7 @@ def _describe_place(block: Block) -> str:
 
 @memoize
 def _read_outputs(session: Session, index: Index) -> dict[int, tuple[bool, str, int]]:
-    """Of every result of text: whether tidying changes it, its address, and the first result with the same (-1 = it is)."""
+    """For every text result: whether tidying changes it, its address, and the first result with the same text (-1 = itself)."""
     seen: dict[str, int] = {}
     found: dict[int, tuple[bool, str, int]] = {}
     for at in index.results:
@@ -88,7 +85,7 @@ def _read_outputs(session: Session, index: Index) -> dict[int, tuple[bool, str, 
 
 RULE = Rule(
     "tidy_tool_results",
-    "Tidy what tools print, say the same output once, and let a reference with the top findings stand for large old ones.",
+    "Tidy the output of tools, send the same output once, and replace large old output by a reference with its main lines.",
     edits,
     Params,
     "remembers",

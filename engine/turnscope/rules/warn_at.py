@@ -10,9 +10,9 @@ from turnscope.session.model import Edit
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """The mark."""
+    """The threshold."""
 
-    share: Annotated[float, "warn from this share of the budget on"] = 0.9
+    share: Annotated[float, "share of the budget from which it warns"] = 0.9
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:

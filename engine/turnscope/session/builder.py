@@ -276,9 +276,9 @@ def parse_usage(raw: Any) -> Usage | None:
     )
     if not isinstance(listed, list):
         return whole
-    told = [(held, u) for held in listed if isinstance(held, Mapping) and (u := parse_usage(held))]
-    extra = [structs.replace(u, kind=str(held["type"]), model=_get_model(held)) for held, u in told if _is_extra_pass(held)]
-    answers = [u.prompt_tokens for held, u in told if not _is_extra_pass(held)]
+    reported = [(held, u) for held in listed if isinstance(held, Mapping) and (u := parse_usage(held))]
+    extra = [structs.replace(u, kind=str(held["type"]), model=_get_model(held)) for held, u in reported if _is_extra_pass(held)]
+    answers = [u.prompt_tokens for held, u in reported if not _is_extra_pass(held)]
     return structs.replace(whole, iterations=tuple(extra), context=answers[-1] if len(answers) > 1 else 0)
 
 
@@ -295,10 +295,10 @@ def parse_cache_miss(raw: Any) -> CacheMiss | None:
 
 def parse_applied_edits(raw: Any) -> tuple[AppliedEdit, ...]:
     """Read the context edits that a response reports in its `context_management`; none where it reports none."""
-    told = raw.get("applied_edits") if isinstance(raw, (dict, Mapping)) else None
-    if not told:
+    reported = raw.get("applied_edits") if isinstance(raw, (dict, Mapping)) else None
+    if not reported:
         return ()
-    edits = [held for held in told if isinstance(held, Mapping)] if isinstance(told, list) else []
+    edits = [held for held in reported if isinstance(held, Mapping)] if isinstance(reported, list) else []
     counts = ("cleared_tool_uses", "cleared_thinking_turns")
     return tuple(
         AppliedEdit(

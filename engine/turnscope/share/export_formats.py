@@ -40,20 +40,38 @@ class ExportFormat:
 def list_formats() -> dict[str, ExportFormat]:
     """Every format by its name on the command line."""
     listed = (
-        ExportFormat("json", "Turnscope JSON", "json", "application/json", portable.dumps),
-        ExportFormat("jsonl", "Turnscope JSON Lines", "jsonl", "application/x-ndjson", portable.dump_lines),
+        ExportFormat(name="json", title="Turnscope JSON", suffix="json", mime="application/json", encode=portable.dumps),
         ExportFormat(
-            "anthropic", "Anthropic messages", "anthropic.json", "application/json", lambda s: _encode_json(to_anthropic(s))
+            name="jsonl", title="Turnscope JSON Lines", suffix="jsonl", mime="application/x-ndjson", encode=portable.dump_lines
         ),
-        ExportFormat("openai", "OpenAI messages", "openai.json", "application/json", lambda s: _encode_json(to_openai(s))),
         ExportFormat(
-            "chainreview",
-            "ChainReview session",
-            "chainreview.json",
-            "application/json",
-            lambda s: _encode_json(to_chainreview(s)),
+            name="anthropic",
+            title="Anthropic messages",
+            suffix="anthropic.json",
+            mime="application/json",
+            encode=lambda s: _encode_json(to_anthropic(s)),
         ),
-        ExportFormat("markdown", "Markdown", "md", "text/markdown", lambda s: to_markdown(s).encode("utf-8", "replace")),
+        ExportFormat(
+            name="openai",
+            title="OpenAI messages",
+            suffix="openai.json",
+            mime="application/json",
+            encode=lambda s: _encode_json(to_openai(s)),
+        ),
+        ExportFormat(
+            name="chainreview",
+            title="ChainReview session",
+            suffix="chainreview.json",
+            mime="application/json",
+            encode=lambda s: _encode_json(to_chainreview(s)),
+        ),
+        ExportFormat(
+            name="markdown",
+            title="Markdown",
+            suffix="md",
+            mime="text/markdown",
+            encode=lambda s: to_markdown(s).encode("utf-8", "replace"),
+        ),
     )
     return {form.name: form for form in listed}
 

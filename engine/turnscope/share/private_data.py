@@ -56,7 +56,11 @@ def find_private(text: str) -> list[PrivateSpan]:
 
 
 def mask_text(text: str) -> tuple[str, list[str]]:
-    """Replace the private parts of a text by their kinds. Returns the text and the kind of each part."""
+    """Replace the private parts of a text by their kinds. Returns the text and the kind of each part.
+
+    >>> mask_text("Mail ada@example.com, card 4111 1111 1111 1111")
+    ('Mail [email address], card [card number]', ['email address', 'card number'])
+    """
     found = find_private(text)
     if not found:
         return text, []

@@ -76,7 +76,13 @@ def redact(session: Session, ledger: Ledger, level: Level) -> RedactedSession:
         made = _strip_texts(plain, names)
     back = msgspec.convert(made, Session, str_keys=True)
     counts = {names.digests[digest]: count for digest, count in ledger.memo.items() if digest in names.digests}
-    return RedactedSession(back, build_ledger(back, ledger.counter, counts | names.counts), level, found, frozenset(values))
+    return RedactedSession(
+        session=back,
+        ledger=build_ledger(back, ledger.counter, counts | names.counts),
+        level=level,
+        found=found,
+        values=frozenset(values),
+    )
 
 
 @dataclass(slots=True)

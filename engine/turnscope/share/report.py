@@ -77,7 +77,7 @@ class _ReportData:
     given: RedactedSession
     record: Trace
     view: Overview
-    told: tuple[str, ...]
+    findings: tuple[str, ...]
     rows: tuple[Row, ...]
     points: tuple[Point, ...]
     marks: tuple[tuple[int, str, str], ...]
@@ -93,7 +93,15 @@ def _collect_data(given: RedactedSession, prices: Prices, policies: Sequence[str
         replays.append(build_row(replace(whole, plans=tuple(plans)), shared))
     found = rank_findings(record, view, broken)
     marks = tuple((mark.request, mark.kind, mark.what) for mark in (*view.markers, *mark_breaks(broken)))
-    return _ReportData(given, record, view, tuple(one.text for one in found), tuple(replays), audit(record, view), marks)
+    return _ReportData(
+        given=given,
+        record=record,
+        view=view,
+        findings=tuple(one.text for one in found),
+        rows=tuple(replays),
+        points=audit(record, view),
+        marks=marks,
+    )
 
 
 def _check_leaks(out: str, session: Session, given: RedactedSession) -> None:
@@ -121,7 +129,7 @@ def _render_page(made: _ReportData) -> Iterator[str]:
     yield f"<title>{escape(title)} · Turnscope</title><style>{_render_style()}</style></head><body><main>"
     chips = "".join(f"<span>{escape(chip)}</span>" for chip in _list_chips(made.view))
     yield f"<h1>{escape(title)}</h1><p class=chips>{chips}</p>"
-    yield "".join(f"<p class=found>{escape(text)}</p>" for text in made.told)
+    yield "".join(f"<p class=found>{escape(text)}</p>" for text in made.findings)
     yield "<h2>What filled the window</h2>"
     yield f"<p>{escape(format_headline(made.view, int(made.view.prompts.argmax())))}</p>" if len(made.view) else ""
     yield html_charts.draw_legend(LABELS, made.view.cells)
@@ -166,12 +174,12 @@ def _render_audit(points: Sequence[Point]) -> str:
 
 
 def _render_comparison(made: _ReportData) -> str:
-    told = made.given.level in ("masked", "full")
+    has_texts = made.given.level in ("masked", "full")
     rows = []
     for one in made.rows:
         fill, at = one.peak
         usd = f"{one.usd:,.2f}" if one.usd is not None else "unknown"
-        lost = f"{len(one.losses.hits):,}" if told else "not counted: texts are left out"
+        lost = f"{len(one.losses.hits):,}" if has_texts else "not counted: texts are left out"
         changed = f"{len(one.changed):,}"
         rows.append((escape(one.title or one.policy), usd, f"{fill:.0%} at {at}", f"{one.kept_share:.0%}", changed, lost))
     note = "<p>USD with the prompt cache simulated; answers are taken as recorded.</p>"
@@ -214,7 +222,7 @@ def _render_footer(given: RedactedSession) -> str:
 def _render_summary(made: _ReportData) -> str:
     """The summary for an issue tracker, as Markdown whose values are code or escaped."""
     lines = [f"**{_escape(' · '.join(_list_chips(made.view)))}**", ""]
-    lines += [f"- {_escape(text)}" for text in made.told] or ["- Nothing stands out."]
+    lines += [f"- {_escape(text)}" for text in made.findings] or ["- Nothing stands out."]
     lines += ["", "| | Point | What the session shows |", "| --- | --- | --- |"]
     lines += [f"| {point.verdict} | {point.title} | {_escape(point.found)} |" for point in made.points]
     return "\n".join([*lines, "", _escape(_render_footer(made.given)), ""])

@@ -1,6 +1,6 @@
-"""Texts by the digest of their JSON: each is stored once, over chats and opened sessions.
+"""Texts by the digest of their JSON. Chats and opened sessions share them; each is stored once.
 
-Deletes nothing that a chat ever held: such a text is marked as the chat's in the transaction that refers to it.
+A text that a chat ever held is never deleted here: it is marked as the chat's in the transaction that refers to it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 Content = str | bytes
-"""JSON text: bytes where the fast reader gives back the same value, else str for the standard one."""
+"""JSON text: bytes where orjson reads back the same value, else str for the standard reader."""
 
-BATCH_DIGESTS = 500  # digests looked up by one statement
+BATCH_DIGESTS = 500  # digests in one statement
 
 
 def encode_content(value: JSON) -> Content:
-    """A value as JSON. TypeError, ValueError or RecursionError where JSON cannot give it back."""
+    """Write a value as JSON. TypeError, ValueError or RecursionError where JSON cannot hold it."""
     try:
         text = orjson.dumps(value, option=orjson.OPT_PASSTHROUGH_DATETIME)
     except (TypeError, ValueError):  # lone surrogates, huge numbers
@@ -36,24 +36,35 @@ def encode_content(value: JSON) -> Content:
 
 
 def decode_content(content: Content) -> JSON:
-    """The value that JSON text holds; None for an empty text, which stands for what nested too deep to be written."""
+    """Read the value of JSON text; None for an empty text, which stands for what was nested too deep to be written."""
     return orjson.loads(content) if isinstance(content, bytes) else json.loads(content) if content else None
 
 
 def compute_digest(content: Content) -> str:
-    """Under which a text is stored."""
+    """Compute the digest under which a text is stored."""
     return blake2b(content.encode() if isinstance(content, str) else content, digest_size=16).hexdigest()
 
 
 def keep(db: Database, contents: Iterable[tuple[str, Content]], chat: bool) -> None:
-    """Store texts that are not there yet. `chat`: a chat holds them, so they stay."""
+    """Store texts that are not there yet.
+
+    Args:
+        db: The database, inside a transaction.
+        contents: Digests and texts.
+        chat: A chat holds the texts, so they stay.
+    """
     known = "do update set chat = 1 where chat = 0" if chat else "do nothing"
     sql = f"insert into blobs (digest, content, chat) values (?, ?, {int(chat)}) on conflict (digest) {known}"  # noqa: S608 - no value is part of it
     db.conn.executemany(sql, contents)
 
 
 def read_contents(db: Database, digests: Iterable[str]) -> dict[str, JSON]:
-    """Values by digest; those that are not there are left out."""
+    """Read values by digest. Missing ones are left out.
+
+    Args:
+        db: The database.
+        digests: The digests.
+    """
     found: dict[str, JSON] = {}
     for some in _batch(dict.fromkeys(digests)):
         sql = f"select digest, content from blobs where digest in ({_list_marks(some)})"  # noqa: S608 - places only
@@ -62,7 +73,12 @@ def read_contents(db: Database, digests: Iterable[str]) -> dict[str, JSON]:
 
 
 def find_missing(db: Database, digests: Iterable[str]) -> set[str]:
-    """Which of these are not stored."""
+    """Find which of these digests are not stored.
+
+    Args:
+        db: The database.
+        digests: The digests.
+    """
     wanted = set(digests)
     for some in _batch([*wanted]):
         sql = f"select digest from blobs where digest in ({_list_marks(some)})"  # noqa: S608 - places only
@@ -71,7 +87,12 @@ def find_missing(db: Database, digests: Iterable[str]) -> set[str]:
 
 
 def drop(db: Database, digests: Iterable[str]) -> None:
-    """Delete texts, but for those that a chat holds."""
+    """Delete texts, except those that a chat holds.
+
+    Args:
+        db: The database, inside a transaction.
+        digests: The digests.
+    """
     db.conn.executemany("delete from blobs where digest = ? and chat = 0", ((digest,) for digest in digests))
 
 

@@ -1,8 +1,8 @@
-"""The catalogue of sessions: where each lies, what it is called, how large it became. One row per source and entry.
+"""The catalogue of sessions: where each lies, its title and its size. One row per source and entry.
 
-A source is a path; an entry names one conversation inside it, "" where there is only one. A row says what the source looked
-like from outside when it was read, so that a look at its metadata tells whether its session is known. `key` is the digest of
-the content: the same content is recognised wherever it lies. Holds no session (see `sessions`).
+A source is a path. An entry names one conversation inside it, "" where there is only one. A row holds what the source looked
+like from outside when it was read, so its metadata shows whether its session is known. `key` is the digest of the content: the
+same content is recognised wherever it lies. The sessions themselves are in `sessions`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from turnscope.storage.values import decode_value, make_sqlite_text
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-SETTLED_NANOSECONDS = 2_000_000_000  # nanoseconds; the clocks of some file systems are as coarse as that
+SETTLED_NANOSECONDS = 2_000_000_000  # the clocks of some file systems are as coarse as that
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class CatalogueRow:
-    """A row of the list of opened sessions. `usd` None = no known price; times in seconds since the epoch."""
+    """A row of the list of opened sessions. `usd` None = no known price; times in seconds since the Unix epoch."""
 
     key: str
     path: str
@@ -49,17 +49,23 @@ class CatalogueRow:
     started: float | None
     opened: float
     size: int
-    entry: str = ""  # which conversation of the source; "" = the main one
-    formed: str = ""  # by which reading and which prices its numbers came about
+    entry: str = ""  # conversation of the source; "" = the main one
+    formed: str = ""  # version of the reader and of the prices behind its numbers
 
 
 NAMES = ", ".join(f'"{f.name}"' for f in fields(CatalogueRow))
 
 
 def find_key(path: Path, source: str, entry: str, stamp: Stamp) -> str:
-    """Key of the session that a source held when it was last read, if it looks as it did then; else "".
+    """Find the key of the session that a source held when it was last read, if the source still looks the same; else "".
 
-    A source that changed within the last moments before it was read may have changed once more without a trace.
+    A source that changed just before it was read may have changed again without a trace, so it does not count.
+
+    Args:
+        path: The database.
+        source: Path of the source.
+        entry: Its conversation.
+        stamp: What the source looks like now.
     """
     if not path.exists():
         return ""
@@ -71,7 +77,12 @@ def find_key(path: Path, source: str, entry: str, stamp: Stamp) -> str:
 
 
 def has_size(path: Path, size: int) -> bool:
-    """Whether a source of so many bytes is in the catalogue."""
+    """Whether the catalogue holds a source of so many bytes.
+
+    Args:
+        path: The database.
+        size: Bytes.
+    """
     if not path.exists():
         return False
     with open_database(path) as db:
@@ -79,9 +90,15 @@ def has_size(path: Path, size: int) -> bool:
 
 
 def remember(path: Path, row: CatalogueRow, stamp: Stamp, seen: int) -> None:
-    """Put a session into the catalogue. `seen`: nanoseconds since the epoch, before its source was read.
+    """Add a session to the catalogue.
 
-    Where the same content stood under a path that is no more (it was moved, or dropped on the page), that row goes.
+    A row of the same content under a path that is gone (moved, or dropped on the page) is deleted.
+
+    Args:
+        path: The database.
+        row: The session.
+        stamp: What its source looked like.
+        seen: Nanoseconds since the Unix epoch, before the source was read.
     """
     with begin_write(path) as db:
         same = db.conn.execute("select path from catalogue where key = ? and path != ?", [row.key, row.path]).fetchall()
@@ -91,14 +108,24 @@ def remember(path: Path, row: CatalogueRow, stamp: Stamp, seen: int) -> None:
 
 
 def put_row(db: Database, values: Mapping[str, object]) -> None:
-    """Write a row: the columns of `Recent` and `Stamp`, and `seen`."""
+    """Write a row: the columns of `CatalogueRow` and `Stamp`, and `seen`.
+
+    Args:
+        db: The database, inside a transaction.
+        values: The columns.
+    """
     names, places = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
     kept = [make_sqlite_text(value) if isinstance(value, str) else value for value in values.values()]
     db.conn.execute(f"insert or replace into catalogue ({names}) values ({places})", kept)  # noqa: S608 - names are ours
 
 
 def list_recent(path: Path, limit: int) -> tuple[CatalogueRow, ...]:
-    """Opened sessions, the newest first."""
+    """List opened sessions, the newest first.
+
+    Args:
+        path: The database.
+        limit: How many.
+    """
     if not path.exists():
         return ()
     with open_database(path) as db:
@@ -107,14 +134,24 @@ def list_recent(path: Path, limit: int) -> tuple[CatalogueRow, ...]:
 
 
 def drop(path: Path, sources: Sequence[str]) -> None:
-    """Take sources out of the catalogue. What was kept of their sessions goes when the next one is kept (`sessions`)."""
+    """Remove sources from the catalogue. The sessions themselves are deleted when the next one is kept (`sessions`).
+
+    Args:
+        path: The database.
+        sources: Paths of the sources.
+    """
     if path.exists():
         with begin_write(path) as db:
             db.conn.executemany("delete from catalogue where path = ?", ((make_sqlite_text(source),) for source in sources))
 
 
 def count_ratings(path: Path, user: str = "") -> tuple[int, int]:
-    """Of the summaries that a user rated in chats: how many were found good, and how many in all. The newest rating counts."""
+    """Count the summaries that a user rated in chats: how many were good, and how many in all. The newest rating counts.
+
+    Args:
+        path: The database.
+        user: Id of the user.
+    """
     if not path.exists():
         return 0, 0
     sql = """select thread, fact from facts where fact like '{"type":"rated"%'

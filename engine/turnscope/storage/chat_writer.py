@@ -1,6 +1,6 @@
-"""Chats as they are written: what a live chat hands on while it runs, each in one transaction. Append-only.
+"""Writes chats: what a live chat hands over while it runs, each in one transaction. Append-only.
 
-Holds the sink of a chat and the rows it makes; `threads` reads them back.
+The module holds the sink of a chat and the rows that it makes. `threads` reads them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _CONTINUED_ELSEWHERE, _RELOAD = "this chat was continued in another window", "Re
 
 
 _LOST = TurnscopeError(
-    "the app ended while this answer was coming; what had come of it is kept",
-    hint="It may have been billed: its tokens are estimated. Send again, or go on from here.",
+    "the app ended during this answer; the part that had arrived is kept",
+    hint="It may have been billed: its tokens are estimated. Send it again, or continue from here.",
 )
 
 
@@ -64,14 +64,14 @@ class ChatWriter:
         with self._begin_append() as db:
             sql = "select n from requests where thread = ? and status = ?"
             if any(row["n"] != self.pending for row in db.query(sql, [self.thread, pending_requests.BEGUN])):
-                raise Conflict("an answer is coming in another window of this chat", hint="Wait for its end, then reload.")
+                raise Conflict("another window of this chat is receiving an answer", hint="Wait until it ends, then reload.")
             self._insert_message(db, message, blocks, status)
 
     def record_start(self, request: Request, plan: Plan) -> None:
         """Keep a request before it is sent. Conflict: another window sends one now, or has."""
         first = pending_requests.mark_pending(
             self.path, self.thread, request.n
-        )  # before anybody can see a row and take it for lost
+        )  # before another process can see the row and take it for lost
         try:
             with self._begin_append() as db:
                 self._delete_pending(db, request.n)
@@ -108,7 +108,7 @@ class ChatWriter:
         self.pending = -1
 
     def _delete_pending(self, db: Database, number: int) -> None:
-        """The row of a request that this sink has begun makes room for what it became. Conflict: somebody settled it."""
+        """Delete the row of the pending request, to make room for its result. Conflict where another process ended it."""
         if self.pending != number:
             return
         at = [self.thread, number]
@@ -151,7 +151,7 @@ class ChatWriter:
             insert(db, "decisions", {**values, "edit": encode_value(make_storable(edit))})
 
     def end_lost_requests(self) -> None:
-        """Requests whose process is gone amid them end as interrupted, with what was shown of their answers."""
+        """End requests whose process is gone as interrupted, with what was shown of their answers."""
         with self._begin_append() as db:
             for row in find_lost_requests(db, self.path, self.thread):
                 texts = json.loads(row["draft"] or "[]")
@@ -194,7 +194,7 @@ class ChatWriter:
 
     @contextmanager
     def _begin_write(self) -> Iterator[Database]:
-        """A write into a thread of this user's. TurnscopeError where it is nobody's, or another's."""
+        """Begin a write into a thread. TurnscopeError where the thread is not this user's."""
         with begin_write(self.path) as db:
             if self.thread != make_answers_id(self.user):
                 get_owned_row(db, self.thread, self.user)
@@ -202,7 +202,7 @@ class ChatWriter:
 
     @contextmanager
     def _begin_append(self) -> Iterator[Database]:
-        """A write at the thread's end. Rows have one place each: a place that is taken was taken by another window."""
+        """Begin a write at the thread's end. Each row has one place: a taken place means that another window wrote."""
         if self.is_behind:
             raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
         try:
@@ -240,7 +240,10 @@ class ChatWriter:
         db.execute("update threads set updated = ? where id = ?", [self.clock(), self.thread])
 
     def _find_previous(self, db: Database, start: int) -> str:
-        """Id of the newest message, "" where there is none. Conflict where the thread does not end at address `start`."""
+        """Find the id of the newest message, "" where there is none.
+
+        Conflict where the thread does not end at address `start`.
+        """
         newest = "select {} from {} where thread = ? order by n desc limit 1"
         said = next(db.query(newest.format("n, blobs, uid", "messages"), [self.thread]), None)
         static = next(db.query(newest.format("n, blobs", "statics"), [self.thread]), None)
@@ -251,13 +254,25 @@ class ChatWriter:
 
 
 def find_lost_requests(db: Database, path: Path, thread: str) -> list[Mapping[str, Any]]:
-    """Requests of a thread that nobody will end any more."""
+    """Find the requests of a thread that no process will end any more.
+
+    Args:
+        db: The database.
+        path: Its file.
+        thread: Id of the thread.
+    """
     rows = db.query("select * from requests where thread = ? and status = ? order by n", [thread, pending_requests.BEGUN])
     return [row for row in rows if pending_requests.is_lost(path, thread, row["n"], row["owner"] or "", row["sent"])]
 
 
 def get_owned_row(db: Database, thread: str, user: str) -> Mapping[str, Any]:
-    """The row of a thread. TurnscopeError where there is none of that id that is this user's."""
+    """Get the row of a thread. TurnscopeError where the user has none of that id.
+
+    Args:
+        db: The database.
+        thread: Id of the thread.
+        user: Id of the user.
+    """
     row = next(db.query("select * from threads where id = ? and user_id = ?", [thread, user]), None)
     if row is None:
         raise TurnscopeError(f"there is no chat {thread!r}", hint="Choose one from the list.")
@@ -265,12 +280,17 @@ def get_owned_row(db: Database, thread: str, user: str) -> Mapping[str, Any]:
 
 
 def make_answers_id(user: str) -> str:
-    """What stands in a thread's place where a fact belongs to no thread but to a user."""
+    """Make the id under which a user's answers are stored: they belong to no thread."""
     return f"user:{user}" if user else ""
 
 
 def encode_base(db: Database, session: Session) -> bytes:
-    """An imported session that a chat goes on from, for its row; its texts become the chat's."""
+    """Encode the imported session that a chat continues, for the chat's row. Its texts become the chat's.
+
+    Args:
+        db: The database, inside a transaction.
+        session: The session.
+    """
     alone = structs.replace(session, subagents=(), forks=())
     digests: list[str] = []
 
@@ -284,7 +304,13 @@ def encode_base(db: Database, session: Session) -> bytes:
 
 
 def insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
-    """Write a row; gives its number."""
+    """Write a row. Gives its number.
+
+    Args:
+        db: The database, inside a transaction.
+        table: Name of the table.
+        row: Its columns.
+    """
     names, places = ", ".join(row), ", ".join("?" * len(row))
     values = [make_sqlite_text(value) if isinstance(value, str) else value for value in row.values()]
     cursor = db.execute(f"insert into {table} ({names}) values ({places})", values)  # noqa: S608 - names are ours
@@ -292,7 +318,7 @@ def insert(db: Database, table: str, row: Mapping[str, Any]) -> int:
 
 
 def _find_static(db: Database, thread: str, role: str, cut: int) -> str | None:
-    """Digests of the system prompt or tools that stand last before address `cut`, in the thread or those it came from."""
+    """Find the digests of the last system prompt or tools before address `cut`, in the thread or those that it comes from."""
     sql = "select blobs from statics where thread = ? and role = ? and n < ? order by n desc limit 1"
     found = next(db.query(sql, [thread, role, cut]), None)
     if found:

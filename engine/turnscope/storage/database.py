@@ -1,11 +1,11 @@
-"""The one database: live chats, and what is remembered of opened sessions. Connections, transactions, migrations, trouble.
+"""The one database: live chats, and what is remembered of opened sessions. Connections, transactions, migrations, errors.
 
-It is the file that chats have always been in, so chats are never moved: a file of an earlier version gets the new tables in
-one transaction, where it lies. (An earlier version's `--forget` deletes `turnscope.db`, so chats must not go there.) Chats are
-the only copy of what was said; all else in here can be read again from session files and may be deleted (`forget`).
+It is the file that chats have always been in, so chats are never moved: a file of an earlier version gets the new tables in one
+transaction, in place. (An earlier version's `--forget` deletes `turnscope.db`, so chats must not go there.) Chats exist nowhere
+else. All the rest can be read again from session files and may be deleted (`forget`).
 
-Every operation opens its own connection, so any thread or process may call. What stands in it is told by `schema` and by the
-modules beside it.
+Every operation opens its own connection, so any thread or process may call. `schema` and the modules beside it define the
+tables.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from turnscope.storage.schema import STEPS
 if TYPE_CHECKING:
     from sqlite_utils import Database, Migrations
 
-WAIT_SECONDS = 10  # seconds to wait for another writer
-LOOK, LEAST = 0.1, 0.5  # seconds between two looks whether somebody still waits; that are waited whether or not
+WAIT_SECONDS = 10  # how long to wait for another writer
+LOOK, LEAST = 0.1, 0.5  # seconds between two checks of `is_abandoned`; seconds that are always waited
 is_abandoned: ContextVar[Callable[[], bool] | None] = ContextVar("given_up", default=None)
-"""Where somebody may give up waiting for another writer, in a thread of its own: whether that was done."""
+"""Says whether the caller gave up waiting for another writer. Set where a thread may be abandoned; None elsewhere."""
 
 
 class StorageError(TurnscopeError):
@@ -37,8 +37,8 @@ class StorageError(TurnscopeError):
 
 @contextmanager
 def open_database(path: Path) -> Iterator[Database]:
-    """A connection; the file is made where there is none. StorageError where it cannot be made, read or written."""
-    from sqlite_utils import Database  # loads pandas where that is installed; readers of a single file need neither
+    """Open a connection. The file is made where there is none. StorageError where it cannot be made, read or written."""
+    from sqlite_utils import Database  # imported here, because it loads pandas where that is installed
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,17 +55,17 @@ def open_database(path: Path) -> Iterator[Database]:
 
 @contextmanager
 def begin_write(path: Path) -> Iterator[Database]:
-    """One write transaction. StorageError where it cannot be done; then nothing of it is."""
+    """Begin a write transaction. StorageError where it fails; then nothing of it is written."""
     with open_database(path) as db, begin_immediate(db):
         yield db
 
 
 @contextmanager
 def begin_immediate(db: Database) -> Iterator[None]:
-    """A transaction that is taken at once, so that two writers wait for each other instead of failing half way.
+    """Begin a transaction that takes the lock at once, so that two writers wait for each other instead of failing half way.
 
-    `Database.atomic` begins one that takes the lock at its first write. Where it has read before and another has written
-    since, SQLite refuses that write at once, whatever the timeout. Inside this one `atomic` is a savepoint.
+    `Database.atomic` takes the lock at its first write. Where it has read before and another has written since, SQLite refuses
+    that write at once, whatever the timeout. Inside this transaction `atomic` is a savepoint.
     """
     _begin(db, is_abandoned.get())
     try:
@@ -96,21 +96,21 @@ def _begin(db: Database, left: Callable[[], bool] | None) -> None:
 def _make_error(path: Path, error: Exception) -> StorageError:
     what = f"chats and opened sessions cannot be kept in {path}: {error}"
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
-        return StorageError(what, hint="The file is broken and was left as it is. Put back a copy of it, or move it elsewhere.")
-    hint = "See that its folder can be written and its disk is not full, or choose another folder with TURNSCOPE_DATA."
+        return StorageError(what, hint="The file is broken and was not changed. Restore a copy of it, or move it away.")
+    hint = "Check that its folder is writable and the disk is not full, or choose another folder with TURNSCOPE_DATA."
     return StorageError(what, hint=hint)
 
 
 def _migrate(db: Database) -> None:
-    """Make the tables, or add what a later version needs. `user_version` tells every version, older ones too, the format."""
+    """Make the tables, or add what a later version needs. `user_version` tells every version the format, older ones too."""
     version = _read_version(db)
     if version > len(STEPS):
-        what = f"its format is {version}, and this version of Turnscope knows {len(STEPS)}"
+        what = f"its format is {version}, and this version of Turnscope reads formats up to {len(STEPS)}"
         raise StorageError(f"chats cannot be read: {what}", hint="Install the newer Turnscope that wrote them.")
     if version == len(STEPS):
         return
     _enable_wal(db)
-    with begin_immediate(db):  # several at once: the first one migrates, the others find nothing left to do
+    with begin_immediate(db):  # several at once: the first one migrates, the others find nothing to do
         _load_migrations().apply(db)
         db.conn.execute(f"pragma user_version = {len(STEPS)}")
 
@@ -130,7 +130,7 @@ def _read_version(db: Database) -> int:
 
 
 def _enable_wal(db: Database) -> None:
-    """Switch to the write-ahead log. While another connection does the same SQLite fails at once, whatever its timeout."""
+    """Switch to the write-ahead log. While another connection does the same, SQLite fails at once, whatever its timeout."""
     end = time.monotonic() + WAIT_SECONDS
     while True:
         try:

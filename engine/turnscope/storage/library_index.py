@@ -1,7 +1,7 @@
-"""What is known of all sessions at once: a line for each, what each request cost, and the words of every block.
+"""The index of all sessions: a row for each, the cost of each request, and the words of every block.
 
-In a file of its own beside the chats, so that no chat waits for it. Only a cache of what session files say: a file of another
-format, or a broken one, is made anew. A source is written whole, in one transaction, so no half session is ever listed.
+It is a file of its own beside the chats, so that no chat waits for it. It is only a cache of session files: a file of another
+format, or a broken one, is made anew. A source is written in one transaction, so no half session is ever listed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from turnscope.errors import QueryError
 from turnscope.storage.database import WAIT_SECONDS, StorageError
 from turnscope.storage.values import make_sqlite_text
 
-FORMAT = 1  # count up when a table changes, or when lines come out differently
-PICO_PER_USD = 10**12  # costs are kept as whole 10**-12 USD, so that SQL adds them up exactly
-PAGE_HITS = 20  # hits of one page
+FORMAT = 1  # count up when a table changes, or when rows are computed differently
+PICO_PER_USD = 10**12  # costs are stored as whole 10**-12 USD, so that SQL adds them up exactly
+PAGE_HITS = 20  # hits on one page
 MAX_HITS = 1_000  # hits that are counted
 EXCERPT_CHARACTERS = 90  # characters shown on each side of what was found
 
@@ -41,16 +41,18 @@ create index blocks_of on blocks (session);
 create virtual table words using fts5 (text, split, tokenize='unicode61', columnsize=0);
 insert into words (words, rank) values ('automerge', 16);
 """
-_HUMP = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])[A-Za-z0-9]*")  # an identifier from its second word on; its first begins it
+_HUMP = re.compile(r"[A-Z](?<=[a-z0-9][A-Z])[A-Za-z0-9]*")  # the second and later words of an identifier
 _INSIDE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """A session in the library. Tokens of the provider; times in seconds since the epoch; `pico` 10**-12 USD, None = no price.
+    """A session in the library.
 
-    `filled` requests have a known window; they filled `fill` of it on average, `band` of them 40 to 70 %. `messages` were
-    carried by all requests together. `cuts` compactions and cuts; `good` of `rated` summaries were rated good.
+    Tokens of the provider; times in seconds since the Unix epoch; `pico` 10**-12 USD, None = no price.
+
+    `filled` requests have a known window. They filled `fill` of it on average, `band` of them 40 to 70 %. `messages`: messages
+    sent by all requests together. `cuts`: compactions and cuts. `good` of `rated` summaries were rated good.
     """
 
     path: str
@@ -77,13 +79,13 @@ class IndexRow:
 
     @property
     def usd(self) -> float | None:
-        """What it cost, with branches and subagents."""
+        """Cost in USD, with branches and subagents."""
         return None if self.pico is None else self.pico / PICO_PER_USD
 
 
 @dataclass(frozen=True, slots=True)
 class BlockText:
-    """A block's text: in which part of the session (0 = its main path), at which address, first seen by which request."""
+    """A block's text: its part of the session (0 = its main path), its address, and the first request that sent it."""
 
     part: int
     at: int
@@ -93,7 +95,10 @@ class BlockText:
 
 @dataclass(frozen=True, slots=True)
 class IndexedSession:
-    """A session as the index takes it. `spent`: id of the request, day, model and 10**-12 USD; `cuts`: how many on a day."""
+    """A session as the index stores it.
+
+    `costs`: id of the request, day, model and 10**-12 USD; `cuts`: number of cuts by day.
+    """
 
     row: IndexRow
     costs: tuple[tuple[str, str, str, int | None], ...]
@@ -112,7 +117,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A block that holds what was searched for; `marks`: half-open ranges of `excerpt` that hold its words."""
+    """A block that holds the searched words. `marks`: half-open ranges of `excerpt` that hold them."""
 
     path: str
     entry: str
@@ -126,7 +131,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What requests of a day, a model and a project cost, each request once. `pico` None = no known price."""
+    """Cost of the requests of a day, a model and a project, each request once. `pico` None = no known price."""
 
     day: str
     model: str
@@ -140,48 +145,61 @@ _NAMES = ", ".join(f'"{f.name}"' for f in fields(IndexRow))
 
 @contextmanager
 def hold_open(path: Path) -> Iterator[None]:
-    """Meanwhile each write need not put its pages into the file itself, as the last connection to close does."""
+    """Hold a connection open. Meanwhile a write need not copy its pages into the file, as the last connection to close does."""
     with _connect(path):
         yield
 
 
 def read_stamps(path: Path) -> dict[str, str]:
-    """What every source that was looked at looked like then, by its path."""
+    """Read what every source looked like when it was indexed, by path."""
     with _connect(path) as db:
         return dict(db.execute("select path, stamp from sources"))
 
 
 def keep(path: Path, source: str, stamp: str, sessions: Iterable[IndexedSession], problem: Problem | None = None) -> None:
-    """Put a source in place of what was known of it. Several processes may; the last one stands."""
-    told = (problem.what, problem.hint) if problem else ("", "")
+    """Replace what is known of a source. Several processes may do so; the last one wins.
+
+    Args:
+        path: The index.
+        source: Path of the source.
+        stamp: What the source looks like.
+        sessions: Its sessions.
+        problem: Why it could not be read; None = it was read.
+    """
+    reported = (problem.what, problem.hint) if problem else ("", "")
     with _begin_write(path) as db:
         _delete_source(db, [source])
-        db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(make_sqlite_text, told)])
+        db.execute("insert into sources values (?, ?, ?, ?)", [source, stamp, *map(make_sqlite_text, reported)])
         for each in sessions:
             _insert_row(db, each)
 
 
 def drop(path: Path, sources: Sequence[str]) -> None:
-    """Take sources out of the index."""
+    """Remove sources from the index.
+
+    Args:
+        path: The index.
+        sources: Paths of the sources.
+    """
     with _begin_write(path) as db:
         _delete_source(db, sources)
 
 
 def list_sessions(path: Path) -> tuple[IndexRow, ...]:
-    """Every session, the one that ended last first."""
+    """List every session, the one that ended last first."""
     sql = f"select {_NAMES} from sessions order by ended is null, ended desc"  # noqa: S608 - names are ours
     with _connect(path) as db:
         return tuple(IndexRow(*row) for row in db.execute(sql))
 
 
 def list_problems(path: Path) -> tuple[Problem, ...]:
-    """Sources that could not be read."""
+    """List the sources that could not be read."""
     with _connect(path) as db:
         return tuple(Problem(*row) for row in db.execute("select path, problem, hint from sources where problem != ''"))
 
 
 def list_spending(path: Path) -> tuple[Spending, ...]:
-    """What was spent by day, model and project. A request that two sessions hold is counted in the one that came first."""
+    """List the cost by day, model and project. A request in two sessions counts in the first one."""
     sql = """select r.day, r.model, s.project, count(*), sum(r.pico) from requests r join sessions s on s.id = r.session
              where r.uid = '' or r.rowid in (select min(rowid) from requests where uid != '' group by uid)
              group by 1, 2, 3 order by 1"""
@@ -190,37 +208,48 @@ def list_spending(path: Path) -> tuple[Spending, ...]:
 
 
 def count_cuts(path: Path) -> tuple[tuple[str, int], ...]:
-    """How often something was taken out of a window, by day."""
+    """Count how often something was removed from a window, by day."""
     with _connect(path) as db:
         return tuple(db.execute("select day, sum(number) from cuts where day != '' group by day order by day"))
 
 
 def search(path: Path, query: str, start: int = 0) -> tuple[int, tuple[Hit, ...]]:
-    """Blocks that hold all words of a query, those indexed last first: how many (at most `MOST`), and a page of them.
+    """Search for blocks that hold all words of a query, those indexed last first.
 
-    Words match from their beginning, and inside identifiers; "quoted" ones together. QueryError where there is no word in it.
+    Words match from their beginning, and inside identifiers. "Quoted" words match together.
+
+    Args:
+        path: The index.
+        query: The words.
+        start: Number of the first hit to return, from 0.
+
+    Returns:
+        The number of hits (at most `MAX_HITS`), and one page of them.
+
+    Raises:
+        QueryError: The query holds no word.
     """
     wanted = [(quoted or word).strip() for quoted, word in re.findall(r'"([^"]+)"|(\S+)', query)]
     wanted = [word for word in wanted if any(letter.isalnum() for letter in word)]
     if not wanted:
-        raise QueryError("there is no word in it to search for", hint="Type a word, or part of an identifier.")
+        raise QueryError("the query holds no word", hint="Type a word, or part of an identifier.")
     match = " ".join('"' + word.replace('"', '""') + '"*' for word in map(make_sqlite_text, wanted))
     sql = f"select rowid from words where words match ? order by rowid desc limit {MAX_HITS}"  # noqa: S608 - a number of ours
     with _connect(path) as db:
         try:
             found = [row[0] for row in db.execute(sql, [match])]
-        except sqlite3.OperationalError as error:  # FTS5 takes no word of NUL bytes
-            raise QueryError("it cannot be searched for", hint="Type a word, or part of an identifier.") from error
+        except sqlite3.OperationalError as error:  # FTS5 accepts no NUL byte in a word
+            raise QueryError("this text cannot be searched for", hint="Type a word, or part of an identifier.") from error
         return len(found), tuple(_make_hit(db, id, wanted) for id in found[start : start + PAGE_HITS])
 
 
 def measure_size(path: Path) -> int:
-    """Bytes on the disk."""
+    """Measure the bytes on disk."""
     return sum(file.stat().st_size for file in _list_files(path))
 
 
 def remove(path: Path) -> int:
-    """Delete the index; gives the bytes that the disk got back."""
+    """Delete the index. Gives the bytes that were freed."""
     held = measure_size(path)
     for file in _list_files(path):
         file.unlink(missing_ok=True)
@@ -228,7 +257,7 @@ def remove(path: Path) -> int:
 
 
 def read_version(path: Path) -> tuple[int, ...]:
-    """Changes whenever something was written."""
+    """Read a value that changes with every write."""
     return tuple(number for file in _list_files(path)[:2] for number in (file.stat().st_mtime_ns, file.stat().st_size))
 
 
@@ -247,7 +276,7 @@ def _make_hit(db: sqlite3.Connection, id: int, wanted: Sequence[str]) -> Hit:
 
 
 def _cut_excerpt(text: str, begin: int, stop: int) -> str:
-    """A stretch of a text in one line, at most that long: no word is cut where others stand, and what is left out is said."""
+    """Cut a stretch of a text to one line. Words stay whole where they can; "…" marks what is left out."""
     part = text[begin:stop].replace("\n", " ")
     if begin:
         part = "… " + re.sub(r"^\S{0,30} +", "", part)
@@ -272,7 +301,7 @@ def _make_sqlite_value(value: str | int | None) -> str | int | None:
 
 
 def _split_words(id: int, text: str) -> tuple[int, str, str]:
-    """A text, and the parts of the identifiers in it: `getUserName` is found under `user`."""
+    """Split the identifiers in a text, so that `getUserName` is found under `user`."""
     split = " ".join(_INSIDE.sub(" ", word) for word in dict.fromkeys(_HUMP.findall(text)))
     return id, make_sqlite_text(text), split
 
@@ -289,8 +318,8 @@ def _delete_source(db: sqlite3.Connection, sources: Sequence[str]) -> None:
 
 @contextmanager
 def _connect(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection; the tables are made where there are none. StorageError where that cannot be done."""
-    hint = f"It holds nothing that session files do not: delete {path}, and index them again."
+    """Open a connection. Missing tables are made. StorageError where that fails."""
+    hint = f"It holds no data of its own: delete {path} and index the sessions again."
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(path, timeout=WAIT_SECONDS, isolation_level=None)) as db:
@@ -315,12 +344,12 @@ def _begin_write(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _make_tables(db: sqlite3.Connection) -> None:
-    """Empty tables in place of what another version left. Several at once: the first makes them."""
+    """Make empty tables in place of another version's. Several processes at once: the first one makes them."""
     _enable_wal(db)
     db.execute("begin immediate")
     if _read_format(db) != FORMAT:
         old = db.execute("select name from sqlite_master where type = 'table' and sql is not null").fetchall()
-        for (name,) in sorted(old, key=lambda row: row[0] != "words"):  # its own tables go with it
+        for (name,) in sorted(old, key=lambda row: row[0] != "words"):  # dropping it drops its inner tables
             if name == "words" or not name.startswith(("words_", "sqlite_")):
                 db.execute(f'drop table "{name}"')
         for statement in _TABLES.split(";"):
@@ -330,7 +359,7 @@ def _make_tables(db: sqlite3.Connection) -> None:
 
 
 def _enable_wal(db: sqlite3.Connection) -> None:
-    """Switch to the write-ahead log. While another connection does the same SQLite fails at once, whatever its timeout."""
+    """Switch to the write-ahead log. While another connection does the same, SQLite fails at once, whatever its timeout."""
     end = time.monotonic() + WAIT_SECONDS
     while True:
         try:
@@ -348,5 +377,5 @@ def _read_format(db: sqlite3.Connection) -> int:
 
 
 def _list_files(path: Path) -> list[Path]:
-    """Its file and its logs, as far as they are there."""
+    """List the file and its logs, as far as they exist."""
     return [file for end in ("", "-wal", "-shm") if (file := path.with_name(path.name + end)).is_file()]

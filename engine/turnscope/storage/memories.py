@@ -1,7 +1,7 @@
-"""What is remembered across sessions, of one user in one project: added, edited, forgotten, found again by its words.
+"""Facts that one user keeps across the sessions of one project: add, edit, forget, and find by words.
 
-A row belongs to a user and a project, and every statement names both: what is another's is not there. Forgetting takes the text
-out of the table, its index, and what chats recorded of it; a tombstone stays, which says that something was forgotten.
+A row belongs to a user and a project, and every statement names both. Forgetting removes the text from the table, from its
+index, and from what chats recorded of it. A tombstone stays, which says that something was forgotten.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from turnscope.storage.database import begin_write, open_database
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-RECALL_LIMIT = 16  # facts that one recall gives, where it is not said how many
-FADE_SECONDS = 30 * 86_400.0  # seconds after which a medium fact that nobody says again is recalled no more
-LASTING_CHATS = 3  # chats in which a medium fact is said until it stays
-LEARNED_LIMIT = 200  # names that a project's sessions look up again, the most often first
+RECALL_LIMIT = 16  # facts in one recall, unless the ask says how many
+FADE_SECONDS = 30 * 86_400.0  # seconds after which a medium fact that is not said again is no longer recalled
+LASTING_CHATS = 3  # a medium fact stays for good after so many chats said it
+LEARNED_LIMIT = 200  # names that a project's sessions look up again, the most frequent first
 _COLUMNS = "id, owner, text, said, source, forgotten, tier"
 
 
@@ -42,19 +42,27 @@ class Memories:
     clock: Callable[[], float] = field(default=time.time)
 
     def add(self, text: str, owner: Owner = "user", source: str = "", said: str = "", tier: Tier = "long") -> Memory:
-        """Remember a fact; one that is known is not added again, but was heard again: in the third chat it stays for good.
+        """Remember a fact. A known one is not added again but counts as heard again; in the third chat it stays for good.
 
-        TurnscopeError: it says nothing, or it was forgotten.
+        Args:
+            text: The fact.
+            owner: user | agent: who said it.
+            source: Where it was said.
+            said: The day, as ISO text; "" = today.
+            tier: short | medium | long: how long it stays.
+
+        Raises:
+            TurnscopeError: The fact is empty, or it was forgotten on request.
         """
         text = " ".join(text.split())
         if not text:
-            raise TurnscopeError("a fact without a word says nothing", hint="Write what is to be remembered.")
+            raise TurnscopeError("the fact is empty", hint="Write what should be remembered.")
         day = said or datetime.fromtimestamp(self.clock(), UTC).date().isoformat()
         fact = Memory(make_fact_id(owner, text), owner, text, day, source, tier=tier)
         with begin_write(self.path) as db:
             known = self._find(db, fact.id)
             if known and known.forgotten:
-                raise TurnscopeError("this fact was forgotten on request", hint="Say it in other words to remember it anew.")
+                raise TurnscopeError("this fact was forgotten on request", hint="Use other words to remember it again.")
             if known is None:
                 self._put(db, fact)
             else:
@@ -62,7 +70,12 @@ class Memories:
         return known or fact
 
     def edit(self, id: str, text: str) -> Memory:
-        """Give a fact another text. What it said before is forgotten. TurnscopeError: there is none of that id."""
+        """Give a fact another text. Its old text is forgotten. TurnscopeError where there is none of that id.
+
+        Args:
+            id: Id of the fact.
+            text: The new text.
+        """
         old = self.get(id)
         new = self.add(text, old.owner, old.source, old.said, old.tier)
         if new.id != id:
@@ -70,7 +83,7 @@ class Memories:
         return new
 
     def get(self, id: str) -> Memory:
-        """The fact of that id. TurnscopeError: it is not there for this user in this project, or was forgotten."""
+        """Get the fact of that id. TurnscopeError where this user has none in this project, or it was forgotten."""
         with open_database(self.path) as db:
             fact = self._find(db, id)
         if fact is None or fact.forgotten:
@@ -78,13 +91,18 @@ class Memories:
         return fact
 
     def list_all(self) -> tuple[Memory, ...]:
-        """Everything, the newest last; what was forgotten as tombstones."""
+        """List all facts, the newest last. Forgotten ones are tombstones."""
         with open_database(self.path) as db:
             sql = f"select {_COLUMNS} from memories where user_id = ? and project = ? order by number"  # noqa: S608 - names are ours
             return tuple(_make_memory(row) for row in db.conn.execute(sql, self._scope))
 
     def recall(self, question: str, most: int = RECALL_LIMIT) -> tuple[Memory, ...]:
-        """The facts of each owner that have most to do with a question, by bm25, then the newest."""
+        """Recall the facts of each owner that match a question best, by bm25, then the newest.
+
+        Args:
+            question: The question.
+            most: Facts of each owner.
+        """
         words = " OR ".join(f'"{term}"' for term in dict.fromkeys(extract_terms(question)))
         with open_database(self.path) as db:
             scored: dict[str, float] = {}
@@ -100,7 +118,7 @@ class Memories:
         return tuple(fact for owner in ("user", "agent") for fact in [f for f in known if f.owner == owner][:most])
 
     def answer(self, ask: Ask) -> Answer:
-        """What a rule asks to be recalled: facts as items, and tombstones, so that it forgets what it found by itself."""
+        """Answer a rule's recall: facts as items, and tombstones, so that the rule forgets what it found by itself."""
         facts = (
             *self.recall(ask.content, ask.max_tokens or RECALL_LIMIT),
             *(fact for fact in self.list_all() if fact.forgotten),
@@ -108,34 +126,34 @@ class Memories:
         return Answer(items=tuple(msgspec.json.encode(fact).decode() for fact in facts), source="recorded")
 
     def learn(self, names: Iterable[str]) -> None:
-        """Count what was looked up again: the names that a retrieved conversation speaks of."""
+        """Count the names that a retrieved conversation mentions."""
         sql = "insert into retrievals values (?, ?, ?, 1) on conflict do update set times = times + 1"
         with begin_write(self.path) as db:
             db.conn.executemany(sql, ([*self._scope, name] for name in dict.fromkeys(names)))
 
     def list_learned(self) -> tuple[tuple[str, int], ...]:
-        """What this project's sessions look up again, and how often, the most often first."""
+        """List the names that this project's sessions look up again, and how often, the most frequent first."""
         sql = "select name, times from retrievals where user_id = ? and project = ? order by times desc, name limit ?"
         with open_database(self.path) as db:
             return tuple((str(name), int(times)) for name, times in db.conn.execute(sql, [*self._scope, LEARNED_LIMIT]))
 
     def unlearn(self) -> None:
-        """Delete what was learned of this project's retrievals. Chats that began with it keep what they were told."""
+        """Delete what was learned of this project's retrievals. Chats that used it already keep what they got."""
         with begin_write(self.path) as db:
             db.conn.execute("delete from retrievals where user_id = ? and project = ?", self._scope)
 
     def rank(self, _ask: Ask) -> Answer:
-        """What a rule asks before it orders the archive: what was learned, as items `times name`."""
+        """Answer a rule that orders the archive: what was learned, as items `times name`."""
         return Answer(items=tuple(f"{times} {name}" for name, times in self.list_learned()), source="recorded")
 
     def list_projects(self) -> tuple[str, ...]:
-        """The projects in which this user has facts or retrievals."""
+        """List the projects in which this user has facts or retrievals."""
         sql = "select project from memories where user_id = ? union select project from retrievals where user_id = ? order by 1"
         with open_database(self.path) as db:
             return tuple(str(row[0]) for row in db.conn.execute(sql, [self.user, self.user]))
 
     def forget(self, id: str) -> None:
-        """Forget a fact for good: only its tombstone stays. TurnscopeError: there is none of that id."""
+        """Forget a fact for good: only its tombstone stays. TurnscopeError where there is none of that id."""
         text = self.get(id).text
         with begin_write(self.path) as db:
             db.conn.execute(
@@ -153,7 +171,7 @@ class Memories:
                     db.conn.execute(sql, [said, FORGOTTEN, self.user])
 
     def withdraw(self, id: str) -> None:
-        """Give up a fact that was refused, without a trace: it may be remembered anew. One that was forgotten stays so."""
+        """Remove a fact that was refused, without a trace: it may be remembered again. A forgotten fact stays forgotten."""
         with begin_write(self.path) as db:
             where = "where user_id = ? and project = ? and id = ?"
             kept = f"delete from memories {where} and not forgotten"  # noqa: S608 - ours
@@ -177,7 +195,7 @@ class Memories:
         db.conn.execute(sql, [*self._scope, fact.id, " ".join(extract_terms(fact.text))])
 
     def _count_again(self, db: Database, known: Memory, again: Memory) -> Memory:
-        """A known fact, as it is once it was said again: another chat counts, and one that was told to stay stays."""
+        """Count that a known fact was said again: another chat counts, and a fact marked to stay stays."""
         other = known.source.partition(" ")[0] != again.source.partition(" ")[0]
         sql = "update memories set heard = ?, chats = chats + ? where user_id = ? and project = ? and id = ?"
         db.conn.execute(sql, [self.clock(), int(other), *self._scope, known.id])
@@ -194,7 +212,7 @@ def _make_memory(row: tuple[str, Owner, str, str, str, int, Tier]) -> Memory:
 
 
 def _list_json_forms(text: str) -> tuple[str, ...]:
-    """A text as it stands in JSON, and in JSON within JSON, the longer first."""
+    """List the forms of a text in JSON, and in JSON within JSON, the longest first."""
     once = json.dumps(text, ensure_ascii=False)[1:-1]
     forms = {once, json.dumps(text)[1:-1], json.dumps(once, ensure_ascii=False)[1:-1]}
     return tuple(sorted(forms, key=lambda form: (-len(form), form)))

@@ -1,6 +1,6 @@
-"""What earlier versions remembered of opened sessions lay in a file of its own, `turnscope.db`. It is taken over and goes.
+"""Imports the database of opened sessions of earlier versions, `turnscope.db`, and deletes it.
 
-It held no chats. Its list and its exact token counts are kept; its sessions are read anew when they are opened.
+It held no chats. Its list and its exact token counts are kept. Its sessions are read again when they are opened.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _NAMES = ", ".join(f'"{f.name}"' for f in fields(CatalogueRow) if f.name not in 
 
 
 def list_files(path: Path) -> list[Path]:
-    """The earlier file beside the database at `path`, with its logs; none where there is none."""
+    """List the earlier file beside the database at `path`, with its logs; none where there is none."""
     return sessions.list_files(path.with_name(NAME)) if path.name != NAME else []
 
 
 def import_sessions(path: Path) -> None:
-    """Take over what the earlier file holds. Done twice, by two at once, or broken off, it comes to the same."""
+    """Import what the earlier file holds. The result is the same where this runs twice, at the same time, or is interrupted."""
     if not list_files(path):
         return
     try:
         with closing(sqlite3.connect(path.with_name(NAME))) as old:
             rows = old.execute(f"select {_NAMES} from opened order by opened").fetchall()  # noqa: S608 - names are ours
             counts = old.execute("select digest, family, tokens from counts").fetchall()
-    except sqlite3.DatabaseError:  # broken, or busy: left alone, as all it says can be read again
+    except sqlite3.DatabaseError:  # broken, or busy: leave it, since everything in it can be read again
         return
     unread = asdict(Stamp(0, 0, "")) | {"seen": 0}
     with begin_write(path) as db:
@@ -44,6 +44,6 @@ def import_sessions(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Delete the earlier file, itself last, so that no log of it is ever left beside another one."""
+    """Delete the earlier file. The file itself comes last, so that none of its logs is ever left beside another file."""
     for file in reversed(list_files(path)):
         file.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""A session as bytes: everything but the content of its blocks, which lies under its digest among the blobs.
+"""A session as bytes: everything except the content of its blocks, which lies under its digest among the blobs.
 
-`unpack` gives back an equal session without reading any content: a block fetches its own when somebody asks for it, with its
-neighbours. So opening a long session costs what its addresses cost, and texts that nobody looks at stay where they are.
+`unpack` gives an equal session without reading any content: a block fetches its own when it is read, with its neighbours. So
+opening a long session costs what its addresses cost, and texts that nobody reads stay on disk.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from turnscope.errors import TurnscopeError
 from turnscope.session.model import JSON, Block, Bucket, Fork, LazyContent, Session, get_block
 from turnscope.storage.blobs import Content, compute_digest, encode_content
 
-PACK_VERSION = 4  # of what `pack` writes: count up when it changes, or when a field of the session's types does
-FETCH_BLOCKS = 256  # neighbours that are fetched together
+PACK_VERSION = 4  # version of what `pack` writes: count up when it changes, or a field of the session's types
+FETCH_BLOCKS = 256  # neighbours that are fetched in one go
 DIGEST_BYTES = 16  # of a digest
 Fetch = Callable[[Sequence[str]], Mapping[str, JSON]]
 
 
 class _Packed(Struct, frozen=True, array_like=True):
-    """One session: `head` without blocks and without what hangs from it, and a column per field of its blocks.
+    """One session: `head` without blocks, branches and subagents, and a column per field of its blocks.
 
     `kinds[i]` is a row of `words`: role, bucket, kind and name of block `i`.
     """
@@ -41,9 +41,10 @@ class _Packed(Struct, frozen=True, array_like=True):
 
 
 def encode_contents(session: Session) -> Iterator[tuple[str, Content]]:
-    """Digest and JSON of every block, in the order of `blocks_of`.
+    """Encode every block: digest and JSON, in the order of `iter_blocks`.
 
-    TypeError, ValueError or RecursionError where a block holds what JSON cannot give back.
+    Raises:
+        TypeError, ValueError, RecursionError: A block holds what JSON cannot hold.
     """
     for block in iter_blocks(session):
         content = encode_content(block.raw)
@@ -51,14 +52,14 @@ def encode_contents(session: Session) -> Iterator[tuple[str, Content]]:
 
 
 def iter_blocks(session: Session) -> Iterator[Block]:
-    """Every block: the session's own, then those of what hangs from it."""
+    """Iterate over every block: the session's own, then those of its subagents and branches."""
     yield from session.blocks
     for inner in (*session.subagents, *(fork.own for fork in session.forks)):
         yield from iter_blocks(inner)
 
 
 def pack(session: Session) -> bytes:
-    """All but the contents. TypeError, ValueError or RecursionError where that cannot be written."""
+    """Pack a session without its contents. TypeError, ValueError or RecursionError where that cannot be written."""
     packed = _pack(session)
     try:
         return msgspec.msgpack.encode(packed)
@@ -67,7 +68,13 @@ def pack(session: Session) -> bytes:
 
 
 def unpack(packed: bytes, digests: bytes, fetch: Fetch) -> Session:
-    """The session. `digests`: those of `contents`, 16 bytes each; `fetch` gives the values of all digests it is asked for."""
+    """Unpack a session.
+
+    Args:
+        packed: What `pack` wrote.
+        digests: Digests of `encode_contents`, 16 bytes each.
+        fetch: Gives the values of all digests it is asked for.
+    """
     if packed[:1] == b"[":
         value = msgspec.convert(json.loads(packed), _Packed, str_keys=True)
     else:
@@ -76,15 +83,20 @@ def unpack(packed: bytes, digests: bytes, fetch: Fetch) -> Session:
 
 
 def release_contents(session: Session, digests: bytes, fetch: Fetch) -> None:
-    """Have the blocks of a session that is kept fetch their contents, which equal what they hold now, as `unpack`'s do.
+    """Make the blocks of a stored session fetch their contents, as those of `unpack` do.
 
-    So whoever holds the session goes on with it, and its texts are not in memory beside those on disk.
+    The session stays usable, and its texts are not in memory as well as on disk.
+
+    Args:
+        session: The session.
+        digests: Digests of `encode_contents`, 16 bytes each.
+        fetch: Gives the values of all digests it is asked for.
     """
     _release(session, BytesIO(digests), fetch)
 
 
 def split_digests(packed: bytes) -> Iterator[str]:
-    """Digests from 16 bytes each."""
+    """Split digests of 16 bytes each. Gives hexadecimal text."""
     return (packed[i : i + DIGEST_BYTES].hex() for i in range(0, len(packed), DIGEST_BYTES))
 
 
@@ -105,7 +117,7 @@ def _pack(session: Session) -> _Packed:
 
 
 def _unpack(packed: _Packed, digests: BytesIO, fetch: Fetch, start: int = 0) -> Session:
-    """A session, or what a branch adds from block `start` on."""
+    """Unpack a session, or what a branch adds from block `start` on."""
     texts = _Texts(digests.read(len(packed.kinds) * DIGEST_BYTES), fetch)
     words = [(role, Bucket(bucket), kind, name) for role, bucket, kind, name in packed.words]
     columns = (packed.kinds, packed.messages, packed.turns, packed.pairs, packed.digests)
@@ -136,7 +148,7 @@ def _release(session: Session, digests: BytesIO, fetch: Fetch) -> None:
 
 
 class _Texts:
-    """The contents of one session's blocks, fetched in runs of neighbours and kept from then on. Any thread may ask."""
+    """The contents of one session's blocks, fetched in runs of neighbours and kept. Any thread may ask."""
 
     def __init__(self, digests: bytes, fetch: Fetch) -> None:
         self._digests, self._fetch = digests, fetch
@@ -148,6 +160,6 @@ class _Texts:
             wanted = list(split_digests(self._digests[start * DIGEST_BYTES : (start + FETCH_BLOCKS) * DIGEST_BYTES]))
             values = self._fetch(wanted)
             if any(digest not in values for digest in wanted):
-                raise TurnscopeError("a text of this session is no longer kept", hint="Open the session's file again.")
+                raise TurnscopeError("a text of this session is no longer stored", hint="Open the session's file again.")
             self._known.update((start + i, values[digest]) for i, digest in enumerate(wanted))
         return self._known[at]

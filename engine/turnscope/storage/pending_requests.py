@@ -1,7 +1,7 @@
-"""Requests that were sent and have not ended yet: who has them under way, and what becomes of those whose process is gone.
+"""Requests that were sent and have not ended yet: which process sent them, and what happens when that process is gone.
 
-A row says `begun` until its request ends. Its draft is what was shown so far; no reader sees it as a message. Where the process
-that sent it is no more, the request is settled as interrupted, and its draft becomes what was delivered.
+A row has the status `begun` until its request ends. Its draft is what was shown so far; no reader takes it for a message. Where
+the process is gone, the request is ended as interrupted, and its draft becomes the answer.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from pathlib import Path
 from threading import Lock
 
 BEGUN = "begun"
-LOST_SECONDS = 3_600.0  # seconds after which a request of another machine is taken for lost
+LOST_SECONDS = 3_600.0  # a request of another machine counts as lost after so many seconds
 
-_pending: set[tuple[str, str, int]] = set()  # database, thread and number of those under way in this process
+_pending: set[tuple[str, str, int]] = set()  # database, thread and number of the pending requests of this process
 _lock = Lock()
 
 
 def mark_pending(path: Path, thread: str, request: int) -> bool:
-    """This process has a request under way; False where it has had it already."""
+    """Mark a request of this process as pending. False where it is marked already.
+
+    Args:
+        path: The database.
+        thread: Id of the thread.
+        request: Number of the request.
+    """
     with _lock:
         before = len(_pending)
         _pending.add((str(path), thread, request))
@@ -30,17 +36,31 @@ def mark_pending(path: Path, thread: str, request: int) -> bool:
 
 
 def unmark_pending(path: Path, thread: str, request: int) -> None:
-    """It has not any more."""
+    """Remove the mark.
+
+    Args:
+        path: The database.
+        thread: Id of the thread.
+        request: Number of the request.
+    """
     _pending.discard((str(path), thread, request))
 
 
 def identify_process() -> str:
-    """This process, as others can tell it from one that got its number later."""
+    """Identify this process so that others can tell it from a later one with the same number."""
     return f"{socket.gethostname()}|{os.getpid()}|{_read_start_time(os.getpid())}"
 
 
 def is_lost(path: Path, thread: str, request: int, of: str, sent: float | None) -> bool:
-    """Whether nobody will end a request any more whose `owner` was this and which was sent then (seconds since the epoch)."""
+    """Whether no process will end a request any more.
+
+    Args:
+        path: The database.
+        thread: Id of the thread.
+        request: Number of the request.
+        of: The process that sent it, as `identify_process` gave it.
+        sent: When it was sent, in seconds since the Unix epoch; None = unknown.
+    """
     if of == identify_process():
         return (str(path), thread, request) not in _pending
     host, _, rest = of.partition("|")
@@ -51,8 +71,8 @@ def is_lost(path: Path, thread: str, request: int, of: str, sent: float | None) 
 
 
 def _is_running(pid: int) -> bool:
-    if os.name == "nt":  # there, a signal of 0 ends a process
-        kernel = getattr(ctypes, "windll").kernel32  # noqa: B009 - it is there on Windows alone
+    if os.name == "nt":  # on Windows, a signal of 0 ends a process
+        kernel = getattr(ctypes, "windll").kernel32  # noqa: B009 - it exists on Windows only
         handle = kernel.OpenProcess(0x1000, False, pid)
         return bool(handle and kernel.CloseHandle(handle))
     try:
@@ -65,7 +85,7 @@ def _is_running(pid: int) -> bool:
 
 
 def _is_zombie(pid: int) -> bool:
-    """It has ended, and its parent has not looked yet."""
+    """Whether a process has ended and its parent has not noticed."""
     return _read_stat(pid)[:1] == ["Z"]
 
 
@@ -79,7 +99,7 @@ def _read_own_start_time(pid: int) -> str:
 
 
 def _read_stat(pid: int) -> list[str]:
-    """What Linux says of a process, from its state on; nothing elsewhere."""
+    """Read what Linux says about a process, from its state on; nothing elsewhere."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:

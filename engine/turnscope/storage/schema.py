@@ -1,4 +1,4 @@
-"""The tables, as steps from an empty file to the newest format. Each step is run once, inside a transaction (`database`)."""
+"""The tables, as migrations from an empty file to the newest format. Each runs once, inside a transaction (`database`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _chats(db: Database) -> None:
-    """Format 1. Files of formats 1 and 2 were made before steps had names, and have these tables."""
+    """Format 1. Files of formats 1 and 2 were made before migrations had names, and have these tables."""
     if "threads" in db.table_names():
         return
     db.executescript("""
@@ -44,7 +44,7 @@ create virtual table messages_fts using fts5 (text, content='messages', content_
 
 
 def _typed_facts(db: Database) -> None:
-    """Format 2: facts of one type each, in the order in which they were recorded; once they were answers by key."""
+    """Format 2: facts of one type each, in the order in which they were recorded. They were answers by key before."""
     if "facts" in db.table_names():
         return
     db.executescript("""
@@ -55,14 +55,14 @@ create index facts_of_thread on facts (thread);
         answer = decode_value(row["answer"], Answer)
         try:
             facts: list[Fact] = [*convert_old_answers({row["key"]: answer})]
-        except DecodeError:  # no chat is lost to one fact in it
+        except DecodeError:  # one broken fact must not cost the chat
             facts = [AnswerFact(row["key"], answer)]
         db.conn.executemany("insert into facts (thread, fact) values (?, ?)", ((row["thread"], encode_value(f)) for f in facts))
     db.conn.execute("drop table answers")
 
 
 def _opened_sessions(db: Database) -> None:
-    """Format 3: opened sessions live beside chats and share their texts. `chat`: 1 where a chat holds the text."""
+    """Format 3: opened sessions are in the same file as chats and share their texts. `chat`: 1 where a chat holds the text."""
     db.executescript("""
 create table texts (digest text primary key, content not null, chat integer not null);
 insert into texts select digest, content, 1 from blobs;
@@ -81,7 +81,7 @@ create table counts (digest text not null, family text not null, tokens integer 
 
 
 def _places_and_what_is_under_way(db: Database) -> None:
-    """Format 4: where each thread goes, and requests that are kept from before they are sent (`under_way`)."""
+    """Format 4: where each thread goes, and requests that are stored before they are sent (`pending_requests`)."""
     db.executescript("""
 create table places (thread text not null, request integer not null, place text not null, decided real not null,
     primary key (thread, request)) without rowid;
@@ -99,7 +99,12 @@ alter table requests add column draft text;
 
 
 def infer_destination(about: JSON, model: str) -> Destination | None:
-    """Where a thread of an earlier version went, by what it said of itself and its newest request's model; None: not known."""
+    """Infer where a thread of an earlier version went; None = unknown.
+
+    Args:
+        about: What the thread says about itself.
+        model: Model of its newest request.
+    """
     said = about if isinstance(about, Mapping) else {}
     kind, url = str(said.get("provider") or ""), str(said.get("url") or "")
     model = model or str(said.get("model") or "")
@@ -116,12 +121,12 @@ def _applied_edits(db: Database) -> None:
 
 
 def _formed_by(db: Database) -> None:
-    """Format 6: by which reading and which prices the numbers of a session in the catalogue came about."""
+    """Format 6: the version of the reader and of the prices behind the numbers of a session in the catalogue."""
     db.conn.execute("alter table catalogue add column formed text not null default ''")
 
 
 def _memories(db: Database) -> None:
-    """Format 7: what is remembered across sessions, of a user in a project. A forgotten fact's row stays, without its text."""
+    """Format 7: what a user keeps across the sessions of a project. A forgotten fact's row stays, without its text."""
     db.executescript("""
 create table memories (number integer primary key, user_id text not null, project text not null, id text not null,
     owner text not null, text text not null, said text not null, source text not null, forgotten integer not null,
@@ -131,7 +136,7 @@ create virtual table memories_fts using fts5 (user_id unindexed, project unindex
 
 
 def _memory_tiers(db: Database) -> None:
-    """Format 8: how long a fact stays, when and in how many chats it was said; what of the archive is looked up again."""
+    """Format 8: how long a fact stays, when and in how many chats it was said, and what of the archive is looked up again."""
     db.executescript("""
 alter table memories add column tier text not null default 'long';
 alter table memories add column heard real not null default 0;
@@ -151,4 +156,4 @@ STEPS = (
     _memories,
     _memory_tiers,
 )
-"""A file's format is how many of these were done: add at the end, change none."""
+"""A file's format is the number of migrations it has had. Add new ones at the end; change none."""

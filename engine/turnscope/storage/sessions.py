@@ -1,6 +1,6 @@
-"""Opened sessions as rows and bytes, and exact token counts. Only a cache of what files say: `forget` deletes it.
+"""Opened sessions as rows and bytes, and exact token counts. All of it is a cache of session files; `forget` deletes it.
 
-A session's row is keyed by the digest of its content. Its texts lie among the blobs, which chats share.
+A session's row has the digest of its content as key. Its texts are among the blobs, which chats share.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from turnscope.storage.packing import split_digests
 if TYPE_CHECKING:
     from sqlite_utils import Database
 
-MAX_SESSIONS = 24  # sessions kept whole; of older ones only the row in the catalogue stays
-BATCH_BYTES = 4_000_000  # bytes of texts in one transaction, so that a chat never waits long for its own
+MAX_SESSIONS = 24  # sessions kept whole; older ones keep only their row in the catalogue
+BATCH_BYTES = 4_000_000  # texts in one transaction; a chat never waits long for its own
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A session as it is kept. `importer`, `version` and `form` say who wrote it; `opinion` how its `page` came about."""
+    """A session as it is stored. `importer`, `version` and `form` say who wrote it, `opinion` how its `page` was computed."""
 
     key: str
     importer: str
@@ -35,7 +35,7 @@ class Row:
     form: int
     opinion: str
     session: bytes  # as `packing.pack` writes it
-    page: bytes  # what is thought of it: counts, overview, findings
+    page: bytes  # computed from it: counts, overview, findings
     blobs: bytes = b""  # digests of its texts, 16 bytes each
 
 
@@ -43,7 +43,12 @@ _NAMES = ", ".join(f.name for f in fields(Row))
 
 
 def find_session(path: Path, key: str) -> Row | None:
-    """A session by its key."""
+    """Find a session by its key.
+
+    Args:
+        path: The database.
+        key: Digest of the session's content.
+    """
     if not path.exists():
         return None
     with open_database(path) as db:
@@ -52,10 +57,17 @@ def find_session(path: Path, key: str) -> Row | None:
 
 
 def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Content]]]) -> bytes:
-    """Keep a session whole. `contents` gives its texts in order (`packing.contents`); `row.blobs` is made from them here, and
-    given back.
+    """Store a session whole, and delete those that are not among the newest.
 
-    Texts go first, in several transactions; the session's own row makes them count. What is not among the newest goes.
+    Texts come first, in several transactions. The session's own row makes them count.
+
+    Args:
+        path: The database.
+        row: The session; its `blobs` are computed here.
+        contents: Gives its texts in order (`packing.encode_contents`).
+
+    Returns:
+        The digests of its texts, 16 bytes each.
     """
     digests = bytearray()
 
@@ -69,7 +81,7 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
             with begin_immediate(db):
                 blobs.keep(db, batch, chat=False)
         with begin_immediate(db):
-            lost = blobs.find_missing(db, split_digests(bytes(digests)))  # another process may have forgotten them meanwhile
+            lost = blobs.find_missing(db, split_digests(bytes(digests)))  # another process may have deleted them meanwhile
             blobs.keep(db, (pair for pair in contents() if pair[0] in lost) if lost else (), chat=False)
             values = astuple(replace(row, blobs=bytes(digests)))
             places = ", ".join("?" * len(values))
@@ -79,36 +91,64 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
 
 
 def replace_page(path: Path, key: str, opinion: str, page: bytes) -> None:
-    """Replace what is thought of a session that is kept."""
+    """Replace what is computed from a stored session.
+
+    Args:
+        path: The database.
+        key: Key of the session.
+        opinion: How the page was computed.
+        page: The page.
+    """
     with begin_write(path) as db:
         db.conn.execute("update sessions set opinion = ?, page = ? where key = ?", [opinion, page, key])
 
 
 def read_texts(path: Path, digests: Sequence[str]) -> dict[str, JSON]:
-    """Contents of blocks by digest; those that were forgotten are left out."""
+    """Read contents of blocks by digest. Deleted ones are left out.
+
+    Args:
+        path: The database.
+        digests: The digests.
+    """
     with open_database(path) as db:
         return blobs.read_contents(db, digests)
 
 
 def read_counts(path: Path, family: str) -> dict[str, int]:
-    """Exact token counts by digest for a tokenizer family."""
+    """Read exact token counts by digest.
+
+    Args:
+        path: The database.
+        family: A tokenizer family.
+    """
     with open_database(path) as db:
         return dict(db.conn.execute("select digest, tokens from counts where family = ?", [family]).fetchall())
 
 
 def put_counts(db: Database, rows: Iterable[tuple[str, str, int]]) -> None:
-    """Write exact counts: digest, family, tokens."""
+    """Write exact counts.
+
+    Args:
+        db: The database, inside a transaction.
+        rows: Digest, family and tokens.
+    """
     db.conn.executemany("insert or replace into counts (digest, family, tokens) values (?, ?, ?)", rows)
 
 
 def add_counts(path: Path, family: str, tokens: Mapping[str, int]) -> None:
-    """Remember exact counts."""
+    """Store exact counts.
+
+    Args:
+        path: The database.
+        family: A tokenizer family.
+        tokens: Tokens by digest.
+    """
     with begin_write(path) as db:
         put_counts(db, ((digest, family, count) for digest, count in tokens.items()))
 
 
 def measure_size(path: Path) -> int:
-    """Bytes of rows and texts that no chat holds, and of pages that nothing stands on: what `forget` gives back."""
+    """Measure the bytes that `forget` would free: rows, texts that no chat holds, and unused pages of the file."""
     if not path.exists():
         return 0
     one = "select coalesce(sum({}), 0) from {}"
@@ -123,7 +163,7 @@ def measure_size(path: Path) -> int:
 
 
 def forget(path: Path) -> int:
-    """Delete all that is remembered of opened sessions, and nothing of any chat. Gives the bytes that the disk got back."""
+    """Delete all that is remembered of opened sessions, and nothing of any chat. Gives the bytes that were freed."""
     if not path.exists():
         return 0
     before = sum(file.stat().st_size for file in list_files(path))
@@ -131,22 +171,23 @@ def forget(path: Path) -> int:
         with begin_immediate(db):
             for table in ("catalogue", "sessions", "counts", "blobs where chat = 0"):
                 db.conn.execute(f"delete from {table}")  # noqa: S608 - names are ours
-        with suppress(sqlite3.OperationalError):  # somebody reads or writes: the room will be used again, not given back
+        with suppress(sqlite3.OperationalError):  # somebody reads or writes: the space is reused, not freed
             db.conn.execute("vacuum")
             db.conn.execute("pragma wal_checkpoint(truncate)")
     return max(0, before - sum(file.stat().st_size for file in list_files(path)))
 
 
 def list_files(path: Path) -> list[Path]:
-    """A database's file and its logs, as far as they are there."""
+    """List a database's file and its logs, as far as they exist."""
     found = (path.with_name(path.name + end) for end in ("", "-wal", "-shm"))
     return [file for file in found if file.is_file()]
 
 
 def _drop_old(db: Database, newest: str) -> None:
-    """Drop sessions whose source holds another one by now, and those beyond the newest, with texts that no other one shares.
+    """Delete sessions whose source holds another one by now, and those beyond the newest, with texts that no other session
+    shares.
 
-    `newest` was kept just now and comes into the catalogue next.
+    `newest` was stored just now. It comes into the catalogue next.
     """
     kept = """select s.key from sessions s join catalogue c on c.key = s.key where s.key != ?1
               group by s.key order by max(c.opened) desc limit ?2"""
@@ -160,7 +201,7 @@ def _drop_old(db: Database, newest: str) -> None:
 
 
 def _split_batches(contents: Iterator[tuple[str, Content]]) -> Iterator[Iterator[tuple[str, Content]]]:
-    """Runs of so many bytes, to be taken one after the other; none of it is held."""
+    """Split contents into runs of so many bytes. They must be read in order; nothing is held in memory."""
     for first in contents:
         yield _take_batch(first, contents)
 

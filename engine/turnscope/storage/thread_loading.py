@@ -1,4 +1,4 @@
-"""A stored thread as a session: what its rows say, behind what it shares with the thread or the session that it comes from."""
+"""Loads a stored thread as a session: its own rows after what it shares with the thread or the session that it comes from."""
 
 from __future__ import annotations
 
@@ -31,7 +31,13 @@ NEWEST_POLICY = "select toml from policies p where p.thread = t.id order by requ
 
 
 def load_thread(db: Database, path: Path, thread: str) -> Session:
-    """A thread as a session. TurnscopeError where there is none of that id."""
+    """Load a thread as a session. TurnscopeError where there is none of that id.
+
+    Args:
+        db: The database.
+        path: Its file.
+        thread: Id of the thread.
+    """
     row = get_row(db, thread)
     start = Session(thread, source=CHAT)
     if row["base"] is not None:
@@ -69,7 +75,7 @@ def load_thread(db: Database, path: Path, thread: str) -> Session:
 
 
 def _load_base(path: Path, kept: bytes) -> Session:
-    """The imported session that a thread goes on from: its texts lie among the blobs, once all stood in its row."""
+    """Load the imported session that a thread continues. Its texts are among the blobs; older rows hold the whole session."""
     if kept[:1] == b"{":
         return load_session(json.loads(kept), "base")
     digests, packed = msgspec.msgpack.decode(kept, type=tuple[bytes, bytes])
@@ -77,7 +83,7 @@ def _load_base(path: Path, kept: bytes) -> Session:
 
 
 def _append_rows(start: Session, rows: Sequence[Mapping[str, Any]], texts: Mapping[str, JSON]) -> Session:
-    """The session's blocks and messages: those of `start`, then the stored ones, as `LiveSession` appended them."""
+    """Append the stored messages to the blocks and messages of `start`, as `Growing` appended them."""
     line = Timeline.from_session(start)
     for row in rows:
         parts = [(texts[digest], "") for digest in json.loads(row["blobs"])]
@@ -107,24 +113,39 @@ def _make_request(row: Mapping[str, Any]) -> Request:
 
 
 def read_texts(db: Database, lists: Sequence[Sequence[str]]) -> dict[str, JSON]:
-    """Texts by their digests, of several lists of digests."""
+    """Read texts by digest.
+
+    Args:
+        db: The database.
+        lists: Lists of digests.
+    """
     return blobs.read_contents(db, (digest for some in lists for digest in some))
 
 
 def iter_facts(db: Database, thread: str) -> Iterator[Fact]:
-    """What was recorded in a thread, in order."""
+    """Iterate over the facts that were recorded in a thread, in order.
+
+    Args:
+        db: The database.
+        thread: Id of the thread.
+    """
     for row in db.query("select fact from facts where thread = ? order by id", [thread]):
         fact: Fact = msgspec.convert(json.loads(row["fact"]), Fact)
         yield fact
 
 
 def _query_ended(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
-    """Rows of requests that are not under way."""
+    """Query the rows of requests that have ended."""
     return db.query("select * from requests where thread = ? and status != ? order by n", [thread, BEGUN])
 
 
 def get_row(db: Database, thread: str) -> Mapping[str, Any]:
-    """A thread's own row. TurnscopeError where there is none of that id."""
+    """Get a thread's own row. TurnscopeError where there is none of that id.
+
+    Args:
+        db: The database.
+        thread: Id of the thread.
+    """
     row = next(db.query("select * from threads where id = ?", [thread]), None)
     if row is None:
         raise TurnscopeError(f"there is no chat {thread!r}", hint="Choose one from the list.")
@@ -132,12 +153,17 @@ def get_row(db: Database, thread: str) -> Mapping[str, Any]:
 
 
 def read_policy_name(toml: str) -> str:
-    """The name of a policy that was kept as text, as it is called now."""
+    """Read the present name of a policy that was stored as text."""
     return resolve_name(str(tomllib.loads(toml).get("name", "")))
 
 
 def read_about(kept: str, newest: str | None) -> dict[str, JSON]:
-    """What a thread says of itself; the name of its policy is that of the newest one."""
+    """Read what a thread says about itself, with the name of its newest policy.
+
+    Args:
+        kept: The stored value, as JSON.
+        newest: The newest policy as TOML; None = none was stored.
+    """
     about: dict[str, JSON] = decode_content(kept)
     name = read_policy_name(newest) if newest else resolve_name(str(about.get("policy") or ""))
     return about | {"policy": name} if name else about

@@ -1,4 +1,4 @@
-"""Deleting a chat: its rows, and the texts that no other chat and no opened session holds. One transaction, the caller's."""
+"""Deletes a chat: its rows, and the texts that no other chat and no opened session holds. The caller holds the transaction."""
 
 from __future__ import annotations
 
@@ -18,12 +18,17 @@ TABLES = ("messages", "statics", "requests", "decisions", "policies", "facts", "
 
 
 def remove_thread(db: Database, thread: str) -> None:
-    """Delete a thread. TurnscopeError: branches of it hold what they share with it."""
+    """Delete a thread. TurnscopeError where it has branches, which share its messages.
+
+    Args:
+        db: The database, inside a transaction.
+        thread: Id of the thread.
+    """
     branches = next(db.query("select count(*) as many from threads where parent = ?", [thread]))["many"]
     if branches:
         raise TurnscopeError(
-            f"this chat has {branches:,} {'branch' if branches == 1 else 'branches'}, which would lose what they share with it",
-            hint="Delete those first.",
+            f"this chat has {branches:,} {'branch' if branches == 1 else 'branches'}, which share its beginning",
+            hint="Delete them first.",
         )
     gone = set(_iter_digests(db, "= ?", thread))
     for row in [*db.query("select id, text from messages where thread = ?", [thread])]:
@@ -38,7 +43,7 @@ def remove_thread(db: Database, thread: str) -> None:
 
 
 def _iter_digests(db: Database, which: str, thread: str) -> Iterator[str]:
-    """Digests of the texts that threads hold."""
+    """Iterate over the digests of the texts that threads hold."""
     for table in ("messages", "statics"):
         for row in db.query(f"select blobs from {table} where thread {which}", [thread]):  # noqa: S608 - ours
             yield from json.loads(row["blobs"])

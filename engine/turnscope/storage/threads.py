@@ -1,8 +1,8 @@
-"""Chats as they are read: threads, their messages, requests, policies and recorded facts. `keeper` writes them.
+"""Reads chats: threads, their messages, requests, policies and recorded facts. `chat_writer` writes them.
 
 A thread loads as a `Session` like any other. Each text is stored once, by digest. System prompts and tool definitions are rows
-of their own that requests refer to, never messages. A thread may start from another one or from an imported session; what
-came before is shared, not copied.
+of their own that requests refer to, never messages. A thread may start from another one or from an imported session; what came
+before is shared, not copied.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SOURCE = CHAT
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A thread in the list. Times in seconds since the epoch."""
+    """A thread in the list. Times in seconds since the Unix epoch."""
 
     id: str
     user_id: str
@@ -70,7 +70,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class ThreadSummary:
-    """A thread as it looks without being read. `stamp` changes with it; `requests`: those of its own that have ended."""
+    """A thread without its messages. `stamp` changes with it. `requests`: its own requests that have ended."""
 
     thread: str
     title: str
@@ -91,7 +91,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The store of one user's chats at `path`; the file is made on first use. What is another user's is not there for it."""
+    """The chats of one user, in the database at `path`. The file is made on first use. Other users' chats are not visible."""
 
     path: Path
     clock: Callable[[], float] = field(default=time.time)
@@ -107,9 +107,18 @@ class Threads:
         about: Mapping[str, JSON] | None = None,
         place: Destination | None = None,
     ) -> str:
-        """A new thread; gives its id. It may go on from an imported session (`base`) or the first `at` blocks of `parent`.
+        """Create a thread. It may continue an imported session or the beginning of another thread.
 
-        `place`: where it goes; without one, where its parent does.
+        Args:
+            title: Its title.
+            base: The imported session that it continues.
+            parent: Id of the thread that it continues.
+            at: How many blocks of `parent` it shares.
+            about: What it says about itself.
+            place: Where it goes; None = where its parent goes.
+
+        Returns:
+            Id of the thread.
         """
         id, now = uuid.uuid4().hex, self.clock()
         row = {"id": id, "user_id": self.user, "title": title, "created": now, "updated": now, "parent": parent, "at": at}
@@ -123,7 +132,7 @@ class Threads:
         return id
 
     def list(self) -> tuple[Row, ...]:
-        """The user's threads, the newest first; `about` says which policy was chosen last, and where the thread goes."""
+        """List the user's threads, the newest first. `about` holds the policy chosen last, and where the thread goes."""
         if not self.path.exists():
             return ()
         sql = f"""select id, user_id, title, created, updated, parent, at, about, ({NEWEST_POLICY}) as toml
@@ -141,7 +150,7 @@ class Threads:
             )
 
     def list_summaries(self) -> tuple[ThreadSummary, ...]:
-        """How each of the user's threads looks now, the newest first."""
+        """List a summary of each of the user's threads, the newest first."""
         if not self.path.exists():
             return ()
         sql = """select id, title, updated, (select count(*) from requests r where r.thread = t.id and r.status != ?) as ended,
@@ -154,26 +163,37 @@ class Threads:
             )
 
     def holds(self, thread: str) -> bool:
-        """Whether there is a thread of this id that is the user's."""
+        """Whether the user has a thread of this id."""
         with open_database(self.path) as db:
             return any(db.query("select id from threads where id = ? and user_id = ?", [thread, self.user]))
 
     def rename(self, thread: str, title: str) -> None:
-        """Give a thread another title."""
+        """Give a thread another title.
+
+        Args:
+            thread: Id of the thread.
+            title: The title.
+        """
         with begin_write(self.path) as db:
             get_owned_row(db, thread, self.user)
             db.execute("update threads set title = ? where id = ?", [make_sqlite_text(title), thread])
 
     def delete(self, thread: str) -> None:
-        """Delete a thread and every text that nothing else holds. TurnscopeError: it has branches, or an answer is coming."""
+        """Delete a thread and every text that nothing else holds.
+
+        TurnscopeError where it has branches, or an answer is coming.
+        """
         with begin_write(self.path) as db:
             get_owned_row(db, thread, self.user)
             if any(_query_pending(db, thread)) and not find_lost_requests(db, self.path, thread):
-                raise TurnscopeError("an answer is coming in this chat", hint="Wait for its end, or stop it.")
+                raise TurnscopeError("this chat is receiving an answer", hint="Wait until it ends, or stop it.")
             thread_removal.remove_thread(db, thread)
 
     def find_destination(self, thread: str) -> Destination | None:
-        """Where a thread goes; None where nobody has said so (some of an earlier version). TurnscopeError: no such thread."""
+        """Find where a thread goes; None where it is not stored (some threads of earlier versions).
+
+        TurnscopeError: no such thread.
+        """
         with open_database(self.path) as db:
             get_owned_row(db, thread, self.user)
             return self._find_destination(db, thread)
@@ -187,14 +207,19 @@ class Threads:
         return self._find_destination(db, parent) if parent else None
 
     def list_problems(self, thread: str) -> dict[int, Mapping[str, JSON]]:
-        """Why requests of a thread are not complete, by number: `kind`, `what`, `hint` and the fields of the error."""
+        """List why requests of a thread are incomplete, by number: `kind`, `what`, `hint` and the fields of the error."""
         with open_database(self.path) as db:
             get_owned_row(db, thread, self.user)
             rows = db.query("select n, problem from requests where thread = ? and problem is not null", [thread])
             return {row["n"]: decode_content(row["problem"]) for row in rows}
 
     def search(self, words: str, limit: int = 50) -> tuple[Hit, ...]:
-        """Messages that hold all the words, the best first."""
+        """Search for messages that hold all the words, the best match first.
+
+        Args:
+            words: The words.
+            limit: Most messages.
+        """
         quoted = " ".join('"' + word.replace('"', '""') + '"' for word in words.split())
         if not quoted or not self.path.exists():
             return ()
@@ -204,7 +229,7 @@ class Threads:
             return tuple(Hit(**row) for row in db.query(sql, [make_sqlite_text(quoted), self.user, limit]))
 
     def list_answers(self) -> dict[str, Answer]:
-        """What models answered for replays: asks that belong to no chat, by key."""
+        """List what models answered for replays: asks that belong to no chat, by key."""
         if not self.path.exists():
             return {}
         with open_database(self.path) as db:
@@ -213,47 +238,60 @@ class Threads:
             }
 
     def keep_answer(self, key: str, answer: Answer) -> None:
-        """Keep the answer to an ask of a replay."""
+        """Store the answer to an ask of a replay.
+
+        Args:
+            key: Key of the ask.
+            answer: The answer.
+        """
         self.open_writer(make_answers_id(self.user)).record_fact(AnswerFact(key, answer))
 
     def open_writer(self, thread: str) -> ChatWriter:
-        """Where a chat writes what happens."""
+        """Open the sink of a chat."""
         return ChatWriter(self.path, thread, self.clock, user=self.user)
 
     def load(self, thread: str) -> Session:
-        """The thread as a session. TurnscopeError where there is none of that id.
+        """Load a thread as a session. TurnscopeError where there is none of that id.
 
-        A request whose process ended amid its answer is settled first: it was interrupted, with what was shown of it.
+        A request whose process ended during its answer is ended first: as interrupted, with what was shown of the answer.
         """
         with open_database(self.path) as db:
             get_owned_row(db, thread, self.user)
             lost = [id for id in _iter_ancestors(db, thread) if find_lost_requests(db, self.path, id)]
         for id in lost:
-            with suppress(StorageError):  # it can still be read; the next one settles it
+            with suppress(StorageError):  # the thread can still be read; the next call ends the request
                 self.open_writer(id).end_lost_requests()
         with open_database(self.path) as db:
             return load_thread(db, self.path, thread)
 
     def find_last_message(self, thread: str) -> str:
-        """Id of the newest message of a thread; "" where it has none of its own."""
+        """Find the id of the newest message of a thread; "" where it has none of its own."""
         with open_database(self.path) as db:
             get_owned_row(db, thread, self.user)
             row = next(db.query("select uid from messages where thread = ? order by n desc limit 1", [thread]), None)
         return row["uid"] if row else ""
 
     def list_policies(self, thread: str) -> tuple[tuple[int, Policy], ...]:
-        """From which request on which policy was in force, as it was then; what was shared comes from the parent.
+        """List which policy was in force from which request on, as it was then. The shared part comes from the parent.
 
-        TurnscopeError where there is no such thread.
+        Raises:
+            TurnscopeError: There is no such thread.
         """
         with open_database(self.path) as db:
             get_owned_row(db, thread, self.user)
             return tuple(self._list_policies(db, thread))
 
     def find_statics(self, thread: str, request: int) -> tuple[Sequence[JSON], Sequence[JSON]]:
-        """The system prompt and the tool definitions that a stored request was sent with; empty where it had none.
+        """Find the system prompt and the tool definitions of a stored request; empty where it had none.
 
-        A base that was imported brings its own, which its session holds. TurnscopeError where there is no such request.
+        An imported base has its own, in its session.
+
+        Args:
+            thread: Id of the thread.
+            request: Number of the request.
+
+        Raises:
+            TurnscopeError: There is no such request.
         """
         with open_database(self.path) as db:
             get_owned_row(db, thread, self.user)
@@ -276,7 +314,7 @@ class Threads:
             shared = next(db.query(sql, [row["parent"], row["at"]]))["many"]
             found = [(n, policy) for n, policy in self._list_policies(db, row["parent"]) if n < shared]
         own = [*db.query("select request, toml from policies where thread = ? order by request", [thread])]
-        if not own or own[0]["request"] > shared:  # the first one is known by name alone
+        if not own or own[0]["request"] > shared:  # only the name of the first one is known
             with suppress(PolicyError):
                 found.append((shared, load(str(decode_content(row["about"]).get("policy") or ""))))
         return [*found, *((kept["request"], parse(read_policy_name(kept["toml"]), kept["toml"])) for kept in own)]
@@ -287,12 +325,12 @@ def _query_pending(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _iter_ancestors(db: Database, thread: str) -> Iterator[str]:
-    """A thread and those that it comes from."""
+    """Iterate over a thread and those that it comes from."""
     while thread:
         yield thread
         thread = get_row(db, thread)["parent"]
 
 
 def _describe_destination(place: Destination | None) -> dict[str, JSON]:
-    """Where a thread goes, as its row says it."""
+    """Describe where a thread goes, as the keys of its row."""
     return {"provider": place.kind, "url": place.url, "model": place.model} if place else {}

@@ -11,12 +11,15 @@ T = TypeVar("T")
 
 
 def make_sqlite_text(value: str) -> str:
-    """SQLite cannot write lone surrogates. What has to come back as it was is kept as JSON, which escapes them."""
+    """Replace lone surrogates, which SQLite cannot write.
+
+    What has to come back unchanged is stored as JSON, which escapes them.
+    """
     return value.encode("utf-8", "replace").decode()
 
 
 def encode_value(value: Any) -> str:
-    """A value of our own types as JSON text."""
+    """Encode a value of our own types as JSON text."""
     try:
         return msgspec.json.encode(value).decode()
     except (UnicodeEncodeError, OverflowError):  # lone surrogates, huge numbers
@@ -24,5 +27,10 @@ def encode_value(value: Any) -> str:
 
 
 def decode_value(text: str, kind: type[T]) -> T:
-    """What `packed` wrote: the standard reader keeps huge numbers and lone surrogates."""
+    """Decode what `encode_value` wrote. The standard reader keeps huge numbers and lone surrogates.
+
+    Args:
+        text: The JSON text.
+        kind: The type.
+    """
     return msgspec.convert(json.loads(text), kind)

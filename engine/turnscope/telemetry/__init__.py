@@ -1,4 +1,4 @@
-"""Telemetry: requests and what was decided of them as OpenTelemetry spans, of live chats and of replays; to a file or a server.
+"""Telemetry: requests and decisions as OpenTelemetry spans, of live chats and replays, to a file or a server.
 
 Nothing leaves this machine unless an address is given, and no content unless it is asked for.
 """
@@ -15,13 +15,12 @@ Turn = Callable[[Chat], Generator[Event]]
 
 
 def trace_turn(turn: Turn) -> Turn:
-    """A turn that is traced as `settings.telemetry` says; the turn itself where it says nothing.
-
-    TurnscopeError where the trace's file cannot be written.
+    """A turn that is traced as `settings` say; the turn itself where they say nothing. TurnscopeError: the trace's file is not
+    writable.
     """
     wanted = settings.read_telemetry()
     if wanted is None:
         return turn
-    from turnscope.telemetry import chats  # OpenTelemetry's SDK: only who asks for it waits for it
+    from turnscope.telemetry import chats  # loads OpenTelemetry's SDK only if telemetry is on
 
     return chats.trace_requests(turn, chats.open_exporter(wanted), content=wanted.content)

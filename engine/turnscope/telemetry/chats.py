@@ -1,4 +1,4 @@
-"""What a live chat does, as spans: a sink beside its store, and a turn as one trace. What goes wrong here harms no chat."""
+"""Spans of a live chat: a sink beside its store, and a turn as one trace. A failure here does not stop the chat."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from turnscope.views.decision_log import iter_decisions
 
 
 class TracingSink:
-    """A sink that tells of each request of a chat once it has ended; `end_turn` tells of the turn that they were."""
+    """A sink that exports a span for each request once it has ended, and with `end_turn` one for the turn."""
 
     def __init__(self, exporting: Exporter, chat: Chat, *, content: bool = False) -> None:
         self.exporting, self.chat, self.content = exporting, chat, content
         self.turn: list[RequestRecord] = []
 
     def record_message(self, message: Message, blocks: Sequence[JSON], status: Status) -> None:
-        """A message is told with the request that carries it."""
+        """Nothing: a message is part of the span of the request that carries it."""
 
     def record_fact(self, fact: Fact) -> None:
-        """What was recorded is told with the request that it bears on."""
+        """Nothing: a fact is part of the span of its request."""
 
     def record_request(self, ended: RequestEnded) -> None:
-        """Tell of a request."""
-        told = self._build_record(ended)
-        self.turn.append(told)
-        self.exporting.export_spans(spans.build_request_spans(told))
-        for one in told.made if ended.status == "complete" else ():
+        """Export the spans of a request."""
+        record = self._build_record(ended)
+        self.turn.append(record)
+        self.exporting.export_spans(spans.build_request_spans(record))
+        for one in record.made if ended.status == "complete" else ():
             if one.decision.action == "condense":
-                self.exporting.count_compaction(told.session, one.by, one.decision.rule)
+                self.exporting.count_compaction(record.session, one.by, one.decision.rule)
 
     def end_turn(self) -> None:
-        """Tell of the turn that its requests were."""
+        """Export the span of the turn."""
         if self.turn:
             self.exporting.export_spans((spans.build_turn_span(self.turn),))
         self.turn = []
@@ -50,15 +50,15 @@ class TracingSink:
     def _build_record(self, ended: RequestEnded) -> RequestRecord:
         plan, expected, chat = ended.plan, ended.plan.calibration.predict, self.chat
         return RequestRecord(
-            ended.session,
-            "turnscope" if chat.place and chat.place.kind == "offline" else "anthropic",
-            chat.settings.policy.name,
-            ended.request,
-            plan,
-            ended.status,
-            tuple(DecisionRecord(by, one, expected(one.before), expected(one.after)) for by, one in iter_decisions(plan)),
-            plan.expected_tokens,
-            spans.split_tokens(plan.seen.buckets, plan.calibration.scale, plan.expected_tokens),
+            session=ended.session,
+            provider="turnscope" if chat.destination and chat.destination.kind == "offline" else "anthropic",
+            policy=chat.settings.policy.name,
+            request=ended.request,
+            plan=plan,
+            status=ended.status,
+            made=tuple(DecisionRecord(by, one, expected(one.before), expected(one.after)) for by, one in iter_decisions(plan)),
+            expected=plan.expected_tokens,
+            buckets=spans.split_tokens(plan.seen.buckets, plan.calibration.scale, plan.expected_tokens),
             usd=ended.usd,
             attempts=ended.attempts,
             error=ended.error,
@@ -71,7 +71,13 @@ class TracingSink:
 def trace_requests(
     turn: Callable[[Chat], Generator[Event]], exporting: Exporter, *, content: bool = False
 ) -> Callable[[Chat], Generator[Event]]:
-    """A turn whose requests are told as they end, and which is told itself when it is over, however it ends."""
+    """A turn that is exported: each request when it ends, and the turn itself however it ends.
+
+    Args:
+        turn: the turn.
+        exporting: takes the spans.
+        content: whether spans hold messages.
+    """
 
     def run(chat: Chat) -> Generator[Event]:
         tracing = TracingSink(exporting, chat, content=content)
@@ -88,7 +94,7 @@ def trace_requests(
 
 @cache
 def open_exporter(wanted: settings.Telemetry) -> Exporter:
-    """What takes the spans of every chat of this process, closed with it. TurnscopeError where its file cannot be written."""
+    """The exporter of all chats of this process, closed at exit. TurnscopeError: its file is not writable."""
     made = Exporter(wanted)
     atexit.register(made.close)
     return made

@@ -1,7 +1,7 @@
-"""Where spans go: a file of OTLP's JSON lines, and a server of OTLP over HTTP, each only where it is asked for.
+"""Exports spans to a file of OTLP's JSON lines, and to a server of OTLP over HTTP, each only if it is set.
 
-A file is written as soon as something is told. A server that does not answer harms nobody: spans wait for it in a queue of
-2,048; the SDK logs what found no place there.
+A file is written at once. A server that does not answer delays nothing: spans wait in a queue of 2,048, and the SDK logs what
+does not fit.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from turnscope.settings import Telemetry
 from turnscope.telemetry import names
 from turnscope.telemetry.spans import RESOURCE
 
-DELAY = 1_000  # milliseconds that spans wait for others on their way to a server
-EVERY = 15_000  # milliseconds between two looks at the counters
+DELAY = 1_000  # milliseconds that spans wait for others before they are sent
+EVERY = 15_000  # milliseconds between two exports of the counters
 
 
 class Exporter:
-    """Spans and counters on their way to where `telemetry` says. TurnscopeError where its file cannot be written."""
+    """Exports spans and counters as `telemetry` says. TurnscopeError: its file is not writable."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._file = FileSpanExporter(_check_writable(telemetry.file)) if telemetry.file else None
@@ -45,20 +45,26 @@ class Exporter:
             names.COMPACTIONS, "{compaction}", "condensations of requests that were sent"
         )
 
-    def export_spans(self, told: Iterable[ReadableSpan]) -> None:
-        """Hand spans on. TurnscopeError where the file does not take them."""
-        listed = tuple(told)
+    def export_spans(self, spans: Iterable[ReadableSpan]) -> None:
+        """Export spans. TurnscopeError: the file does not take them."""
+        listed = tuple(spans)
         if self._file and self._file.export(listed) is not SpanExportResult.SUCCESS:
-            raise TurnscopeError("the trace file was not written", hint="Look whether its disk is full; the log says why.")
+            raise TurnscopeError("the trace file was not written", hint="Check whether its disk is full; the log says why.")
         for span in listed if self._server else ():
             self._server.on_end(span)  # type: ignore[union-attr]
 
     def count_compaction(self, conversation: str, by: str, rule: str) -> None:
-        """Count a condensation."""
+        """Count a condensation.
+
+        Args:
+            conversation: id of the session.
+            by: policy or server.
+            rule: name of the rule.
+        """
         self._compactions.add(1, {names.CONVERSATION: conversation, names.BY: by, names.RULE: rule})
 
     def close(self) -> None:
-        """Hand on what waits, and let go of file and server."""
+        """Export what waits, and close file and server."""
         self._meters.shutdown()
         for end in (self._file, self._server):
             if end:
@@ -66,13 +72,24 @@ class Exporter:
 
 
 def write_spans(path: Path, spans: Iterable[ReadableSpan]) -> int:
-    """Append spans to a file of OTLP's JSON lines, one a line; gives how many. TurnscopeError where that fails."""
+    """Append spans to a file of OTLP's JSON lines, one a line.
+
+    Args:
+        path: the file.
+        spans: the spans.
+
+    Returns:
+        How many were written.
+
+    Raises:
+        TurnscopeError: the file cannot be written.
+    """
     count = 0
     exporter = FileSpanExporter(path)
     try:
         for span in spans:
             if exporter.export((span,)) is not SpanExportResult.SUCCESS:
-                raise TurnscopeError(f"{path} was not written", hint="Look whether its disk is full; the log says why.")
+                raise TurnscopeError(f"{path} was not written", hint="Check whether its disk is full; the log says why.")
             count += 1
     finally:
         exporter.shutdown()

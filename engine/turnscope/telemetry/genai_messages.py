@@ -1,6 +1,6 @@
 """A request's body and its answer as messages of the GenAI conventions. Pure functions.
 
-What has no part type there stays a block of Anthropic's Messages API, so that nothing is lost.
+A block without a part type there stays a block of Anthropic's Messages API, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -23,12 +23,17 @@ def to_messages(body: Mapping[str, JSON]) -> list[JSON]:
 
 
 def to_answer(blocks: Sequence[JSON], reason: str) -> list[JSON]:
-    """`gen_ai.output.messages` of an answer; none where nothing came."""
+    """`gen_ai.output.messages` of an answer; empty without blocks.
+
+    Args:
+        blocks: the answer.
+        reason: why it ended.
+    """
     return [{"role": "assistant", "parts": to_parts(list(blocks)), "finish_reason": reason}] if blocks else []
 
 
 def to_parts(content: Any) -> list[dict[str, JSON]]:
-    """Parts of a message's content, a text or blocks."""
+    """The parts of a message's content, which is a text or blocks."""
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content or ()
     return [_to_part(block) if isinstance(block, Mapping) else {"type": "text", "content": block} for block in blocks]
 

@@ -1,6 +1,6 @@
-"""Names of OpenTelemetry's conventions for generative AI as of November 2026, and our own, all under `turnscope.`.
+"""Attribute names of OpenTelemetry's conventions for generative AI as of November 2026, and our own, below `turnscope.`.
 
-The conventions have no package of constants; the test compares these with what `opentelemetry-util-genai` itself writes.
+The conventions have no package of constants; a test compares these with what `opentelemetry-util-genai` writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TEMPERATURE = "gen_ai.request.temperature"
 ANSWER_ID = "gen_ai.response.id"
 ANSWER_MODEL = "gen_ai.response.model"
 REASONS = "gen_ai.response.finish_reasons"
-INPUT_TOKENS = "gen_ai.usage.input_tokens"  # with those from and into the cache
+INPUT_TOKENS = "gen_ai.usage.input_tokens"  # includes tokens read from the cache and written to it
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHE_READ = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE = "gen_ai.usage.cache_write.input_tokens"
@@ -28,7 +28,7 @@ SYSTEM = "gen_ai.system_instructions"
 TOOLS = "gen_ai.tool.definitions"
 ERROR = "error.type"
 
-# The provider's SDK tells of a server's compaction so.
+# The names that the provider's SDK has for a server's compaction.
 COMPACTION_READ = "anthropic.usage.compaction.input_tokens"
 COMPACTION_WRITTEN = "anthropic.usage.compaction.output_tokens"
 STOP_REASON = "anthropic.message.stop_reason"
@@ -39,19 +39,19 @@ POLICY = "turnscope.policy"
 STATUS = "turnscope.status"  # complete | interrupted | refused | failed | replayed
 VERDICT = "turnscope.verdict"
 WINDOW = "turnscope.window"  # tokens
-EXPECTED = "turnscope.input_tokens.expected"  # prompt tokens as expected before it was sent, or of a replay, which was not
-BUCKETS = "turnscope.input_tokens."  # and the name of a bucket, or `hidden` for what the log does not hold: as expected
+EXPECTED = "turnscope.input_tokens.expected"  # prompt tokens as expected before the request was sent
+BUCKETS = "turnscope.input_tokens."  # and a bucket, or `hidden` for what the log does not hold: expected tokens
 USD = "turnscope.usd"
-UNTIMED = "turnscope.untimed"  # no time was recorded: the span's is its place in the order
+UNTIMED = "turnscope.untimed"  # no time is recorded, so the span has its place in the order as its time
 ATTEMPTS = "turnscope.attempts"
-ASK = "turnscope.ask"  # what a policy asked of a model: its kind. Such a span is no request of the conversation
+ASK = "turnscope.ask"  # kind of a rule query that asked a model; its span is no request of the conversation
 
 # Events of a request's span. Tokens are the provider's, as expected.
 EDIT = "turnscope.edit"
 COMPACTION = "turnscope.compaction"
 FALLBACK = "turnscope.fallback"
 REFUSAL = "turnscope.refusal"
-APPLIED = "turnscope.applied"  # a context edit that the provider says it made
+APPLIED = "turnscope.applied"  # a context edit that the provider reports
 DECISION = "turnscope.decision"  # number in the trace
 BY = "turnscope.by"  # policy | server
 RULE = "turnscope.rule"

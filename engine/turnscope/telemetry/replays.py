@@ -1,4 +1,4 @@
-"""A replay, or the record itself, as the spans that it would have had: request by request, turn by turn."""
+"""A replay, or the record itself, as spans, request by request and turn by turn."""
 
 from __future__ import annotations
 
@@ -17,9 +17,13 @@ from turnscope.views import decision_log
 
 
 def iter_spans(trace: Trace, *, content: bool = False) -> Iterator[ReadableSpan]:
-    """The spans of all requests, those of a turn after one another, then the turn's own.
+    """Yield the spans of all requests; the span of a turn follows those of its requests.
 
-    Under the record they hold what was billed; under any other policy nothing was, and they say what is expected.
+    Under the record they hold what was billed, under any other policy what is expected.
+
+    Args:
+        trace: the replay.
+        content: whether spans hold messages.
     """
     for _, several in groupby(trace.plans, key=lambda plan: plan.request.turn):
         turn: list[RequestRecord] = []
@@ -37,15 +41,17 @@ def _build_record(trace: Trace, n: int, first: int, content: bool) -> RequestRec
     facts = trace.prices.find_facts(plan.model)
     cost = trace.prices.compute_cost(request.usage, plan.model, request.sent_at) if recorded and request.usage else None
     return RequestRecord(
-        session.id,
-        facts.provider or "unknown",
-        trace.policy.name,
-        request,
-        plan,
-        "complete" if recorded else "replayed",
-        tuple(DecisionRecord(by, one, *decision_log.count_tokens(trace, one)) for by, one in decision_log.iter_decisions(plan)),
-        total,
-        spans.split_tokens(plan.seen.buckets, trace.get_terms(n).scale, total),
+        session=session.id,
+        provider=facts.provider or "unknown",
+        policy=trace.policy.name,
+        request=request,
+        plan=plan,
+        status="complete" if recorded else "replayed",
+        made=tuple(
+            DecisionRecord(by, one, *decision_log.count_tokens(trace, one)) for by, one in decision_log.iter_decisions(plan)
+        ),
+        expected=total,
+        buckets=spans.split_tokens(plan.seen.buckets, trace.get_terms(n).scale, total),
         usd=cost.total if cost else None,
         attempts=request.attempts,
         body=build_body(plan, session) if content else None,

@@ -1,6 +1,6 @@
-"""A request, what was decided of it and what that asked of models, as spans; a turn of them as one trace.
+"""Spans of a request, of its decisions and of its rule queries; a turn is one trace.
 
-Identifiers follow from the conversation, the turn and the request: the same request is the same span, whenever it is told.
+Ids follow from the conversation, the turn and the request, so the same request always has the same span.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECOND = 1_000_000_000
 
 
 class DecisionRecord(Struct, frozen=True):
-    """A decision, who made it (policy | server), and the request's expected tokens before and after it."""
+    """A decision, who made it (policy or server), and the expected tokens of the request before and after it."""
 
     by: str
     decision: Decision
@@ -40,11 +40,16 @@ class DecisionRecord(Struct, frozen=True):
 
 
 class RequestRecord(Struct, frozen=True):
-    """A request of conversation `session` as telemetry tells of it.
+    """A request of conversation `session` for telemetry.
 
-    `expected`: prompt tokens; `buckets`: how they split over the five buckets and `hidden` (see `split_tokens`). `status`:
-    complete, interrupted, refused, failed, or replayed (it was never sent so, and nothing was billed). `body` and `answer` are
-    told only where they are given. `usd`: what was billed, None where nobody knows.
+    Attributes:
+        status: complete, interrupted, refused, failed, or replayed (never sent so, and not billed).
+        expected: expected prompt tokens.
+        buckets: how they split over the five buckets and `hidden`, see `split_tokens`.
+        usd: what was billed; None = unknown.
+        body, answer: content, if it is exported.
+        estimated_output: tokens of the answer as counted, where the recorded output cannot be true.
+        first: the first request of its turn.
     """
 
     session: str
@@ -62,12 +67,12 @@ class RequestRecord(Struct, frozen=True):
     body: Mapping[str, JSON] | None = None
     answer: Sequence[JSON] = ()
     agent: str = "turnscope"
-    estimated_output: int = 0  # tokens of the answer as counted, where the recorded output cannot be true
-    first: int = 0  # the first request of its turn, as far as that is told together
+    estimated_output: int = 0
+    first: int = 0
 
 
 def split_tokens(buckets: Mapping[Any, int], scale: float, total: int) -> dict[str, int]:
-    """The tokens of a prompt by bucket, and `hidden`: what the log does not hold, or does not explain. They add up to `total`.
+    """Split the tokens of a prompt by bucket, and `hidden`: what the log does not hold or explain. They sum to `total`.
 
     Args:
         buckets: counted tokens by bucket.
@@ -83,30 +88,30 @@ def split_tokens(buckets: Mapping[Any, int], scale: float, total: int) -> dict[s
     return split | {"hidden": hidden}
 
 
-def build_request_spans(told: RequestRecord) -> Iterator[ReadableSpan]:
-    """The span of a request, then one for each thing that its policy asked of a model."""
-    start, end = _get_times(told.request)
-    own = _build_context(told, "request", told.request.n)
+def build_request_spans(record: RequestRecord) -> Iterator[ReadableSpan]:
+    """Yield the span of a request, then one for each rule query that asked a model."""
+    start, end = _get_times(record.request)
+    own = _build_context(record, "request", record.request.n)
     yield _build_span(
-        f"chat {told.plan.model}",
+        f"chat {record.plan.model}",
         own,
-        _build_context(told, "turn", told.first),
-        {
-            **_build_attributes(told),
-            **_list_usage(None if told.status == "replayed" else told.request.usage),
-            **_list_content(told),
+        parent=_build_context(record, "turn", record.first),
+        attributes={
+            **_build_attributes(record),
+            **_list_usage(None if record.status == "replayed" else record.request.usage),
+            **_list_content(record),
         },
-        (start, end),
-        events=tuple(_iter_events(told, start)),
-        status=Status(StatusCode.ERROR, type(told.error).__name__) if told.error else Status(),
+        times=(start, end),
+        events=tuple(_iter_events(record, start)),
+        status=Status(StatusCode.ERROR, type(record.error).__name__) if record.error else Status(),
     )
-    for number, (ask, answer) in enumerate(told.plan.asks):
+    for number, (ask, answer) in enumerate(record.plan.asks):
         if answer.usage is not None:
-            yield _build_ask_span(told, own, number, ask, answer)
+            yield _build_ask_span(record, own, number=number, ask=ask, answer=answer)
 
 
 def build_turn_span(several: Sequence[RequestRecord]) -> ReadableSpan:
-    """The span that holds the requests of a turn, told in order. ValueError where there are none."""
+    """Build the span of a turn around the spans of its requests, which are in order. ValueError: there are none."""
     first, last = several[0], several[-1]
     about = {
         names.OPERATION: "invoke_agent",
@@ -117,39 +122,39 @@ def build_turn_span(several: Sequence[RequestRecord]) -> ReadableSpan:
     }
     context = _build_context(first, "turn", first.first)
     name, times = f"invoke_agent {first.agent}", (_get_times(first.request)[0], _get_times(last.request)[1])
-    return _build_span(name, context, None, about, times, kind=SpanKind.INTERNAL)
+    return _build_span(name, context, parent=None, attributes=about, times=times, kind=SpanKind.INTERNAL)
 
 
-def _build_attributes(told: RequestRecord) -> dict[str, Any]:
-    request, settings = told.request, told.request.settings
+def _build_attributes(record: RequestRecord) -> dict[str, Any]:
+    request, settings = record.request, record.request.settings
     about: dict[str, Any] = {
         names.OPERATION: "chat",
-        names.PROVIDER: told.provider,
-        names.MODEL: told.plan.model,
-        names.CONVERSATION: told.session,
+        names.PROVIDER: record.provider,
+        names.MODEL: record.plan.model,
+        names.CONVERSATION: record.session,
         names.TURN: request.turn,
         names.REQUEST: request.n,
-        names.POLICY: told.policy,
-        names.STATUS: told.status,
-        names.VERDICT: told.plan.verdict,
-        names.EXPECTED: told.expected,
-        **{names.BUCKETS + bucket: tokens for bucket, tokens in told.buckets.items()},
+        names.POLICY: record.policy,
+        names.STATUS: record.status,
+        names.VERDICT: record.plan.verdict,
+        names.EXPECTED: record.expected,
+        **{names.BUCKETS + bucket: tokens for bucket, tokens in record.buckets.items()},
     }
-    reason = request.stop_reason if told.status != "replayed" else None
+    reason = request.stop_reason if record.status != "replayed" else None
     asked = {names.MAX_TOKENS: settings.get("max_tokens"), names.TEMPERATURE: settings.get("temperature")}
     told_of: dict[str, Any] = {
         **asked,
-        names.WINDOW: told.plan.limit,
+        names.WINDOW: record.plan.limit,
         names.ANSWER_ID: request.id,
-        names.ANSWER_MODEL: told.plan.model if request.id else "",
+        names.ANSWER_MODEL: record.plan.model if request.id else "",
         names.REASONS: [FINISH_REASONS.get(reason, reason)] if reason else None,
         names.STOP_REASON: reason,
-        names.COMPACTED: any(one.decision.action == "condense" for one in told.made) or None,
-        names.USD: float(told.usd) if told.usd is not None else None,
-        names.ATTEMPTS: told.attempts if told.attempts != 1 else None,
-        names.ERROR: type(told.error).__name__ if told.error else "",
+        names.COMPACTED: any(one.decision.action == "condense" for one in record.made) or None,
+        names.USD: float(record.usd) if record.usd is not None else None,
+        names.ATTEMPTS: record.attempts if record.attempts != 1 else None,
+        names.ERROR: type(record.error).__name__ if record.error else "",
         names.UNTIMED: True if request.sent_at is None else None,
-        names.ESTIMATED_OUTPUT: told.estimated_output or None,
+        names.ESTIMATED_OUTPUT: record.estimated_output or None,
     }
     return about | {key: value for key, value in told_of.items() if value not in (None, "")}
 
@@ -168,25 +173,25 @@ def _list_usage(usage: Usage | None) -> dict[str, int]:
     return found
 
 
-def _list_content(told: RequestRecord) -> dict[str, Any]:
-    if told.body is None:
+def _list_content(record: RequestRecord) -> dict[str, Any]:
+    if record.body is None:
         return {}
     found = {
-        names.SYSTEM: genai_messages.to_parts(told.body.get("system")),
-        names.TOOLS: genai_messages.to_tools(told.body),
-        names.INPUT: genai_messages.to_messages(told.body),
+        names.SYSTEM: genai_messages.to_parts(record.body.get("system")),
+        names.TOOLS: genai_messages.to_tools(record.body),
+        names.INPUT: genai_messages.to_messages(record.body),
         names.OUTPUT: genai_messages.to_answer(
-            told.answer, FINISH_REASONS.get(told.request.stop_reason or "", told.request.stop_reason or "")
+            record.answer, FINISH_REASONS.get(record.request.stop_reason or "", record.request.stop_reason or "")
         ),
     }
     return {key: value for key, value in found.items() if value}
 
 
-def _iter_events(told: RequestRecord, at: int) -> Iterator[Event]:
-    for one in told.made:
+def _iter_events(record: RequestRecord, at: int) -> Iterator[Event]:
+    for one in record.made:
         decision = one.decision
         about: dict[str, Any] = {
-            names.CONVERSATION: told.session,
+            names.CONVERSATION: record.session,
             names.DECISION: decision.seq,
             names.BY: one.by,
             names.RULE: decision.rule,
@@ -196,33 +201,37 @@ def _iter_events(told: RequestRecord, at: int) -> Iterator[Event]:
             names.AFTER: one.after,
         }
         if decision.action in ("refuse", "condense"):
-            about |= _list_usage(told.request.usage if one.by == "server" else None)
+            about |= _list_usage(record.request.usage if one.by == "server" else None)
         yield Event(EVENT_NAMES.get(decision.action, names.EDIT), about, at, limit=None)
-    if isinstance(told.error, ContextWindowExceededError):
+    if isinstance(record.error, ContextWindowExceededError):
         over: dict[str, Any] = {
-            names.BEFORE: told.error.projected,
-            names.WINDOW: told.error.window,
-            names.ERROR: type(told.error).__name__,
+            names.BEFORE: record.error.projected,
+            names.WINDOW: record.error.window,
+            names.ERROR: type(record.error).__name__,
         }
-        yield Event(names.REFUSAL, {names.CONVERSATION: told.session, **over, **told.error.counters}, at)
-    for edit in told.request.applied:
+        yield Event(names.REFUSAL, {names.CONVERSATION: record.session, **over, **record.error.counters}, at)
+    for edit in record.request.applied:
         said: dict[str, Any] = {"edit": edit.edit, "cleared": edit.cleared, "tokens": edit.tokens}
-        yield Event(names.APPLIED, {names.CONVERSATION: told.session, **said}, at)
+        yield Event(names.APPLIED, {names.CONVERSATION: record.session, **said}, at)
 
 
-def _build_ask_span(told: RequestRecord, above: SpanContext, number: int, ask: Ask, answer: Answer) -> ReadableSpan:
-    """What a policy asked of a model: a summary. It is billed, and no request of the conversation."""
+def _build_ask_span(record: RequestRecord, above: SpanContext, number: int, ask: Ask, answer: Answer) -> ReadableSpan:
+    """The span of a rule query that asked a model. It is billed, but is no request of the conversation."""
     about = {
         names.OPERATION: "chat",
-        names.PROVIDER: told.provider,
-        names.MODEL: answer.model or told.plan.model,
-        names.CONVERSATION: told.session,
+        names.PROVIDER: record.provider,
+        names.MODEL: answer.model or record.plan.model,
+        names.CONVERSATION: record.session,
         names.ASK: ask.kind,
         **_list_usage(answer.usage),
     }
-    start = _get_times(told.request)[0]
+    start = _get_times(record.request)[0]
     return _build_span(
-        f"chat {about[names.MODEL]}", _build_context(told, f"ask {number}", told.request.n), above, about, (start, start)
+        f"chat {about[names.MODEL]}",
+        _build_context(record, f"ask {number}", record.request.n),
+        parent=above,
+        attributes=about,
+        times=(start, start),
     )
 
 
@@ -234,8 +243,8 @@ def _get_times(request: Request) -> tuple[int, int]:
     return start, max(start, round((request.answered_at or request.sent_at) * SECOND))
 
 
-def _build_context(told: RequestRecord, what: str, number: int) -> SpanContext:
-    name = f"{told.session}\0{told.policy if told.status == 'replayed' else ''}\0{told.request.turn}"
+def _build_context(record: RequestRecord, what: str, number: int) -> SpanContext:
+    name = f"{record.session}\0{record.policy if record.status == 'replayed' else ''}\0{record.request.turn}"
     trace, span = (
         blake2b(key.encode("utf-8", "replace"), digest_size=size).digest()
         for key, size in ((name, 16), (f"{name}\0{what}\0{number}", 8))
@@ -254,4 +263,16 @@ def _build_span(
     events: Sequence[Event] = (),
     status: Status = Status(),  # noqa: B008 - a value that nobody changes
 ) -> ReadableSpan:
-    return ReadableSpan(name, context, parent, RESOURCE, attributes, events, (), kind, None, status, *times, SCOPE)
+    return ReadableSpan(
+        name,
+        context,
+        parent,
+        resource=RESOURCE,
+        attributes=attributes,
+        events=events,
+        kind=kind,
+        status=status,
+        start_time=times[0],
+        end_time=times[1],
+        instrumentation_scope=SCOPE,
+    )

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace as replace_fields
 
 from turnscope import notebook
 from turnscope.planning import policy as policies
@@ -26,12 +27,14 @@ MIN_SAVING = 0.01  # a smaller saving, as a share of the cost, may be chance
 # not searched: a replay cannot show what a longer summary or another way of counting would change
 EXCLUDED = {"cap", "clip", "frame", "primer", "factor", "ratio", "output", "window", "fallback_window", "margin", "reserve"}
 
+BUDGET_KEYS = {"share": "budget.share", "split": "budget.share", "fixed": "budget.tokens"}  # by formula: what is searched
+
 
 class Axis(Struct, frozen=True):
     """One parameter of the search space. `key` is that of `parameters.group_parameters`.
 
     Attributes:
-        label: its name for people, with its unit.
+        words: its name for people, with its unit.
         own: its value in the policy's file.
         low, high: the range of a number.
         values: what a flag or a choice may be; () for a number.
@@ -186,15 +189,16 @@ class Advice(Struct, frozen=True):
 
     def to_text(self) -> str:
         """Write the advice, the Pareto front and the TOML of the advised policy as plain text."""
-        told = [self.too_few or self.because, self.holdout_result]
-        told += [f"Stopped before all {self.trials:,} settings were tried."] if self.stopped else []
+        sentences = [self.too_few or self.because, self.holdout_result]
+        sentences += [f"Stopped before all {self.trials:,} settings were tried."] if self.stopped else []
         lines = [
             f"{'*' if number == self.chosen else ' '} {_format_usd(point.searched.usd):>14} {point.searched.lost:>7,} lost   "
             f"{self.describe_changes(point.changes)}"
             for number, point in self.front_points
         ]
         text = [self.to_toml(self.chosen)] if self.chosen else []
-        return "\n\n".join(part for part in ("\n".join(filter(None, told)), "\n".join(lines), *text) if part).rstrip() + "\n"
+        sections = ("\n".join(filter(None, sentences)), "\n".join(lines), *text)
+        return "\n\n".join(filter(None, sections)).rstrip() + "\n"
 
     def _repr_html_(self) -> str:
         head = ("", "USD", "lost references", "held out: USD", "lost", "what differs")
@@ -229,27 +233,25 @@ def list_axes(policy: Policy) -> tuple[Axis, ...]:
     """
     found = []
     for group in parameters.group_parameters(policy):
-        for knob in group.parameters:
-            if axis := _build_axis(knob, group.title in (*REPAIRS, *CHECKS), policy.budget.formula):
+        for parameter in group.parameters:
+            if axis := _build_axis(parameter, group.title in (*REPAIRS, *CHECKS), policy.budget.formula):
                 found.append(axis)
     return tuple(found)
 
 
-def _build_axis(knob: Parameter, aside: bool, formula: str) -> Axis | None:
-    of_budget = knob.key.startswith("budget.")
-    usual = not aside and knob.name not in EXCLUDED
-    if of_budget and knob.key not in {"share": ("budget.share",), "split": ("budget.share",), "fixed": ("budget.tokens",)}.get(
-        formula, ()
-    ):
+def _build_axis(parameter: Parameter, auxiliary: bool, formula: str) -> Axis | None:
+    """The axis of a parameter; None = it cannot be searched. `auxiliary`: its rule only repairs or checks."""
+    of_budget, value = parameter.key.startswith("budget."), parameter.value
+    if of_budget and parameter.key != BUDGET_KEYS.get(formula):
         return None
-    if knob.kind == "whole" and knob.value > 0:
-        return Axis(
-            knob.key, knob.label, knob.value, max(1, knob.value // RANGE_FACTOR), knob.value * RANGE_FACTOR, usual=usual
-        )
-    if knob.kind == "real" and 0 < knob.value <= 1:
-        return Axis(knob.key, knob.label, knob.value, min(SHARE_RANGE[0], knob.value), SHARE_RANGE[1], usual=usual)
-    if knob.kind in ("flag", "choice") and not of_budget:
-        return Axis(knob.key, knob.label, knob.value, values=(False, True) if knob.kind == "flag" else knob.choices)
+    usual = not auxiliary and parameter.name not in EXCLUDED
+    axis = Axis(key=parameter.key, words=parameter.label, own=value)
+    if parameter.kind == "whole" and value > 0:
+        return replace_fields(axis, low=max(1, value // RANGE_FACTOR), high=value * RANGE_FACTOR, usual=usual)
+    if parameter.kind == "real" and 0 < value <= 1:
+        return replace_fields(axis, low=min(SHARE_RANGE[0], value), high=SHARE_RANGE[1], usual=usual)
+    if parameter.kind in ("flag", "choice") and not of_budget:
+        return replace_fields(axis, values=(False, True) if parameter.kind == "flag" else parameter.choices)
     return None
 
 
@@ -260,6 +262,9 @@ def find_pareto_front(points: Sequence[Figures]) -> tuple[int, ...]:
 
     Returns:
         Numbers of the points, the cheapest first.
+
+    >>> find_pareto_front([Figures(Decimal(9), lost=0), Figures(Decimal(5), lost=2), Figures(Decimal(7), lost=2)])
+    (1, 0)
     """
     if not points:
         return ()

@@ -94,7 +94,14 @@ def audit(trace: Trace, view: Overview) -> tuple[Point, ...]:
     """
     case = _Case(trace, view)
     return tuple(
-        Point(key, title, asks, verdict, f"{found[:1].upper()}{found[1:]}", tuple(dict.fromkeys(requests))[:MAX_LINKS])
+        Point(
+            key=key,
+            title=title,
+            requirement=asks,
+            verdict=verdict,
+            found=f"{found[:1].upper()}{found[1:]}",
+            requests=tuple(dict.fromkeys(requests))[:MAX_LINKS],
+        )
         for key, title, asks, look in POINTS
         for verdict, found, requests in (look(case),)
     )
@@ -135,10 +142,10 @@ def _splits_pair(trace: Trace, decision: Decision) -> bool:
 
 
 def _check_cache(case: _Case) -> _Outcome:
-    told = [(n, usage) for n, plan in enumerate(case.trace.plans) if (usage := plan.request.usage) and usage.prompt_tokens]
-    if len(told) < 2:
+    billed = [(n, usage) for n, plan in enumerate(case.trace.plans) if (usage := plan.request.usage) and usage.prompt_tokens]
+    if len(billed) < 2:
         return "unknown", "Fewer than two requests say what they were billed.", ()
-    later = told[1:]
+    later = billed[1:]
     read = sum(usage.cache_read_input_tokens for _, usage in later)
     whole = sum(usage.prompt_tokens for _, usage in later)
     cold = [n for n, usage in later if not usage.cache_read_input_tokens]
@@ -210,9 +217,9 @@ def _check_gateway(case: _Case) -> _Outcome:
             case.overflows,
         )
     if case.is_chat:
-        told = f"; {_format_requests(case.refusals)} went no further" if case.refusals else ""
+        refused = f"; {_format_requests(case.refusals)} went no further" if case.refusals else ""
         whole = len(case.trace.plans)
-        return "pass", f"Each of {whole:,} requests was projected and held against its window{told}.", case.refusals
+        return "pass", f"Each of {whole:,} requests was projected and held against its window{refused}.", case.refusals
     unseen = "whether anything would hold one back does not show"
     return "unknown", f"No request went over its window ({case.peak:.0%} at most); {unseen}.", ()
 

@@ -104,10 +104,10 @@ def bill(trace: Trace, reconciled: Reconciliation) -> Bill:
     charges: list[Charge] = []
     for row, plan in enumerate(plans):
         request, usage = plan.request, plan.request.usage
-        told = (
+        is_recorded = (
             usage is not None and not request.output_stub
         )  # the record says how long the answer is, so nothing has to be counted
-        answer = [] if told else select_model_output(session.blocks[request.cut : request.stop])
+        answer = [] if is_recorded else select_model_output(session.blocks[request.cut : request.stop])
         made = charge(request, prices, answer, ledger.count_content)
         charges.append(made)
         if usage is None:
@@ -150,7 +150,9 @@ def _split_by_billing(usages: Ints, trace: Trace, reconciled: Reconciliation) ->
         upto = np.where((usages[:, how] > 0)[:, None], most, before)
         if len(here):
             places = edges[here] * stretch[here]
-            upto[here] = _count_before(here, places, trace, hidden[here], scale[here], before[here], most[here])
+            upto[here] = _count_before(
+                here, places, trace=trace, hidden=hidden[here], scale=scale[here], least=before[here], most=most[here]
+            )
         found[:, how, :-1] = upto - before
         found[:, how, -1] = usages[:, how] - found[:, how, :-1].sum(axis=1)
         before = upto

@@ -124,7 +124,15 @@ def _iter_pairs(trace: Trace) -> Iterator[_Pair]:
             ):
                 continue
             yield _Pair(
-                base, plans[plan.request.n - 1], plan, usage, prices.find_facts(plan.model), expected, prompt, short, long
+                base=base,
+                last=plans[plan.request.n - 1],
+                plan=plan,
+                usage=usage,
+                model=prices.find_facts(plan.model),
+                expected=expected,
+                prompt=prompt,
+                short=short,
+                long=long,
             )
         read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
         long = long or usage.cache_creation_1h_input_tokens > 0
@@ -210,10 +218,22 @@ def _explain(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
     if gone or base.model != plan.model or shrunk > max(MIN_LOSS, MIN_LOSS_SHARE * pair.prompt):
         kept = min(kept, usage.prompt_tokens - added)
     rebilled = max(0, min(kept, usage.prompt_tokens) - read)
-    cause, evidence, idle = _find_diagnosis(pair) or _find_cause(trace, pair, at, round(behind * scale), shrunk)
+    cause, evidence, idle = _find_diagnosis(pair) or _find_cause(
+        trace, pair, at=at, behind=round(behind * scale), shrunk=shrunk
+    )
     if rebilled <= MIN_LOSS:
         return None  # the cached content is not sent any more, so nothing was billed again
-    broken = CacheBreak(plan.request.n, cause, evidence, rebilled, None, pair.expected, read, idle, at)
+    broken = CacheBreak(
+        request=plan.request.n,
+        cause=cause,
+        evidence=evidence,
+        rebilled_tokens=rebilled,
+        usd=None,
+        expected=pair.expected,
+        read=read,
+        idle=idle,
+        at=at,
+    )
     return replace(broken, usd=_price_rebilled(trace.prices, pair, rebilled))
 
 

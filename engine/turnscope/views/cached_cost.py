@@ -80,12 +80,12 @@ class CachePrice:
     def sentence(self) -> str:
         """Saving, rewritten tokens and break-even in one sentence."""
         saved = f"{abs(self.saved):,} tokens {'more' if self.saved < 0 else 'fewer'} from now on"
-        told = f"{saved}, {self.rewritten:,} written again because of it"
+        effect = f"{saved}, {self.rewritten:,} written again because of it"
         if self.usd is None or self.saved < 0 or not self.rewritten:
-            return told
+            return effect
         if self.break_even is None:
-            return f"{told}: it never pays off"
-        return f"{told}: it pays off after {self.break_even:,} request{'' if self.break_even == 1 else 's'}"
+            return f"{effect}: it never pays off"
+        return f"{effect}: it pays off after {self.break_even:,} request{'' if self.break_even == 1 else 's'}"
 
 
 def count_answer_tokens(trace: Trace) -> tuple[int, ...]:
@@ -116,13 +116,19 @@ def simulate_cost(trace: Trace, kept: Sequence[CacheUse], answers: Sequence[int]
         calls = Decimal(0)
         for ask, answer in plan.asks:
             if ask.kind == "summary" and ask.key not in asked:
-                calls += _price_summary(trace, ask, answer, plan.model, request) or Decimal(0)
+                calls += _price_summary(trace, ask, answer=answer, model=plan.model, request=request) or Decimal(0)
                 asked.add(ask.key)
         condensing.append(calls)
         if not cache.sent:
             usd.append(calls)
             continue
-        billed = Usage(cache.plain, cache.written, cache.read, answers[n], cache.written if cache.hour else 0)
+        billed = Usage(
+            input_tokens=cache.plain,
+            cache_creation_input_tokens=cache.written,
+            cache_read_input_tokens=cache.read,
+            output_tokens=answers[n],
+            cache_creation_1h_input_tokens=cache.written if cache.hour else 0,
+        )
         cost = trace.prices.compute_cost(billed, plan.model, request.sent_at)
         usd.append(cost.total + calls if cost else None)
     return SimulatedCost(tuple(usd), tuple(condensing), sum(c.read for c in kept), sum(c.prompt for c in kept))
@@ -198,8 +204,8 @@ def _split_rewritten(trace: Trace, request: int, made: Sequence[Decision], ends:
 
 def _build_price(seq: int, saved: int, again: int, rate: Rates | None, *, hour: bool) -> CachePrice:
     if rate is None:
-        return CachePrice(seq, saved, again, None, None, None)
+        return CachePrice(seq=seq, saved=saved, rewritten=again, usd=None, usd_per_request=None, break_even=None)
     write = max(rate.cache_write_1h if hour else rate.cache_write_5m, rate.input)
     usd, each = (write - rate.cache_read) * again / _MILLION, rate.cache_read * saved / _MILLION
     pays = max(1, ceil(usd / each)) if each > 0 else None
-    return CachePrice(seq, saved, again, usd, each, pays)
+    return CachePrice(seq=seq, saved=saved, rewritten=again, usd=usd, usd_per_request=each, break_even=pays)

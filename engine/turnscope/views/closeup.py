@@ -99,19 +99,19 @@ def build_closeup(trace: Trace, cursor: Cursor, at: int | None = None, focus: in
     before, after = (found.envelope.find_piece(chosen) if chosen < cut else None for found in (old, frame))
     touched = span is not None and span.start <= chosen < span.stop
     return Closeup(
-        chosen,
-        label_block(trace.session, block),
-        block.turn,
-        block.kind,
-        round(trace.ledger.count_tokens(chosen, chosen + 1) * scale),
-        _get_text(before, chosen, trace.session),
-        _get_text(after, chosen, trace.session),
-        round(_count_tokens(before, chosen, trace) * scale),
-        round(_count_tokens(after, chosen, trace) * scale),
-        decision if touched else None,
-        span.stop - span.start if span and touched else 0,
-        after.stop - after.start if after and after.body else 0,
-        UNLOGGED_CUT.format(terms.cut) if terms.cut else "",
+        at=chosen,
+        name=label_block(trace.session, block),
+        turn=block.turn,
+        kind=block.kind,
+        tokens=round(trace.ledger.count_tokens(chosen, chosen + 1) * scale),
+        before=_get_text(before, chosen, trace.session),
+        after=_get_text(after, chosen, trace.session),
+        before_tokens=round(_count_tokens(before, chosen, trace) * scale),
+        after_tokens=round(_count_tokens(after, chosen, trace) * scale),
+        decision=decision if touched else None,
+        touched_blocks=span.stop - span.start if span and touched else 0,
+        replaced_blocks=after.stop - after.start if after and after.body else 0,
+        note=UNLOGGED_CUT.format(terms.cut) if terms.cut else "",
     )
 
 
@@ -130,7 +130,20 @@ def _build_insert(trace: Trace, cursor: Cursor, decision: Decision) -> Closeup:
     sizes = [round(sum(piece.counts) * scale) if piece else 0 for piece in (before, after)]
     texts = [render_body(piece.body, trace.session) if piece else None for piece in (before, after)]
     turn = trace.plans[cursor.request].request.turn
-    return Closeup(-1, decision.edit.slot, turn, "insert", sizes[1], texts[0], texts[1], sizes[0], sizes[1], decision, 0, 0)
+    return Closeup(
+        at=-1,
+        name=decision.edit.slot,
+        turn=turn,
+        kind="insert",
+        tokens=sizes[1],
+        before=texts[0],
+        after=texts[1],
+        before_tokens=sizes[0],
+        after_tokens=sizes[1],
+        decision=decision,
+        touched_blocks=0,
+        replaced_blocks=0,
+    )
 
 
 def _get_text(piece: Piece | None, at: int, session: Session) -> str | None:

@@ -108,7 +108,9 @@ def build_grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
     width = max(1, -(-len(last) // most))
     best = _find_largest_rows(values, width)
     cell = np.arange(tokens.shape[1])[None, :]
-    return Grid(width, values[best, cell], tokens[best, cell], cold[best, cell], facts[best, cell])
+    return Grid(
+        width=width, values=values[best, cell], tokens=tokens[best, cell], cached=cold[best, cell], facts=facts[best, cell]
+    )
 
 
 def _find_largest_rows(values: Floats, width: int) -> Ints:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import pairwise
 from statistics import median
@@ -217,28 +217,30 @@ def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
     judged = refusals.find_rejections(trace, shared.looked)
     large = [_exceeds_window(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)]
     missing = find_losses(trace, shared.references)
-    made = Counter(d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse"))
-    return Row(
-        trace.policy.name,
-        trace.policy.title or trace.policy.name,
-        cost,
-        cache,
-        sizes,
-        tuple(plan.budget.limit for plan in trace.plans),
-        tuple(plan.budget.window for plan in trace.plans),
-        sum(sizes) / max(1, trace.uncut_tokens),
-        sum(plan.verdict == "refuse" for plan in trace.plans),
-        sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
-        sum(large),
-        tuple(n for n, wrong in enumerate(judged.requests) if wrong),
-        tuple(plan.request.n for plan in trace.plans if plan.is_changed),
-        dict(made.most_common()),
-        missing,
-        _price_refetch(trace, missing, sizes),
-        trace.policy.saving,
-        judged.rules.count(UNKNOWN),
-        *(_compare_with_record(trace, cache) if sent and trace.policy.name == AS_RECORDED else ()),
+    actions = Counter(
+        d.action for plan in trace.plans for d in plan.decisions if d.splice or d.action in ("fallback", "refuse")
     )
+    row = Row(
+        policy=trace.policy.name,
+        title=trace.policy.title or trace.policy.name,
+        cost=cost,
+        cache=cache,
+        sizes=sizes,
+        limits=tuple(plan.budget.limit for plan in trace.plans),
+        windows=tuple(plan.budget.window for plan in trace.plans),
+        kept_share=sum(sizes) / max(1, trace.uncut_tokens),
+        refusals=sum(plan.verdict == "refuse" for plan in trace.plans),
+        overflows=sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
+        over_window=sum(large),
+        rejected=tuple(n for n, wrong in enumerate(judged.requests) if wrong),
+        changed=tuple(plan.request.n for plan in trace.plans if plan.is_changed),
+        decisions=dict(actions.most_common()),
+        losses=missing,
+        refetch_usd=_price_refetch(trace, missing, sizes),
+        published_saving=trace.policy.saving,
+        unjudged=judged.rules.count(UNKNOWN),
+    )
+    return _compare_with_record(row, trace) if sent and trace.policy.name == AS_RECORDED else row
 
 
 def _exceeds_window(plan: Plan, size: int) -> bool:
@@ -258,18 +260,18 @@ def _price_refetch(trace: Trace, losses: Losses, sizes: Sequence[int]) -> Decima
     return usd
 
 
-def _compare_with_record(trace: Trace, cache: Sequence[CacheUse]) -> tuple[Decimal | None, tuple[float, ...], Decimal]:
-    """What was billed, the error of each simulated cache read as a share of the prompt, and the USD that were counted here."""
+def _compare_with_record(row: Row, trace: Trace) -> Row:
+    """Add what was billed, the error of each simulated cache read, and the USD that were counted here."""
     session = trace.session
-    pairs = [(r, cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]
-    off = tuple(abs(read - r.usage.cache_read_input_tokens) / r.usage.prompt_tokens for r, read in pairs if r.usage)
+    pairs = [(r, row.cache[r.n].read) for r in session.requests if r.usage and r.usage.prompt_tokens]
+    errors = tuple(abs(read - r.usage.cache_read_input_tokens) / r.usage.prompt_tokens for r, read in pairs if r.usage)
     made = [
         charge(r, trace.prices, select_model_output(session.blocks[r.cut : r.stop]), trace.ledger.count_content)
         for r, _ in pairs
     ]
     billed = [each.cost.total for each in made if each.cost]
     counted = sum((each.counted_usd for each in made if each.cost), Decimal(0))
-    return (sum(billed, Decimal(0)) if billed else None), off, counted
+    return replace(row, billed=sum(billed, Decimal(0)) if billed else None, cache_errors=errors, counted_usd=counted)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -287,6 +289,7 @@ class Comparison:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the policies, in the order of the rows."""
         return tuple(row.policy for row in self.rows)
 
     def get_trace(self, name: str) -> Trace:

@@ -59,7 +59,7 @@ def iter_rows(trace: Trace) -> Iterator[dict[str, JSON]]:
     for plan in trace.plans:
         prices = price_decisions(trace, kept, plan.request.n) if plan.is_changed else {}
         for decision in plan.decisions:
-            yield _build_row(trace, plan, decision, "policy", prices.get(decision.seq))
+            yield _build_row(trace, plan, decision=decision, by="policy", price=prices.get(decision.seq))
         for decision in plan.server:
             yield _build_row(trace, plan, decision, "server")
 

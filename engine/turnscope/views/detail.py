@@ -101,7 +101,15 @@ def compare_requests(trace: Trace, view: Overview, old: int, new: int) -> Differ
     both = [unit for unit in was if unit in now and was[unit] != now[unit]]
     changed = tuple((made[0](unit, was[unit]), made[1](unit, now[unit])) for unit in both)
     cells = tuple(map(int, view.cells[old])), tuple(map(int, view.cells[new]))
-    return Difference(old, new, came, went, changed, cells, (view.get_prompt(old), view.get_prompt(new)))
+    return Difference(
+        old=old,
+        new=new,
+        added=came,
+        removed=went,
+        changed=changed,
+        cells=cells,
+        prompts=(view.get_prompt(old), view.get_prompt(new)),
+    )
 
 
 def build_detail(trace: Trace, view: Overview, n: int) -> Detail:
@@ -123,7 +131,15 @@ def build_detail(trace: Trace, view: Overview, n: int) -> Detail:
     answer = tuple(
         _build_item(trace.session, trace.ledger, block, 1.0) for block in blocks
     )  # counted as `bill.charge` counts it
-    return Detail(plan.request, tuple(by_size), added, left, moved, answer, tuple(int(c) for c in change))
+    return Detail(
+        request=plan.request,
+        items=tuple(by_size),
+        added=added,
+        removed=left,
+        changed=moved,
+        answer=answer,
+        change=tuple(int(c) for c in change),
+    )
 
 
 def _list_units(pieces: Iterable[Piece]) -> dict[_Unit, Placeholder]:
@@ -141,7 +157,9 @@ def _build_unit_item(trace: Trace, scale: float, unit: _Unit, body: Placeholder)
     start, stop, slot = unit
     if body is None:
         return _build_item(trace.session, trace.ledger, trace.session.blocks[start], scale)
-    return _build_placeholder_item(trace, Piece(start, stop, trace.ledger.count_placeholder(body), body, slot), scale)
+    return _build_placeholder_item(
+        trace, Piece(start=start, stop=stop, counts=trace.ledger.count_placeholder(body), body=body, slot=slot), scale
+    )
 
 
 def _list_items(trace: Trace, envelope: Envelope, scale: float) -> list[Item]:
@@ -159,7 +177,16 @@ def _list_items(trace: Trace, envelope: Envelope, scale: float) -> list[Item]:
 
 def _build_item(session: Session, ledger: Ledger, block: Block, scale: float) -> Item:
     tokens = round(ledger.count_tokens(block.at, block.at + 1) * scale)
-    return Item(block.at, block.at + 1, label_block(session, block), block.bucket, block.kind, tokens, block.text, "verbatim")
+    return Item(
+        at=block.at,
+        stop=block.at + 1,
+        label=label_block(session, block),
+        bucket=block.bucket,
+        kind=block.kind,
+        tokens=tokens,
+        text=block.text,
+        state="verbatim",
+    )
 
 
 def _build_placeholder_item(trace: Trace, piece: Piece, scale: float) -> Item:
@@ -168,4 +195,13 @@ def _build_placeholder_item(trace: Trace, piece: Piece, scale: float) -> Item:
     name = label_block(trace.session, block) if block else piece.slot
     bucket = CELLS[int(np.argmax(piece.counts))]
     text = "\n".join(part.text for part in piece.body)
-    return Item(piece.start, piece.stop, name, bucket, piece.body[0].kind, round(sum(piece.counts) * scale), text, "stand-in")
+    return Item(
+        at=piece.start,
+        stop=piece.stop,
+        label=name,
+        bucket=bucket,
+        kind=piece.body[0].kind,
+        tokens=round(sum(piece.counts) * scale),
+        text=text,
+        state="stand-in",
+    )

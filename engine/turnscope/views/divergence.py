@@ -77,12 +77,24 @@ def list_differences(one: Trace, other: Trace, request: int) -> tuple[BlockDiffe
             how: DifferenceKind = "other form" if here == there else "only in A" if here else "only in B"
             stands = classify_position(compute_share(one if here or not there else other, request, at))
             block = one.session.blocks[at]
-            found.append(BlockDifference(at, label_block(one.session, block), one.ledger.count_tokens(at, at + 1), how, stands))
+            found.append(
+                BlockDifference(
+                    at=at,
+                    label=label_block(one.session, block),
+                    tokens=one.ledger.count_tokens(at, at + 1),
+                    how=how,
+                    where=stands,
+                )
+            )
     was, now = _find_inserts(one, request), _find_inserts(other, request)
     for slot in dict.fromkeys((*was, *now)):
         if (held := [known[slot] for known in (was, now) if slot in known]) and (len(held) == 1 or held[0] != held[1]):
             how = "other form" if len(held) == 2 else "only in A" if slot in was else "only in B"
-            found.append(BlockDifference(held[0].at, slots.label_slot(slot), held[0].tokens, how, held[0].where))
+            found.append(
+                BlockDifference(
+                    at=held[0].at, label=slots.label_slot(slot), tokens=held[0].tokens, how=how, where=held[0].where
+                )
+            )
     return tuple(sorted(found, key=lambda each: each.at))
 
 
@@ -101,16 +113,15 @@ def list_placements(one: Trace, other: Trace, request: int) -> tuple[Placement, 
     for at in sorted(a.keys() | b.keys()):
         how: Presence = "in both" if at in a and at in b else "only in A" if at in a else "only in B"
         there = (classify_position(a[at]) if at in a else "", classify_position(b[at]) if at in b else "")
-        found.append(Placement(at, label_block(session, session.blocks[at]), one.ledger.count_tokens(at, at + 1), how, *there))
+        tokens = one.ledger.count_tokens(at, at + 1)
+        found.append(Placement(at, label_block(session, session.blocks[at]), tokens, how, a=there[0], b=there[1]))
     was, now = _find_inserts(one, request), _find_inserts(other, request)
     for slot in dict.fromkeys((*was, *now)):
         how = "in both" if slot in was and slot in now else "only in A" if slot in was else "only in B"
         held = was.get(slot) or now[slot]
-        put: tuple[Region | Literal[""], Region | Literal[""]] = (
-            was[slot].where if slot in was else "",
-            now[slot].where if slot in now else "",
-        )
-        found.append(Placement(held.at, slots.label_slot(slot), held.tokens, how, *put))
+        first: Region | Literal[""] = was[slot].where if slot in was else ""
+        second: Region | Literal[""] = now[slot].where if slot in now else ""
+        found.append(Placement(held.at, slots.label_slot(slot), held.tokens, how, a=first, b=second))
     return tuple(sorted(found, key=lambda each: each.at))
 
 

@@ -55,6 +55,9 @@ def describe_event(kind: str, what: str) -> str:
     Args:
         kind: a key of `EVENTS`.
         what: what happened.
+
+    >>> describe_event("cut", "the window was full"), describe_event("compact", "compacted into a summary")
+    ('cut: the window was full', 'compacted into a summary')
     """
     word = EVENTS[kind].word
     return what if what.startswith(word) else f"{word}: {what}" if what else word

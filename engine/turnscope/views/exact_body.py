@@ -39,12 +39,12 @@ def build_exact_body(trace: Trace, request: int) -> dict[str, JSON]:
 
 def describe_hidden(terms: Terms) -> str:
     """Describe what the log does not hold of a request; "" = it holds all."""
-    told = {
+    hidden = {
         "system prompt and tools are about {:,} tokens together": terms.prefix,
         "what was said before this file begins is about {:,} tokens": terms.earlier,
         "what the tool put back after its last compaction is about {:,} tokens": terms.reinjected,
     }
-    return "; ".join(words.format(tokens) for words, tokens in told.items() if tokens)
+    return "; ".join(words.format(tokens) for words, tokens in hidden.items() if tokens)
 
 
 def format_exact_body(trace: Trace, request: int) -> str:

@@ -104,7 +104,7 @@ def rank_findings(
     if not len(view):
         return ()
     broken = find_breaks(trace) if broken is None else broken
-    known = _Facts(trace, view, view.prompts, view.usd, tuple(broken))
+    known = _Facts(trace=trace, view=view, prompts=view.prompts, input_usd=view.usd, broken=tuple(broken))
     found = [finding for kind in FINDERS for finding in kind(known)]
     mean = float(known.input_usd.sum()) / max(1, int(known.prompts.sum()))
 
@@ -151,7 +151,7 @@ def _find_cost_share(known: _Facts) -> list[Finding]:
             evidence = {"share": share, "part": part, "whole": whole, "unit": "USD" if known.has_prices else "tokens"}
             most = int(np.argmax(tokens))
             text = f"{what} {share * 100:.0f} % of {of}; request {most} carries most of them."
-            found.append(Finding(text, most, "bill", usd, int(tokens.sum()), evidence))
+            found.append(Finding(text=text, request=most, kind="bill", usd=usd, tokens=int(tokens.sum()), evidence=evidence))
     return found
 
 
@@ -176,7 +176,7 @@ def _find_cache_breaks(known: _Facts) -> list[Finding]:
         )
         evidence = {"cause": cause, "requests": [b.request for b in group], "tokens": tokens, "why": worst.evidence}
         text = f"{_describe_break(known, cause, worst, len(group))}: {price}."
-        found.append(Finding(text, worst.request, "cache", usd, tokens, evidence))
+        found.append(Finding(text=text, request=worst.request, kind="cache", usd=usd, tokens=tokens, evidence=evidence))
     return found
 
 
@@ -225,7 +225,16 @@ def _find_repeats(known: _Facts) -> list[Finding]:
     text = f"{where} {format_tokens(worst.tokens)} tokens of a file read {spell_times(worst.reads)}{most} ({name})."
     usd = Decimal(str(round(worst.weight, 6))) if known.has_prices else None
     evidence = {"path": worst.path, "reads": worst.reads, "start": worst.start, "stop": worst.stop, "tokens": worst.tokens}
-    return [Finding(text, worst.peak_request, "repeated", usd, int(worst.weight) if usd is None else worst.tokens, evidence)]
+    return [
+        Finding(
+            text=text,
+            request=worst.peak_request,
+            kind="repeated",
+            usd=usd,
+            tokens=int(worst.weight) if usd is None else worst.tokens,
+            evidence=evidence,
+        )
+    ]
 
 
 def _find_persistent_context(known: _Facts) -> list[Finding]:
@@ -246,7 +255,16 @@ def _find_persistent_context(known: _Facts) -> list[Finding]:
     usd = Decimal(str(round(float((summed * paid).sum()), 6))) if known.has_prices else None
     text += f": about ${usd:,.2f}." if usd is not None and usd >= Decimal("0.01") else "."
     evidence = {"kinds": sizes, "share": float(summed.sum()) / whole, "requests": len(there)}
-    return [Finding(text[:1].upper() + text[1:], int(np.argmax(summed)), "standing", usd, int(summed.sum()), evidence)]
+    return [
+        Finding(
+            text=text[:1].upper() + text[1:],
+            request=int(np.argmax(summed)),
+            kind="standing",
+            usd=usd,
+            tokens=int(summed.sum()),
+            evidence=evidence,
+        )
+    ]
 
 
 def _find_cuts(known: _Facts) -> list[Finding]:
@@ -275,7 +293,7 @@ def _find_cuts(known: _Facts) -> list[Finding]:
         else f"; the largest, {format_tokens(size)} at request {largest}, {left}"
     )
     evidence = {"requests": [n for n, _ in made], "removed": removed, "event": kind}
-    return [Finding(f"{what}{where}.", largest, "cut", None, removed, evidence)]
+    return [Finding(text=f"{what}{where}.", request=largest, kind="cut", usd=None, tokens=removed, evidence=evidence)]
 
 
 def _find_unlogged_cuts(known: _Facts) -> list[Finding]:
@@ -286,7 +304,16 @@ def _find_unlogged_cuts(known: _Facts) -> list[Finding]:
     worst, gone = max(fallen, key=lambda fit: fit.cut_at_start), sum(fit.cut_at_start for fit in fallen)
     often = f" {spell_times(len(fallen))}, most at request {worst.start}" if len(fallen) > 1 else f" at request {worst.start}"
     text = f"The tool cut something{often} that its log does not hold: about {format_tokens(gone)} tokens."
-    return [Finding(text, worst.start, "unlogged", None, gone, {"requests": [fit.start for fit in fallen], "tokens": gone})]
+    return [
+        Finding(
+            text=text,
+            request=worst.start,
+            kind="unlogged",
+            usd=None,
+            tokens=gone,
+            evidence={"requests": [fit.start for fit in fallen], "tokens": gone},
+        )
+    ]
 
 
 def _find_lost_task(known: _Facts) -> list[Finding]:
@@ -303,7 +330,9 @@ def _find_lost_task(known: _Facts) -> list[Finding]:
     since = ", and the model has a summary of it since" if out.decision and out.decision.action == "condense" else ""
     tokens = round(sum(d.before - d.after for d in (*plan.decisions, *plan.server) if d.splice) * plan.calibration.scale)
     text = f"The first user message left the window at request {n}{since}."
-    return [Finding(text, n, "forgotten", None, tokens, {"block": at, "because": out.because})]
+    return [
+        Finding(text=text, request=n, kind="forgotten", usd=None, tokens=tokens, evidence={"block": at, "because": out.because})
+    ]
 
 
 def _find_mid_prompt(known: _Facts) -> list[Finding]:
@@ -336,7 +365,16 @@ def _find_mid_prompt(known: _Facts) -> list[Finding]:
                 many = f"and so in {len(rows):,} long prompts" if len(rows) > 1 else "there alone"
                 place = f"behind {exact * 100:.0f} % of the prompt at request {n} ({format_tokens(tokens)} tokens), {many}"
                 text = f"The {what} stands {place}."
-                found.append(Finding(text, n, "middle", None, tokens, {"what": what, "share": exact, "requests": len(rows)}))
+                found.append(
+                    Finding(
+                        text=text,
+                        request=n,
+                        kind="middle",
+                        usd=None,
+                        tokens=tokens,
+                        evidence={"what": what, "share": exact, "requests": len(rows)},
+                    )
+                )
                 break
     return sorted(found, key=lambda each: -int(str(each.evidence["requests"])))[:1]
 
@@ -356,7 +394,16 @@ def _find_thinking(known: _Facts) -> list[Finding]:
         return []
     text = f"Thinking grew to {share[n] * 100:.0f} % of the prompt at request {n} ({format_tokens(int(cells[n]))} tokens)."
     usd = Decimal(str(round(float(known.input_usd[:, 4].sum()), 6))) if known.has_prices else None
-    return [Finding(text, n, "thinking", usd, int(cells.sum()), {"share": float(share[n]), "tokens": int(cells[n])})]
+    return [
+        Finding(
+            text=text,
+            request=n,
+            kind="thinking",
+            usd=usd,
+            tokens=int(cells.sum()),
+            evidence={"share": float(share[n]), "tokens": int(cells[n])},
+        )
+    ]
 
 
 def _find_full_window(known: _Facts) -> list[Finding]:
@@ -367,7 +414,7 @@ def _find_full_window(known: _Facts) -> list[Finding]:
         return []
     tokens, window = int(known.prompts[n]), int(known.view.windows[n])
     text = f"Request {n} filled {fill[n] * 100:.0f} % of the window ({tokens:,} of {window:,} tokens)."
-    return [Finding(text, n, "full", None, tokens, {"fill": float(fill[n])})]
+    return [Finding(text=text, request=n, kind="full", usd=None, tokens=tokens, evidence={"fill": float(fill[n])})]
 
 
 def _find_retries(known: _Facts) -> list[Finding]:
@@ -381,7 +428,9 @@ def _find_retries(known: _Facts) -> list[Finding]:
     text = f"Request {request.n} was sent {spell_times(request.attempts)} before the provider answered{took}."
     again = sum(r.attempts > 1 for r in known.trace.session.requests)
     evidence = {"attempts": request.attempts, "requests_with_retries": again}
-    return [Finding(text, request.n, "retry", None, int(known.prompts[request.n]), evidence)]
+    return [
+        Finding(text=text, request=request.n, kind="retry", usd=None, tokens=int(known.prompts[request.n]), evidence=evidence)
+    ]
 
 
 def _find_output_stubs(known: _Facts) -> list[Finding]:
@@ -397,7 +446,11 @@ def _find_output_stubs(known: _Facts) -> list[Finding]:
     money = f", which adds ${usd:,.2f} to a recorded ${path - usd:,.2f}" if path is not None else ""
     text = f"{of} record fewer output tokens than their text has: {format_tokens(tokens)} were counted{money}."
     evidence = {"requests": len(stubs), "counted": tokens, "usd": float(usd)}
-    return [Finding(text, stubs[0], "stub", usd if path is not None else None, tokens, evidence)]
+    return [
+        Finding(
+            text=text, request=stubs[0], kind="stub", usd=usd if path is not None else None, tokens=tokens, evidence=evidence
+        )
+    ]
 
 
 def _find_unattributed(known: _Facts) -> list[Finding]:
@@ -409,7 +462,16 @@ def _find_unattributed(known: _Facts) -> list[Finding]:
     if share <= DOUBTFUL or rest[n] < DOUBTFUL_TOKENS:
         return []
     text = f"{share * 100:.0f} % of all recorded input is not accounted for by what the log holds, most at request {n}."
-    return [Finding(text, n, "unattributed", None, int(rest.sum()), {"share": float(share), "tokens": int(rest.sum())})]
+    return [
+        Finding(
+            text=text,
+            request=n,
+            kind="unattributed",
+            usd=None,
+            tokens=int(rest.sum()),
+            evidence={"share": float(share), "tokens": int(rest.sum())},
+        )
+    ]
 
 
 FINDERS: tuple[Callable[[_Facts], list[Finding]], ...] = (

@@ -91,7 +91,11 @@ class References:
 
 
 def find_identifiers(text: str) -> set[str]:
-    """Find the identifiers in a text."""
+    """Find the identifiers in a text.
+
+    >>> sorted(find_identifiers("See src/app.py: parse_args() returns 4096 for `--all`."))
+    ['--all', '4096', 'parse_args', 'src/app.py']
+    """
     plain = _ESCAPES.sub(" ", text) if "\\" in text else text
     found = set().union(*map(_split_run, {*_RUN.findall(plain)}))
     quoted = (next(filter(None, groups)) for groups in _QUOTED.findall(plain))
@@ -147,11 +151,11 @@ def find_references(session: Session) -> References:
     places: dict[str, list[int]] = {word: [] for word in wanted}
     first: dict[str, int] = {}
     for block in session.blocks:
-        told = wanted & (known[block.at] if block.at in known else _find_block_identifiers(block))
-        for word in told:
+        here = wanted & (known[block.at] if block.at in known else _find_block_identifiers(block))
+        for word in here:
             places[word].append(block.at)
         if session.messages[block.message].origin != "summary" and block.kind != "summary":
-            first.update(dict.fromkeys(told.difference(first), block.at))
+            first.update(dict.fromkeys(here.difference(first), block.at))
     uses = tuple(
         {word: at for word, at in has.items() if first.get(word, request.cut) < request.cut}
         for request, has in zip(session.requests, answers, strict=True)
@@ -181,16 +185,16 @@ def find_losses(trace: Trace, used: References) -> Losses:
 def _find_missing(
     plan: Plan, words: Mapping[str, int], places: Mapping[str, Sequence[int]], said: _PlaceholderIndex
 ) -> Iterator[LostReference]:
-    cut, seen, told = plan.request.cut, plan.seen, None
+    cut, seen, repeated = plan.request.cut, plan.seen, None
     for word, answer in words.items():
         last = bisect_left(places[word], cut) - 1
         if _is_present(seen, places[word], last):
             continue
-        told = said.find_in(seen) if told is None else told
-        if any(word in each for each in told):
+        repeated = said.find_in(seen) if repeated is None else repeated
+        if any(word in each for each in repeated):
             continue
         block = places[word][last]
-        yield LostReference(plan.request.n, word, answer, block, plan.after.find_piece(block).by)
+        yield LostReference(request=plan.request.n, text=word, answer=answer, block=block, by=plan.after.find_piece(block).by)
 
 
 def _is_present(envelope: Envelope, places: Sequence[int], last: int) -> bool:
@@ -229,8 +233,8 @@ class _PlaceholderIndex:
         key = part.ref if part.ref is not None else (id(part),) if structured else part.text
         if key not in self.parts:
             moved = self.session.blocks[part.ref] if part.ref is not None else None
-            told = _find_block_identifiers(moved) if moved else _find_content_identifiers(part.kind, part.raw, part.text)
-            self.parts[key] = part, frozenset(word for word in told if word in self.wanted)
+            found = _find_block_identifiers(moved) if moved else _find_content_identifiers(part.kind, part.raw, part.text)
+            self.parts[key] = part, frozenset(word for word in found if word in self.wanted)
         return self.parts[key][1]
 
 

@@ -44,7 +44,12 @@ def list_summaries(pieces: Iterable[Piece], session: Session) -> tuple[ManualSum
 def _build_summary(piece: Piece, session: Session) -> ManualSummary:
     text = wishes.get_editable_text(piece)
     return ManualSummary(
-        piece.by, wishes.hash_text(text), text, sum(piece.counts), piece.stop - piece.start, wishes.get_rating(session, text)
+        by=piece.by,
+        key=wishes.hash_text(text),
+        text=text,
+        tokens=sum(piece.counts),
+        replaced_blocks=piece.stop - piece.start,
+        rating=wishes.get_rating(session, text),
     )
 
 

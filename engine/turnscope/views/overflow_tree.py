@@ -7,7 +7,7 @@ one: projected > window, compaction, fallback, typed refusal.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from turnscope.envelope.pieces import Decision
@@ -95,17 +95,31 @@ def _build_nodes(plan: Plan, rules: set[str]) -> Iterator[Node]:
     smaller = _predict_size(plan, cuts[-1][1].after) if cuts else size
     elsewhere, fits = bool(moved) and not refused, size <= limit
     within = not fits and not moved and not refused and end <= plan.budget.limit
-    told = f"{size:,} tokens are projected, the limit is {limit:,}"
-    yield _build_node("projected", (True, fits), (size, size), limit, [], told)
+    fit = f"{size:,} tokens are projected, the limit is {limit:,}"
+    yield _build_node("projected", (True, fits), sizes=(size, size), limit=limit, found=[], otherwise=fit)
     nothing = "no rule of this policy found anything to cut" if rules - _IDLE else "no rule of this policy cuts anything"
-    yield _build_node("compaction", (not fits, within), (size, smaller), limit, cuts or looks, nothing)
+    yield _build_node(
+        "compaction", (not fits, within), sizes=(size, smaller), limit=limit, found=cuts or looks, otherwise=nothing
+    )
     larger = "no larger model was asked for" if FALLBACK in rules else "this policy names no model with a larger window"
     on = not fits and not within
     yield _build_node(
-        "fallback", (on, elsewhere), (smaller, end), plan.budget.limit if moved else limit, moved or stayed, larger
+        "fallback",
+        (on, elsewhere),
+        sizes=(smaller, end),
+        limit=plan.budget.limit if moved else limit,
+        found=moved or stayed,
+        otherwise=larger,
     )
     sent = "this policy refuses nothing: it is sent over its limit"
-    yield _build_node("refuse", (on and not elsewhere, bool(refused)), (end, end), plan.budget.limit, refused, sent)
+    yield _build_node(
+        "refuse",
+        (on and not elsewhere, bool(refused)),
+        sizes=(end, end),
+        limit=plan.budget.limit,
+        found=refused,
+        otherwise=sent,
+    )
 
 
 def _build_node(
@@ -122,12 +136,16 @@ def _build_node(
         otherwise: the reason where no rule decided.
     """
     question, leaf = QUESTIONS[step]
-    if not path[0]:
-        return Node(step, question, leaf, False, False, *sizes, limit)
+    (reached, applies), (tokens, after) = path, sizes
+    node = Node(
+        step=step, question=question, leaf=leaf, reached=reached, applies=applies, tokens=tokens, after=after, limit=limit
+    )
+    if not reached:
+        return replace(node, applies=False)
     if not found:
-        return Node(step, question, leaf, *path, *sizes, limit, because=otherwise)
+        return replace(node, because=otherwise)
     number, last = found[-1]
-    return Node(step, question, leaf, *path, *sizes, limit, last.rule, number, last.edit.because, len(found) - 1)
+    return replace(node, rule=last.rule, decision=number, because=last.edit.because, more_decisions=len(found) - 1)
 
 
 def _predict_size(plan: Plan, tokens: int) -> int:

@@ -60,15 +60,22 @@ class Group:
 
 def group_parameters(policy: Policy) -> tuple[Group, ...]:
     """List every parameter of a policy, those of the budget first, then rule by rule. Rules count from 1, as in the file."""
-    budget = Group("budget", "Budget", "What a request may have.", "", "", _list_parameters("budget", "budget", policy.budget))
+    budget = Group(
+        key="budget",
+        title="Budget",
+        doc="What a request may have.",
+        source="",
+        memory="",
+        parameters=_list_parameters("budget", "budget", policy.budget),
+    )
     rules = (
         Group(
-            str(n),
-            part.rule.name,
-            part.rule.doc,
-            _name_source(part.rule),
-            part.rule.memory,
-            _list_parameters(str(n), part.rule.name, part.params),
+            key=str(n),
+            title=part.rule.name,
+            doc=part.rule.doc,
+            source=_name_source(part.rule),
+            memory=part.rule.memory,
+            parameters=_list_parameters(str(n), part.rule.name, part.params),
         )
         for n, part in enumerate(policy.rules, 1)
     )
@@ -82,7 +89,9 @@ def _name_source(rule: Rule) -> str:
 
 def _list_parameters(group: str, rule: str, params: Any) -> tuple[Parameter, ...]:
     hints = get_type_hints(type(params), include_extras=True)
-    return tuple(_build_parameter(group, rule, f.name, hints[f.name], getattr(params, f.name)) for f in fields(params))
+    return tuple(
+        _build_parameter(group, rule, name=f.name, hint=hints[f.name], value=getattr(params, f.name)) for f in fields(params)
+    )
 
 
 def _build_parameter(group: str, rule: str, name: str, hint: Any, value: JSON) -> Parameter:
@@ -97,7 +106,14 @@ def _build_parameter(group: str, rule: str, name: str, hint: Any, value: JSON) -
     kind: Kind = "choice" if choices else "table" if origin is dict else _KINDS.get(origin, "text")
     shown = list(value) if kind == "list" else dict(value) if kind == "table" else value
     return Parameter(
-        f"{group}.{name}", name, describe_parameter(rule, name), text, kind, shown, tuple(map(str, choices)), optional
+        key=f"{group}.{name}",
+        name=name,
+        label=describe_parameter(rule, name),
+        help=text,
+        kind=kind,
+        value=shown,
+        choices=tuple(map(str, choices)),
+        optional=optional,
     )
 
 
@@ -110,6 +126,11 @@ def apply_changes(policy: Policy, changes: Mapping[str, JSON]) -> Policy:
 
     Raises:
         PolicyError: a key is unknown, or a value has the wrong type.
+
+    >>> policy = next(policy for policy in turnscope.policies() if policy.name == "last-5-pairs")
+    >>> changed = apply_changes(policy, {"1.pairs": 3})
+    >>> changed.rules[0].params.pairs, find_changes(changed, policy)
+    (3, {'1.pairs': 3})
     """
     parts: dict[str, dict[str, JSON]] = {}
     for key, value in changes.items():
@@ -154,7 +175,11 @@ def find_changes(policy: Policy, base: Policy) -> dict[str, JSON]:
 
 
 def encode_changes(changed: Mapping[str, JSON]) -> str:
-    """Write changes as text for a link; "" without changes."""
+    """Write changes as text for a link; "" without changes.
+
+    >>> encode_changes({"1.pairs": 3}), decode_changes('{"1.pairs":3}')
+    ('{"1.pairs":3}', {'1.pairs': 3})
+    """
     return json.dumps(dict(changed), separators=(",", ":"), ensure_ascii=False) if changed else ""
 
 

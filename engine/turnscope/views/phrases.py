@@ -8,7 +8,11 @@ WORDS = "no one two three four five six seven eight nine ten eleven twelve".spli
 
 
 def format_tokens(count: int) -> str:
-    """A number of tokens, shortened from ten thousand on: 9,412, 38k, 1.2M."""
+    """A number of tokens, shortened from ten thousand on: 9,412, 38k, 1.2M.
+
+    >>> [format_tokens(count) for count in (9_412, 38_000, 1_200_000)]
+    ['9,412', '38k', '1.2M']
+    """
     if count >= 1_000_000:
         return f"{count / 1e6:.1f}M"
     return f"{count / 1000:.0f}k" if count >= 10_000 else f"{count:,}"
@@ -20,12 +24,20 @@ def spell_count(count: int) -> str:
 
 
 def spell_times(count: int) -> str:
-    """How often: once, twice, three times."""
+    """How often: once, twice, three times.
+
+    >>> [spell_times(count) for count in (1, 2, 3)]
+    ['once', 'twice', 'three times']
+    """
     return {1: "once", 2: "twice"}.get(count, f"{spell_count(count)} times")
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in a suitable unit: 31 s, 5.4 minutes, 12 minutes, 9 hours."""
+    """A duration in a suitable unit: 31 s, 5.4 minutes, 12 minutes, 9 hours.
+
+    >>> [format_duration(seconds) for seconds in (31, 324, 720, 32_400)]
+    ['31 s', '5.4 minutes', '12 minutes', '9 hours']
+    """
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 7_200:

@@ -86,7 +86,7 @@ def build_page(policy: Policy, group: str = "") -> PolicyPage:
         policy: the policy.
         group: the title of its group in the list of policies.
     """
-    told = {
+    rows = {
         "Package": policy.package,
         "Source": policy.source,
         "Version": policy.version,
@@ -100,7 +100,7 @@ def build_page(policy: Policy, group: str = "") -> PolicyPage:
         "Loss": _mark_unsourced(policy.loss),
         "Caution": policy.caution,
     }
-    facts = tuple((name, text) for name, text in told.items() if text)
+    facts = tuple((name, text) for name, text in rows.items() if text)
     budget, *rules = group_parameters(policy)
     constants = tuple((name, str(value)) for name, value in policy.constants.items())
     return PolicyPage(
@@ -139,33 +139,42 @@ def get_first_sentence(doc: str) -> str:
 
 
 def _describe_models(policy: Policy) -> tuple[tuple[str, str], ...]:
-    told = {
+    parameters = {
         pattern: "; ".join(
             f"{part}: {', '.join(f'{key} = {value}' for key, value in given.items())}" for part, given in table.items()
         )
         for pattern, table in policy.models.items()
     }
-    return tuple(told.items())
+    return tuple(parameters.items())
 
 
 def _build_budget_page(group: Group) -> RulePage:
     """The parameters of the budget that differ from their defaults."""
     usual = {field.name: getattr(BudgetParams(), field.name) for field in fields(BudgetParams)} | {"formula": ""}
     return _build_rule_page(
-        replace(group, parameters=tuple(knob for knob in group.parameters if knob.value != usual[knob.name]))
+        replace(
+            group, parameters=tuple(parameter for parameter in group.parameters if parameter.value != usual[parameter.name])
+        )
     )
 
 
 def _build_rule_page(group: Group) -> RulePage:
-    rows = tuple((knob.label, _format_value(knob), knob.help) for knob in group.parameters)
+    rows = tuple((parameter.label, _format_value(parameter), parameter.help) for parameter in group.parameters)
     picture = _read_picture(group.title) if group.memory else ""
-    return RulePage(group.title, group.doc, MEMORY.get(group.memory, group.memory), group.source, rows, picture)
+    return RulePage(
+        name=group.title,
+        doc=group.doc,
+        memory=MEMORY.get(group.memory, group.memory),
+        source=group.source,
+        parameters=rows,
+        picture=picture,
+    )
 
 
-def _format_value(knob: Parameter) -> str:
-    if isinstance(knob.value, str):
-        return knob.value or "none"
-    return json.dumps(knob.value, ensure_ascii=False, default=str).replace("null", "none")
+def _format_value(parameter: Parameter) -> str:
+    if isinstance(parameter.value, str):
+        return parameter.value or "none"
+    return json.dumps(parameter.value, ensure_ascii=False, default=str).replace("null", "none")
 
 
 @cache
@@ -185,9 +194,9 @@ def _read_picture(rule: str) -> str:
 
 def _shows_change(case: list[str]) -> bool:
     """Whether a picture's last request is changed, warned about, refused or sent to another model."""
-    told = [line.partition(":")[::2] for line in case[1:]]
-    return any(mark in text for key, text in told for mark in ("-", "~", "[", "+") if key == "after") or any(
-        key in ("verdict", "model") for key, _ in told
+    pairs = [line.partition(":")[::2] for line in case[1:]]
+    return any(mark in text for key, text in pairs for mark in ("-", "~", "[", "+") if key == "after") or any(
+        key in ("verdict", "model") for key, _ in pairs
     )
 
 

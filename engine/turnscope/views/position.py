@@ -58,7 +58,11 @@ def compute_shares(trace: Trace, request: int) -> dict[int, float]:
 
 
 def classify_position(share: float) -> Region:
-    """The region of a share: the middle half is the middle, the quarters around it are head and tail."""
+    """The region of a share: the middle half is the middle, the quarters around it are head and tail.
+
+    >>> [classify_position(share) for share in (0.1, 0.5, 0.8)]
+    ['head', 'middle', 'tail']
+    """
     return "head" if share < 0.25 else "tail" if share >= 0.75 else "middle"
 
 

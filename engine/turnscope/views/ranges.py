@@ -43,6 +43,7 @@ class Range:
 
     @property
     def requests(self) -> int:
+        """How many requests it has."""
         return self.stop - self.start
 
 
@@ -52,6 +53,9 @@ def compute_repeated_share(sizes: Sequence[int], before: int) -> float:
     Args:
         sizes: prompt tokens of the requests.
         before: prompt tokens of the request before the first.
+
+    >>> compute_repeated_share([100, 150, 160], before=0)
+    0.6097560975609756
     """
     tokens = sum(sizes)
     return 1 - sum(max(0, b - a) for a, b in pairwise((before, *sizes))) / tokens if tokens else 0.0
@@ -73,14 +77,14 @@ def summarize_range(view: Overview, start: int, stop: int) -> Range:
     pairs = zip(view.totals[start:stop], view.recorded[start:stop], strict=True)
     grew = start + int(change.argmax()) if len(change) and change.max() > 0 else -1
     return Range(
-        start,
-        stop,
-        tokens,
-        sum(priced, Decimal(0)) if priced else None,
-        sum(total is None and bool(recorded >= 0) for total, recorded in pairs),
-        compute_repeated_share(prompts[start:stop].tolist(), int(prompts[start - 1]) if start else 0),
-        grew,
-        int(change.max()) if grew >= 0 else 0,
-        int(prompts[start:stop].max(initial=0)),
-        tuple(text for _, text in count_cuts(marker.kind for marker in view.markers if start <= marker.request < stop)),
+        start=start,
+        stop=stop,
+        tokens=tokens,
+        usd=sum(priced, Decimal(0)) if priced else None,
+        unpriced=sum(total is None and bool(recorded >= 0) for total, recorded in pairs),
+        repeated_share=compute_repeated_share(prompts[start:stop].tolist(), int(prompts[start - 1]) if start else 0),
+        growth_request=grew,
+        growth=int(change.max()) if grew >= 0 else 0,
+        peak=int(prompts[start:stop].max(initial=0)),
+        events=tuple(text for _, text in count_cuts(marker.kind for marker in view.markers if start <= marker.request < stop)),
     )

@@ -57,11 +57,11 @@ class Rejections:
         left = f"{unknown:,} of {len(self.requests):,} requests are not judged: their provider's rules are not known here"
         if not self.count:
             return left if unknown else ""
-        told = [f"{kind} ({many:,})" if len(self.kinds) > 1 else kind for kind, many in self.kinds[:MAX_REASONS]]
+        reasons = [f"{kind} ({many:,})" if len(self.kinds) > 1 else kind for kind, many in self.kinds[:MAX_REASONS]]
         more = f"; and {len(self.kinds) - MAX_REASONS} more" if len(self.kinds) > MAX_REASONS else ""
         others = sorted({*self.rules} - {UNKNOWN, "Anthropic"})
         by = f" (rules of {' and '.join(others)})" if others else ""
-        said = f"{self.count:,} of {len(self.requests):,} requests would be refused by the API{by}: {'; '.join(told)}{more}"
+        said = f"{self.count:,} of {len(self.requests):,} requests would be refused by the API{by}: {'; '.join(reasons)}{more}"
         return f"{said}; {left}" if unknown else said
 
 
@@ -88,5 +88,5 @@ def classify_problem(problem: Problem) -> str:
 
 def format_problems(problems: Sequence[Problem]) -> str:
     """The problems of one request in one line; "" without problems."""
-    told = "; ".join(f"{path}: {what}" for path, what in problems[:MAX_REASONS])
-    return told + (f"; and {len(problems) - MAX_REASONS:,} more" if len(problems) > MAX_REASONS else "")
+    line = "; ".join(f"{path}: {what}" for path, what in problems[:MAX_REASONS])
+    return line + (f"; and {len(problems) - MAX_REASONS:,} more" if len(problems) > MAX_REASONS else "")

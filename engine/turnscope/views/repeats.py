@@ -117,7 +117,7 @@ def _join_copies(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[R
         if old.left <= new.came:
             continue
         if group and new.came >= stop:
-            yield _build_repeat(path, start, stop, group, weight)
+            yield _build_repeat(path, start, stop=stop, group=group, weight=weight)
             group, weight, stop = [], 0.0, 0
         if not group:
             group, start = [old], new.came
@@ -125,7 +125,7 @@ def _join_copies(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[R
         stop = max(stop, old.left)
         weight += old.tokens * float(paid[old.left] - paid[new.came])
     if group:
-        yield _build_repeat(path, start, stop, group, weight)
+        yield _build_repeat(path, start, stop=stop, group=group, weight=weight)
 
 
 def _build_repeat(path: str, start: int, stop: int, group: Sequence[_Copy], weight: float) -> Repeat:
@@ -135,4 +135,4 @@ def _build_repeat(path: str, start: int, stop: int, group: Sequence[_Copy], weig
         held, copies = held + tokens, copies + (1 if tokens > 0 else -1)
         if held > peak:
             peak, most, reads = held, request, copies
-    return Repeat(path, start, stop - 1, most, reads, peak, weight)
+    return Repeat(path=path, start=start, stop=stop - 1, peak_request=most, reads=reads, tokens=peak, weight=weight)

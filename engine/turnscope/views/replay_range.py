@@ -41,6 +41,7 @@ class ReplayRange:
 
     @property
     def decisions(self) -> int:
+        """How many decisions changed something."""
         return sum(times for _, _, times in self.rules)
 
 
@@ -64,14 +65,14 @@ def summarize_replay_range(trace: Trace, steps: Steps, start: int, stop: int) ->
     grew = most if most is not None and changes[most] else None
     known = [usd for usd in steps.costs.usd[start:stop] if usd is not None]
     return ReplayRange(
-        start,
-        stop,
-        tokens,
-        compute_repeated_share(sizes, before),
-        sum(known, Decimal(0)) if known else None,
-        stop - start - len(known),
-        tuple((rule, action, times) for (rule, action), times in made.most_common()),
-        None if grew is None else start + grew,
-        0 if grew is None else changes[grew],
-        max(sizes, default=0),
+        start=start,
+        stop=stop,
+        tokens=tokens,
+        repeated_share=compute_repeated_share(sizes, before),
+        usd=sum(known, Decimal(0)) if known else None,
+        unpriced=stop - start - len(known),
+        rules=tuple((rule, action, times) for (rule, action), times in made.most_common()),
+        change_request=None if grew is None else start + grew,
+        change=0 if grew is None else changes[grew],
+        peak=max(sizes, default=0),
     )

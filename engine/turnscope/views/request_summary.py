@@ -103,14 +103,17 @@ class RequestSummary:
 
     @property
     def free(self) -> int:
+        """Tokens of the window that the prompt leaves free; 0 without a known window."""
         return max(0, self.window - self.prompt)
 
     @property
     def fill(self) -> float:
+        """The prompt as a share of the window; 0 without a known window."""
         return self.prompt / self.window if self.window else 0.0
 
     @property
     def warn_at(self) -> int:
+        """Tokens from which a prompt is close to being cut."""
         return round(self.window * WARN_AT)
 
 
@@ -128,29 +131,29 @@ def summarize_request(view: Overview, trace: Trace, n: int) -> RequestSummary:
     reserve = request.settings.get("max_tokens") or request.settings.get("max_completion_tokens")
     billed = view.billed[n].sum(axis=0)
     return RequestSummary(
-        n,
-        int(view.turns[n]),
-        view.models[n],
-        view.get_prompt(n),
-        bool(view.recorded[n] >= 0),
-        int(view.windows[n]),
-        reserve if isinstance(reserve, int) else 0,
-        _build_segments(view, n),
-        _build_segments(view, n - 1) if cut and n else (),
-        view.totals[n],
-        int(view.answers[n]),
-        float(view.answer_usd[n]),
-        request.output_stub or request.usage is None,
-        request.logged_usd,
-        int(billed[0]),
-        int(billed[1]),
-        int(billed[2]),
-        tuple((marker.kind, describe_event(marker.kind, marker.what)) for marker in events),
-        list_notes(trace, n),
-        format_headline(view, n),
-        _count_injected(view, trace, n),
-        slots.describe_slots(trace.plans[n].seen, float(view.scales[n])),
-        max(0.0, (request.answered_at or 0) - request.sent_at) if request.sent_at is not None else 0.0,
+        n=n,
+        turn=int(view.turns[n]),
+        model=view.models[n],
+        prompt=view.get_prompt(n),
+        recorded=bool(view.recorded[n] >= 0),
+        window=int(view.windows[n]),
+        reserve=reserve if isinstance(reserve, int) else 0,
+        segments=_build_segments(view, n),
+        previous_segments=_build_segments(view, n - 1) if cut and n else (),
+        total=view.totals[n],
+        answer=int(view.answers[n]),
+        answer_usd=float(view.answer_usd[n]),
+        counted=request.output_stub or request.usage is None,
+        logged_usd=request.logged_usd,
+        read=int(billed[0]),
+        written=int(billed[1]),
+        uncached=int(billed[2]),
+        events=tuple((marker.kind, describe_event(marker.kind, marker.what)) for marker in events),
+        notes=list_notes(trace, n),
+        sentence=format_headline(view, n),
+        injected=_count_injected(view, trace, n),
+        inserts=slots.describe_slots(trace.plans[n].seen, float(view.scales[n])),
+        seconds=max(0.0, (request.answered_at or 0) - request.sent_at) if request.sent_at is not None else 0.0,
     )
 
 
@@ -162,22 +165,22 @@ def list_notes(trace: Trace, n: int) -> tuple[str, ...]:
         n: number of the request.
     """
     terms, counted = trace.get_terms(n), trace.plans[n].seen.tokens
-    told = []
+    caveats = []
     if terms.cut:
-        told.append(
+        caveats.append(
             f"about {terms.cut:,} tokens of what the log holds were cut by the tool; its log does not say which,"
             " so every part of the conversation is drawn smaller"
         )
     over, usage = terms.overcounted / max(1, terms.predict(counted)), trace.plans[n].request.usage
     if usage and usage.iterations:
-        told.append("the provider worked in several passes; the recorded prompt is that of the last one")
+        caveats.append("the provider worked in several passes; the recorded prompt is that of the last one")
     elif over >= MIN_OVERCOUNT:
-        told.append(f"counted {over:.1%} more than was billed; the parts are drawn that much smaller")
+        caveats.append(f"counted {over:.1%} more than was billed; the parts are drawn that much smaller")
     if terms.error:
-        told.append(f"estimated ±{terms.error:.1%}{_describe_uncut(terms)}")
+        caveats.append(f"estimated ±{terms.error:.1%}{_describe_uncut(terms)}")
     elif terms.error is None:
-        told.append("estimated; the log records no tokens to compare it with")
-    return tuple(told)
+        caveats.append("estimated; the log records no tokens to compare it with")
+    return tuple(caveats)
 
 
 def _describe_uncut(terms: Terms) -> str:
@@ -210,7 +213,9 @@ def _build_segments(view: Overview, n: int) -> tuple[Segment, ...]:
         tokens = int(view.cells[n, i])
         change = tokens - int(view.cells[n - 1, i]) if n else tokens
         mark = "inferred" if name in HIDDEN_CELLS else "measured" if name == "unattributed" else "estimated"
-        found.append(Segment(name, tokens, tokens / prompt, float(view.usd[n, i]), change, mark))
+        found.append(
+            Segment(name=name, tokens=tokens, share=tokens / prompt, usd=float(view.usd[n, i]), change=change, mark=mark)
+        )
     return tuple(found)
 
 
@@ -267,7 +272,7 @@ def describe_buckets(trace: Trace, requests: Sequence[int], most: int = 3) -> li
                 counted += sums[piece.stop] - sums[piece.start]
             else:
                 stood += piece.counts
-        found.append(_format_buckets(names, counted, stood, trace.get_terms(n).scale, most))
+        found.append(_format_buckets(names, counted, stood=stood, scale=trace.get_terms(n).scale, most=most))
     return found
 
 
@@ -318,7 +323,15 @@ def group_items(items: Iterable[Item], whole: int, most: int = 12) -> tuple[Grou
 def _build_group(label: str, bucket: str, members: list[Item], whole: int) -> Group:
     tokens = sum(item.tokens for item in members)
     largest = max(members, key=lambda item: item.tokens)
-    return Group(label, bucket, len(members), tokens, tokens / max(1, whole), largest.state, largest.text)
+    return Group(
+        label=label,
+        bucket=bucket,
+        count=len(members),
+        tokens=tokens,
+        share=tokens / max(1, whole),
+        state=largest.state,
+        text=largest.text,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,5 +352,5 @@ def find_cuts(view: Overview) -> tuple[Cut, ...]:
     for marker in view.markers:
         if marker.kind in CUT_KINDS and marker.request not in found:
             before, after = int(prompts[max(0, marker.request - 1)]), int(prompts[marker.request])
-            found[marker.request] = Cut(marker.request, marker.kind, marker.what, before, after)
+            found[marker.request] = Cut(request=marker.request, kind=marker.kind, what=marker.what, before=before, after=after)
     return tuple(found.values())

@@ -48,10 +48,12 @@ class Saving:
 
     @property
     def usd(self) -> Decimal:
+        """USD that the change would have saved."""
         return self.usd_before - self.usd_after
 
     @property
     def share(self) -> float:
+        """The saving as a share of the cost before, 0 to 1."""
         return float(self.usd / self.usd_before)
 
     @property
@@ -80,7 +82,13 @@ def find_best_saving(rows: Sequence[Row]) -> Saving | None:
     sent = (row for row in rows if row is not record and row.sendable)
     found = [
         Saving(
-            row.policy, row.title, was, row.usd + row.refetch_usd, row.refetch_usd, len(row.losses.hits), row.cost.cache_share
+            policy=row.policy,
+            title=row.title,
+            usd_before=was,
+            usd_after=row.usd + row.refetch_usd,
+            refetch_usd=row.refetch_usd,
+            lost=len(row.losses.hits),
+            cache_share=row.cost.cache_share,
         )
         for row in sent
         if row.usd is not None and not row.cost.unpriced_requests

@@ -51,13 +51,13 @@ def build_side(trace: Trace, shared: SharedFacts) -> Side:
     models = tuple(model for model, _ in Counter(request.model for request in session.requests if request.model).most_common())
     made = build_row(trace, shared)
     found = Side(
-        title,
-        models,
-        made,
-        len({request.turn for request in session.requests}),
-        sum(shared.answer_tokens),
-        sum(block.kind == "tool_use" for block in session.blocks),
-        _measure_minutes(trace),
+        title=title,
+        models=models,
+        row=made,
+        turns=len({request.turn for request in session.requests}),
+        answers=sum(shared.answer_tokens),
+        calls=sum(block.kind == "tool_use" for block in session.blocks),
+        minutes=_measure_minutes(trace),
     )
     return replace(found, row=replace(made, policy=session.id, title=found.name))
 

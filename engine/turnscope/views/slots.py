@@ -44,6 +44,7 @@ class Slots:
 
     @property
     def labels(self) -> tuple[str, ...]:
+        """The names of the slots for people."""
         return tuple(map(label_slot, self.names))
 
 

@@ -257,7 +257,7 @@ class _Columns:
                 kind = EVENT
             if kind in (CHANGE, EVENT):
                 self.changes.append(Cursor(plan.request.n, number))
-            standing = self._add_decision(plan, decision, kind, focus, standing)
+            standing = self._add_decision(plan, decision, kind=kind, focus=focus, standing=standing)
         self.ended = standing
         self._add_request(plan, back)
 
@@ -301,8 +301,8 @@ class _Columns:
         return sum(self.trace.ledger.count_placeholder(edit.body)) if edit.body and not edit.restore else 0
 
     def _add_facts(self, decision: Decision) -> int:
-        told = summary_quality.score_rule_summary(self.trace.plans[decision.request], decision)
-        facts = dict(told) | ({"model": decision.edit.model} if decision.edit.model else {})
+        scored = summary_quality.score_rule_summary(self.trace.plans[decision.request], decision)
+        facts = dict(scored) | ({"model": decision.edit.model} if decision.edit.model else {})
         if not facts:
             return -1
         values = [value if isinstance(value, (int, float)) else _format_fact(value)[:_LONGEST] for value in facts.values()]

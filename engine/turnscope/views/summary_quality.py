@@ -28,9 +28,9 @@ def score_facts(trace: Trace, decision: Decision) -> Mapping[str, JSON]:
         decision: one of its decisions.
     """
     edit, plan = decision.edit, trace.plans[decision.request]
-    told = score_rule_summary(plan, decision)
-    if edit.action != "condense" or told is not edit.facts or edit.span is None or edit.facts.get("edited"):
-        return told
+    known = score_rule_summary(plan, decision)
+    if edit.action != "condense" or known is not edit.facts or edit.span is None or edit.facts.get("edited"):
+        return known
     group = [d for d in (*plan.decisions, *plan.server) if d.edit.action == "condense" and d.rule == decision.rule]
     summary = next((text for one in group if (text := _find_summary(trace.session, plan, one))), "")
     source = "\n".join(line for one in group for line in _iter_source_lines(trace.session, plan, one))

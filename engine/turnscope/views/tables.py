@@ -31,6 +31,9 @@ def format_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     Args:
         head: names of the columns.
         rows: the values.
+
+    >>> format_csv(("rule", "tokens"), [("=drop", -120), (None, 4)]).splitlines()
+    ['rule,tokens', "'=drop,-120", ',4']
     """
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\r\n")

@@ -83,6 +83,7 @@ class SearchResult:
 
     @property
     def match_count(self) -> int:
+        """How many blocks match."""
         return len(self.matches)
 
 
@@ -185,4 +186,13 @@ def _build_hit(trace: Trace, block: Block, find: Find, spans: tuple[Span, ...]) 
     start, stop = find(block.text) or (0, 0)
     head, tail = block.text[max(0, start - CONTEXT) : start], block.text[stop : stop + CONTEXT]
     match = block.text[start : min(stop, start + 4 * CONTEXT)]
-    return Hit(block.at, label_block(trace.session, block), block.bucket, head, match, tail, spans, out)
+    return Hit(
+        at=block.at,
+        label=label_block(trace.session, block),
+        bucket=block.bucket,
+        before=head,
+        match=match,
+        after=tail,
+        spans=spans,
+        out=out,
+    )

@@ -65,14 +65,14 @@ class TotalCost:
         """All parts together."""
         shares = (self.path, self.branches, self.subagents)
         return CostShare(
-            sum(share.sessions for share in shares),
-            sum(share.requests for share in shares),
-            sum(share.unpriced for share in shares),
-            _sum_known(share.usd for share in shares),
-            sum(share.counted for share in shares),
-            sum((share.counted_usd for share in shares), Decimal(0)),
-            sum(share.logged for share in shares),
-            _sum_known(share.logged_usd for share in shares),
+            sessions=sum(share.sessions for share in shares),
+            requests=sum(share.requests for share in shares),
+            unpriced=sum(share.unpriced for share in shares),
+            usd=_sum_known(share.usd for share in shares),
+            counted=sum(share.counted for share in shares),
+            counted_usd=sum((share.counted_usd for share in shares), Decimal(0)),
+            logged=sum(share.logged for share in shares),
+            logged_usd=_sum_known(share.logged_usd for share in shares),
         )
 
     @property
@@ -107,13 +107,15 @@ def charge_off_path(trace: Trace) -> tuple[list[tuple[Request, Charge]], list[tu
     session, prices = trace.session, trace.prices
     seen = {request.id for request in session.requests if request.id}
     left = [
-        pair for fork in session.forks for pair in _charge_own(fork.own, fork.start, trace.ledger.count_content, prices, seen)
+        pair
+        for fork in session.forks
+        for pair in _charge_own(fork.own, fork.start, count=trace.ledger.count_content, prices=prices, seen=seen)
     ]
     below: list[tuple[Request, Charge]] = []
     for agent in _iter_subagents(session):
         count = _build_counter(agent, trace)
         for own, start in _iter_parts(agent):
-            below += _charge_own(own, start, count, prices, seen)
+            below += _charge_own(own, start, count=count, prices=prices, seen=seen)
     return left, below
 
 
@@ -182,14 +184,14 @@ def _sum_charges(sessions: int, charged: Iterable[tuple[Request, Charge]]) -> Co
     usd = [made.cost.total for _, made in pairs if made.cost]
     logged = [Decimal(str(request.logged_usd)) for request, _ in pairs if request.logged_usd is not None]
     return CostShare(
-        sessions,
-        len(pairs),
-        sum(made.cost is None and bool(request.usage and request.usage.prompt_tokens) for request, made in pairs),
-        _sum_known(usd),
-        sum(made.counted for _, made in pairs),
-        sum((made.counted_usd for _, made in pairs), Decimal(0)),
-        len(logged),
-        _sum_known(logged),
+        sessions=sessions,
+        requests=len(pairs),
+        unpriced=sum(made.cost is None and bool(request.usage and request.usage.prompt_tokens) for request, made in pairs),
+        usd=_sum_known(usd),
+        counted=sum(made.counted for _, made in pairs),
+        counted_usd=sum((made.counted_usd for _, made in pairs), Decimal(0)),
+        logged=len(logged),
+        logged_usd=_sum_known(logged),
     )
 
 

@@ -88,5 +88,15 @@ def _build_line(trace: Trace, n: int, block: Block) -> Line:
     text = " ".join(block.text[: 2 * MAX_TEXT].split())[:MAX_TEXT]
     name, because = label_block(trace.session, block), explain_absence(standing)
     return Line(
-        block.at, block.turn, get_role(block), block.kind, block.name, name, block.bucket, tokens, standing.state, because, text
+        at=block.at,
+        turn=block.turn,
+        role=get_role(block),
+        kind=block.kind,
+        tool=block.name,
+        label=name,
+        bucket=block.bucket,
+        tokens=tokens,
+        state=standing.state,
+        because=because,
+        text=text,
     )

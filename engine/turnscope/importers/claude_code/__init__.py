@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer, Place
-from turnscope.importers.claude_code.agents import beside
-from turnscope.importers.claude_code.following import Following, Reading
+from turnscope.importers.claude_code.agents import find_agent_files
+from turnscope.importers.claude_code.following import SessionFollower, SessionReading
 from turnscope.importers.claude_code.lines import scan
 from turnscope.importers.claude_code.paths import NAME
 from turnscope.reading.source import Entry, Source
@@ -42,18 +42,18 @@ def _score(record: Any) -> int:
     return 60 if aside else 0
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     given = [Path(part.strip()) for part in machine.variables.get(CONFIG, "").split(",") if part.strip()]
     for root in given or [machine.home / ".claude", machine.home / ".config" / "claude"]:
-        yield Place(root / "projects", "*/*.jsonl", part_of)
+        yield Place(root / "projects", "*/*.jsonl", find_main_path)
 
 
-def related(source: Source) -> Iterator[Source]:
+def find_related(source: Source) -> Iterator[Source]:
     """Files of subagents."""
-    return iter(beside(source))
+    return iter(find_agent_files(source))
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     """A subagent's file opens with its session, where that is there."""
     if path.parent.name != "subagents" or not path.stem.startswith("agent-"):
         return path
@@ -62,7 +62,7 @@ def part_of(path: Path) -> Path:
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    return Reading(source).thread(scan(source))
+    return SessionReading(source).build_thread(scan(source))
 
 
 IMPORTER = Importer(
@@ -70,11 +70,11 @@ IMPORTER = Importer(
     "Claude Code session (JSON lines)",
     sniff,
     read,
-    finds=finds,
-    related=related,
-    part_of=part_of,
+    finds=find_places,
+    related=find_related,
+    part_of=find_main_path,
     suffixes=(".jsonl",),
-    follow=Following,
+    follow=SessionFollower,
     version=5,
     wants="record with `parentUuid` and `sessionId`",
     right="fragments of a message merged, usage counted once, compaction and microcompaction kept apart from the timeline, "

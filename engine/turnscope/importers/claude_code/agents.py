@@ -14,8 +14,8 @@ from msgspec import structs
 
 from turnscope.errors import UnreadableFile
 from turnscope.importers.claude_code.exact import attach_exact_requests
-from turnscope.importers.claude_code.lines import Chain, Entry, File, scan, string
-from turnscope.importers.claude_code.paths import alone, lay_out, told
+from turnscope.importers.claude_code.lines import Chain, Entry, File, as_string, scan
+from turnscope.importers.claude_code.paths import add_notes, build_alone, lay_out
 from turnscope.reading.source import Source
 from turnscope.session.model import Note, Session
 
@@ -31,20 +31,20 @@ class Agents:
     notes: list[Note] = field(default_factory=list)
 
     @property
-    def billed(self) -> set[str]:
+    def billed_ids(self) -> set[str]:
         """Ids of what they were billed for."""
         ones = (one for agent in self.sessions.values() for one in (agent, *(fork.own for fork in agent.forks)))
         return {request.id for one in ones for request in one.requests}
 
 
-def agents_of(source: Source, file: File, inline: list[Entry], known: set[str]) -> Agents:
+def find_agents(source: Source, file: File, inline: list[Entry], known: set[str]) -> Agents:
     """Every subagent of a session. `inline`: the session's own side chains; `known`: ids it was billed for."""
     agents = Agents()
     for agent in (*_build_inline(inline, file, known), *_read_agent_files(source, file, known, agents)):
         agents.sessions.setdefault(agent.id, agent)
     for id, found in file.progress.items():
         if found and id not in agents.sessions:
-            agents.sessions[id] = alone(found, id, known)
+            agents.sessions[id] = build_alone(found, id, known)
     return agents
 
 
@@ -60,14 +60,14 @@ def _build_inline(entries: list[Entry], file: File, known: set[str]) -> list[Ses
     sessions = []
     for root, group in groups.items():
         if any(entry.spoken for entry in group):
-            own = File(about=file.about, entries=file.entries, chain=Chain(preserved=file.preserved))
+            own = File(about=file.about, entries=file.entries, chain=Chain(preserved=file.preserved_lines))
             layout = lay_out(group, own, root, known)
             assert layout is not None
-            sessions.append(told(layout.session, own))
+            sessions.append(add_notes(layout.session, own))
     return sessions
 
 
-def beside(source: Source) -> list[Source]:
+def find_agent_files(source: Source) -> list[Source]:
     """Files of subagents that may belong to a session's: in a folder of its own, and beside it."""
     if source.path.stem.startswith("agent-"):
         return []
@@ -79,7 +79,7 @@ def beside(source: Source) -> list[Source]:
 
 def _read_agent_files(source: Source, file: File, known: set[str], agents: Agents) -> Iterator[Session]:
     """Subagents in files of their own: `SESSION/subagents/agent-ID.jsonl`, or `agent-ID.jsonl` beside the session."""
-    for agent in beside(source):
+    for agent in find_agent_files(source):
         if agent.path.parent == source.path.parent and _read_owner(agent) not in file.sessions:
             continue
         try:
@@ -92,8 +92,8 @@ def _read_agent_files(source: Source, file: File, known: set[str], agents: Agent
             for id, call in (*_read_meta(agent, name), *scanned.spawned.items()):
                 agents.spawned.setdefault(id, call)
             forks = (fork.own for fork in layout.session.forks)
-            known.update(r.id for one in (layout.session, *forks) for r in one.requests)  # a fork repeats what another was told
-            yield attach_exact_requests(told(layout.session, scanned), scanned)
+            known.update(r.id for one in (layout.session, *forks) for r in one.requests)  # a fork repeats what another was sent
+            yield attach_exact_requests(add_notes(layout.session, scanned), scanned)
 
 
 def _read_meta(source: Source, agent: str) -> list[tuple[str, str]]:
@@ -104,11 +104,11 @@ def _read_meta(source: Source, agent: str) -> list[tuple[str, str]]:
 
 def _read_owner(source: Source) -> str:
     """The session that a subagent's file names in its first lines."""
-    named = (string(record.get("sessionId")) for record, _ in source.iter_records(limit=5) if isinstance(record, dict))
+    named = (as_string(record.get("sessionId")) for record, _ in source.iter_records(limit=5) if isinstance(record, dict))
     return next(filter(None, named), "")
 
 
-def placed(main: Session, found: Agents, spawned: dict[str, str]) -> Session:
+def attach_agents(main: Session, found: Agents, spawned: dict[str, str]) -> Session:
     """Hang each subagent from the session that holds the call that started it: by id, else by the prompt that both hold.
 
     That session may be the main one, a branch of it, or another subagent.
@@ -149,7 +149,7 @@ def _index_calls(homes: list[Session], starts: list[int]) -> tuple[dict[str, Pla
     for number, (home, start) in enumerate(zip(homes, starts, strict=True)):
         for block in home.blocks[start:]:
             if block.kind == "tool_use" and isinstance(block.raw, dict):
-                calls.setdefault(string(block.raw.get("id")), (number, block.at))
+                calls.setdefault(as_string(block.raw.get("id")), (number, block.at))
                 given = block.raw.get("input")
                 if isinstance(given, dict) and isinstance(given.get("prompt"), str):
                     prompts.setdefault(given["prompt"], []).append((number, block.at))

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from turnscope.importers.claude_code.wordings import WORDED, Fields, dig
+from turnscope.importers.claude_code.wordings import WORDED, Fields, get_nested
 from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 
@@ -23,7 +23,7 @@ HEARD = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")  # hooks who
 
 
 @dataclass(frozen=True, slots=True)
-class PutIn:
+class Injection:
     """What was sent of a line. `parts`: texts, or blocks in Anthropic's shape; `call`: the tool call that it names.
 
     `inside`: it is part of that call's result as sent; `inferred`: the wording is not in the log.
@@ -36,14 +36,14 @@ class PutIn:
     inside: bool = False
 
 
-def put_in(record: Fields) -> PutIn | None:
+def parse_injection(record: Fields) -> Injection | None:
     """What was sent of a line; None where nothing was, or its type is not known and it does not say."""
-    fields = fields_of(record)
-    type = name_of(fields)
+    fields = get_fields(record)
+    type = get_name(fields)
     parts, inferred = _make_parts(type, fields, record.get("rendered"))
     call = fields.get("toolUseID")
     call = call if isinstance(call, str) else ""
-    return PutIn(KINDS.get(type, "reminder"), parts, inferred, call, type == "read_truncation_notice") if parts else None
+    return Injection(KINDS.get(type, "reminder"), parts, inferred, call, type == "read_truncation_notice") if parts else None
 
 
 def _make_parts(type: str, fields: Fields, rendered: Any) -> tuple[tuple[JSON, ...], bool]:
@@ -64,8 +64,8 @@ def read_snapshot(record: Fields) -> dict[str, list[JSON]]:
 
     A snapshot at the start of a session has no tools yet, and not the first line of the system prompt (`cliPrefix`).
     """
-    fields = fields_of(record)
-    if name_of(fields) != "prompt_snapshot":
+    fields = get_fields(record)
+    if get_name(fields) != "prompt_snapshot":
         return {}
     prompt, prefix, tools = fields.get("systemPrompt"), fields.get("cliPrefix"), fields.get("tools")
     texts = [prefix] if isinstance(prefix, str) and prefix else []
@@ -80,31 +80,31 @@ def read_snapshot(record: Fields) -> dict[str, list[JSON]]:
 
 def is_known(record: Fields) -> bool:
     """Whether it is known what is sent of lines of this type."""
-    type = name_of(fields_of(record))
+    type = get_name(get_fields(record))
     return type in KINDS or type in UNSENT
 
 
-def fields_of(record: Fields) -> Fields:
+def get_fields(record: Fields) -> Fields:
     found = record.get("attachment")
     return found if isinstance(found, dict) else {}
 
 
-def name_of(fields: Fields) -> str:
+def get_name(fields: Fields) -> str:
     type = fields.get("type")
     return type if isinstance(type, str) and type else "no type"
 
 
 def _convert_media(fields: Fields) -> tuple[JSON, ...]:
     """Content that is not all text: a picture that was put in, a prompt with one."""
-    prompt, file = fields.get("prompt"), dig(fields, "content", "file")
+    prompt, file = fields.get("prompt"), get_nested(fields, "content", "file")
     if isinstance(prompt, list) and any(isinstance(part, dict) and part.get("type") == "image" for part in prompt):
         return tuple(part for part in prompt if isinstance(part, (str, dict)))
-    if isinstance(file, dict) and isinstance(file.get("base64"), str) and dig(fields, "content", "type") == "image":
+    if isinstance(file, dict) and isinstance(file.get("base64"), str) and get_nested(fields, "content", "type") == "image":
         return ({"type": "image", "source": {"type": "base64", "media_type": file.get("type"), "data": file["base64"]}},)
     return ()
 
 
-def with_notices(content: str | list[Any], notices: Mapping[str, str]) -> str | list[Any]:
+def add_notices(content: str | list[Any], notices: Mapping[str, str]) -> str | list[Any]:
     """A message's content with what was sent as part of its results. `notices`: by call."""
     return [_add_notice(block, notices) for block in content] if notices and isinstance(content, list) else content
 

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from turnscope.importers.claude_code.lines import Entry, strings
+from turnscope.importers.claude_code.lines import Entry, as_strings
 from turnscope.session.builder import Draft, Observer, observe_drop
 from turnscope.session.model import Edit, ObservedEdit, Part, Session, Span
 
@@ -27,9 +27,9 @@ def _list_addresses(session: Session, drafts: Iterable[Draft]) -> set[int]:
     return found | {session.blocks[at].pair for at in found if session.blocks[at].pair >= 0}
 
 
-def compacted(boundary: Entry | None, kept: Sequence[Draft]) -> Observer:
+def observe_compaction(boundary: Entry | None, kept: Sequence[Draft]) -> Observer:
     """Everything before the summary (the last of `kept`) left the window, but for messages that were preserved."""
-    meta = boundary.meta("compactMetadata") if boundary else {}
+    meta = boundary.get_object("compactMetadata") if boundary else {}
     trigger = "the user asked for it" if meta.get("trigger") == "manual" else "the window was nearly full"
     facts = {key: meta[key] for key in ("trigger", "preTokens", "postTokens") if key in meta}
 
@@ -47,16 +47,16 @@ def compacted(boundary: Entry | None, kept: Sequence[Draft]) -> Observer:
     return look
 
 
-def microcompacted(
+def observe_microcompaction(
     entry: Entry, after: Draft | None, draft: Callable[[str], Draft | None], kept: Sequence[Draft] | None
 ) -> Observer:
     """The named tool results were cleared for later requests, their calls stay; named attachments left altogether.
 
     `after`: the message before it; `draft`: the message of a line; `kept`: see `compacted`, None before the first one.
     """
-    meta = entry.meta("microcompactMetadata")
-    ids = set(strings(meta.get("compactedToolIds")))
-    reminders = [found for uuid in strings(meta.get("clearedAttachmentUUIDs")) if (found := draft(uuid))]
+    meta = entry.get_object("microcompactMetadata")
+    ids = set(as_strings(meta.get("compactedToolIds")))
+    reminders = [found for uuid in as_strings(meta.get("clearedAttachmentUUIDs")) if (found := draft(uuid))]
     facts: dict[str, Any] = {key: meta[key] for key in ("trigger", "preTokens", "tokensSaved") if key in meta}
 
     def look(session: Session) -> Iterator[ObservedEdit]:
@@ -79,7 +79,7 @@ def microcompacted(
     return look
 
 
-def never_sent(draft: Draft) -> Observer:
+def observe_unsent(draft: Draft) -> Observer:
     def look(session: Session) -> Iterator[ObservedEdit]:
         request = _find_first_request(session, draft.start)
         if request < len(session.requests):

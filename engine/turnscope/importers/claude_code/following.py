@@ -11,10 +11,10 @@ from pathlib import Path
 
 from msgspec import structs
 
-from turnscope.importers.claude_code.agents import Agents, agents_of, beside, placed
+from turnscope.importers.claude_code.agents import Agents, attach_agents, find_agent_files, find_agents
 from turnscope.importers.claude_code.exact import attach_exact_requests, find_origins
 from turnscope.importers.claude_code.lines import Entry, File, feed
-from turnscope.importers.claude_code.paths import NAME, Layout, extended, lay_out, told
+from turnscope.importers.claude_code.paths import NAME, Layout, add_notes, extend_session, lay_out
 from turnscope.reading.source import Source
 from turnscope.reading.tail import Tail
 from turnscope.session.model import Note, Session
@@ -23,7 +23,7 @@ from turnscope.session.thread import Thread
 GROWN = 4  # the known lines are laid out anew when a quarter as many have been added since
 
 
-class Reading:
+class SessionReading:
     """What was laid out of a file so far."""
 
     def __init__(self, source: Source) -> None:
@@ -37,7 +37,7 @@ class Reading:
         self.asked: tuple[object, ...] = ()  # the same for the subagents
         self.known: set[str] = set()
 
-    def thread(self, file: File, last: tuple[Note, ...] = ()) -> Thread:
+    def build_thread(self, file: File, last: tuple[Note, ...] = ()) -> Thread:
         """What the lines say as they are now. `last`: notes about a last line that is not whole yet."""
         apart = any(entry.spoken and not entry.side for entry in file.entries.values())
         stem = self.source.path.stem
@@ -46,10 +46,10 @@ class Reading:
         if session is None:
             return Thread(Session(name, source=NAME))
         self._find_agents(file, apart)
-        session = told(session, file, last)
+        session = add_notes(session, file, last)
         session = structs.replace(session, notes=(*session.notes, *self.agents.notes))
         session = attach_exact_requests(session, file, find_origins(self.source, file))
-        return Thread(placed(session, self.agents, file.spawned))
+        return Thread(attach_agents(session, self.agents, file.spawned))
 
     def _build_main(self, file: File, name: str, apart: bool) -> Session | None:
         """The main path with its branches: gone on with, or laid out anew."""
@@ -63,7 +63,7 @@ class Reading:
             leaf = next((entry for entry in reversed(self.since) if entry.spoken), self.layout.main.limb.chain[-1])
             if not any(entry.uuid in self.layout.tree.keys for entry in self.since):
                 return self.layout.session
-            if len(self.since) * GROWN < self.laid and (session := extended(self.layout, file, self.since, leaf)):
+            if len(self.since) * GROWN < self.laid and (session := extend_session(self.layout, file, self.since, leaf)):
                 return session
         main = [entry for entry in file.entries.values() if not (apart and entry.side)]
         self.layout, self.laid, self.since, self.heard = lay_out(main, file, name), len(main), [], heard
@@ -74,27 +74,27 @@ class Reading:
         entries = file.entries.values()
         sides = [entry for entry in entries if entry.side] if apart else []
         known = {entry.id for entry in entries if entry.type == "assistant" and not (apart and entry.side)}
-        files = tuple((agent.path, agent.version) for agent in beside(self.source))
+        files = tuple((agent.path, agent.version) for agent in find_agent_files(self.source))
         inside = (len(sides), sum(map(len, file.progress.values())), len(file.sessions), len(file.about))
         asked = (apart, file.chain, files, *inside)
-        if asked != self.asked or not self.agents.billed.isdisjoint(known - self.known):
-            self.agents = agents_of(self.source, file, sides, set(known))
+        if asked != self.asked or not self.agents.billed_ids.isdisjoint(known - self.known):
+            self.agents = find_agents(self.source, file, sides, set(known))
         self.asked, self.known = asked, known
 
 
-class Following:
+class SessionFollower:
     """A session's file that may grow."""
 
     def __init__(self, path: Path) -> None:
         self.tail = Tail(path)
         self.file = File()
-        self.reading = Reading(Source(path))
+        self.reading = SessionReading(Source(path))
 
     def thread(self) -> Thread:
         """The session as the file holds it now. `TurnscopeError`s where it cannot be read any more."""
         added = self.tail.read()
         if added.replaced:
-            self.file, self.reading = File(), Reading(Source(self.tail.path))
+            self.file, self.reading = File(), SessionReading(Source(self.tail.path))
         feed(self.file, added.records)
         if any(
             not isinstance(value, Note) for value, _ in added.unfinished
@@ -102,5 +102,5 @@ class Following:
             whole = Source(self.tail.path)
             file = File()
             feed(file, whole.iter_records())
-            return Reading(whole).thread(file)
-        return self.reading.thread(self.file, tuple(note for note, _ in added.unfinished))
+            return SessionReading(whole).build_thread(file)
+        return self.reading.build_thread(self.file, tuple(note for note, _ in added.unfinished))

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from turnscope.importers.claude_code.api_requests import TYPES, ApiRequests
-from turnscope.importers.claude_code.attachments import PutIn, fields_of, is_known, name_of, put_in
+from turnscope.importers.claude_code.attachments import Injection, get_fields, get_name, is_known, parse_injection
 from turnscope.reading.source import Source
 from turnscope.session.content import dumps, extract_block_text
 from turnscope.session.model import Note
@@ -41,20 +41,20 @@ class Entry(Struct):
     given: str = ""  # the parent that the line itself names
     spoken: bool = False  # it holds a message, or a part of one
     summary: bool = False  # it holds the summary that a compaction left
-    put: PutIn | None = None  # what the tool put in beside the prompt
+    put: Injection | None = None  # what the tool put in beside the prompt
 
     def __post_init__(self) -> None:
         data = self.data
         self.given = self.parent
-        self.type = kind = string(data.get("type"))
+        self.type = kind = as_string(data.get("type"))
         message = data.get("message")
         if isinstance(message, dict):
-            self.message, self.id = message, string(message.get("id"))
+            self.message, self.id = message, as_string(message.get("id"))
             self.spoken = bool(message) and kind in ("user", "assistant")
         self.summary = kind == "user" and data.get("isCompactSummary") is True
-        self.put = put_in(data) if kind == "attachment" else None
+        self.put = parse_injection(data) if kind == "attachment" else None
 
-    def meta(self, *keys: str) -> dict[str, Any]:
+    def get_object(self, *keys: str) -> dict[str, Any]:
         """The object at the end of a path of keys; an empty one where there is none."""
         found: Any = self.data
         for key in keys:
@@ -95,12 +95,12 @@ class File:
     refs: dict[str, str] = field(default_factory=dict)  # answer -> the recorded request that it answers
     origins: dict[str, None] = field(default_factory=dict)  # sessions whose answers were copied here, with their ids
 
-    def note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
+    def add_note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
         """Note something about a line."""
         self.seen.append(Note(severity, line, what))
 
     @property
-    def preserved(self) -> dict[str, frozenset[str]]:
+    def preserved_lines(self) -> dict[str, frozenset[str]]:
         return self.chain.preserved
 
     def boundary_of(self, summary: Entry) -> Entry | None:
@@ -110,7 +110,7 @@ class File:
             found = self.entries.get(found.parent)
         return found if found is not None and found.data.get("subtype") == "compact_boundary" else None
 
-    def notes(self, last: Iterable[Note] = ()) -> tuple[Note, ...]:
+    def make_notes(self, last: Iterable[Note] = ()) -> tuple[Note, ...]:
         """What a person should know; of many notes alike only the first few with their line. `last`: of a last line."""
         said: Tally[str] = Tally()
         found: list[Note] = []
@@ -147,13 +147,13 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
     """Take further lines in. Gives whether what was there before is as it was: False where a lost line has come, or one that
     completes what an earlier one says.
 
-    `hear`: is told each text of their messages.
+    `hear`: gets each text of their messages.
     """
     for record, line in records:
         if isinstance(record, Note):
             file.seen.append(record)
         elif not isinstance(record, dict):
-            file.note("warning", line, "not a record of Claude Code (no object), skipped")
+            file.add_note("warning", line, "not a record of Claude Code (no object), skipped")
         else:
             _add_entry(file, record, line)
             if hear and isinstance(message := record.get("message"), dict):
@@ -171,13 +171,13 @@ def feed(file: File, records: Iterable[tuple[Any, int]], hear: Callable[[str], o
 def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
     """Take one record in."""
     get = record.get
-    kind = string(get("type"))
+    kind = as_string(get("type"))
     if len(file.about) < len(ABOUT):
         file.about = {key: record[key] for key in ABOUT if isinstance(get(key), str) and record[key]} | file.about
     if isinstance(session := get("sessionId"), str):
         file.sessions[session] = None
     if kind == "summary" and isinstance(get("summary"), str):
-        file.titles[string(get("leafUuid"))] = record["summary"]
+        file.titles[as_string(get("leafUuid"))] = record["summary"]
     elif kind in TITLES and isinstance(get(TITLES[kind]), str):
         file.titles[kind] = record[TITLES[kind]]
     uuid = get("uuid")
@@ -185,7 +185,7 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
         if kind in TYPES:
             file.api.add(record, line)
         elif kind in ("user", "assistant"):
-            file.note("warning", line, "a message without a uuid, skipped")
+            file.add_note("warning", line, "a message without a uuid, skipped")
         elif kind not in ("summary", *TITLES):
             file.unknown[kind or "no type"] += 1
         return
@@ -194,13 +194,13 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
     if kind == "progress" or isinstance(result, dict):
         _read_agents(file, record, result, line)
     if uuid in file.entries:
-        file.note("info", line, "a line with the same uuid stands earlier in the file; the first was kept")
+        file.add_note("info", line, "a line with the same uuid stands earlier in the file; the first was kept")
         return
     at, side = _parse_time(get("timestamp")), get("isSidechain") is True
     data = {"type": kind} if kind == "progress" else record
-    entry = Entry(line, uuid, string(parent), side, data, at, string(get("agentId")))
+    entry = Entry(line, uuid, as_string(parent), side, data, at, as_string(get("agentId")))
     if kind in ("user", "assistant") and not entry.message:
-        file.note("warning", line, "a message without content, skipped")
+        file.add_note("warning", line, "a message without content, skipped")
     file.entries[uuid] = entry
     if entry.spoken:
         _refer(file, entry)
@@ -214,12 +214,12 @@ def _complete_snapshot(file: File, entry: Entry) -> None:
 
     The first of the two then says what both say, for the first request carried the tools, too.
     """
-    fields = fields_of(entry.data)
-    if name_of(fields) != "prompt_snapshot":
+    fields = get_fields(entry.data)
+    if get_name(fields) != "prompt_snapshot":
         return
     strand = entry.agent if entry.side else ""
     first, number = file.snapshots.get(strand, (entry, 0))
-    if fields.get("tools") and fields.get("systemPrompt") == fields_of(first.data).get("systemPrompt"):
+    if fields.get("tools") and fields.get("systemPrompt") == get_fields(first.data).get("systemPrompt"):
         first.data = {**first.data, "attachment": fields}
         file.completed = file.completed or number < file.chain.entries
     file.snapshots[strand] = (entry, len(file.entries) - 1)
@@ -228,7 +228,7 @@ def _complete_snapshot(file: File, entry: Entry) -> None:
 def _refer(file: File, entry: Entry) -> None:
     """Note a message for the requests that hold it, and which recorded request an answer belongs to."""
     file.api.hear(entry.message)
-    ref, origin = string(entry.data.get("requestRef")), string(entry.data.get("requestSessionId"))
+    ref, origin = as_string(entry.data.get("requestRef")), as_string(entry.data.get("requestSessionId"))
     if ref and entry.id:
         file.refs[entry.id] = ref
         if origin and origin != entry.data.get("sessionId"):
@@ -238,12 +238,12 @@ def _refer(file: File, entry: Entry) -> None:
 def _pass_text_on(content: Any, hear: Callable[[str], object]) -> None:
     """Say the texts of a message, as its blocks will have them."""
     for part in content if isinstance(content, list) else (content,):
-        hear(extract_block_text(string(part.get("type")), part) if isinstance(part, dict) else string(part))
+        hear(extract_block_text(as_string(part.get("type")), part) if isinstance(part, dict) else as_string(part))
 
 
 def _count_unsent(file: File, entry: Entry) -> None:
     """Count an attachment that is not sent, or of which that is not known."""
-    name = name_of(fields_of(entry.data))
+    name = get_name(get_fields(entry.data))
     if not is_known(entry.data):
         row = file.strange.setdefault((name, entry.put is not None), [0, 0])
         row[:] = row[0] + 1, row[1] + len(dumps(entry.data.get("attachment")))
@@ -276,8 +276,11 @@ def _link(file: File) -> None:
 
 def _find_preserved(boundary: Entry, file: File) -> frozenset[str]:
     """The lines that a compaction left in the window beside its summary: named one by one, or from head to tail."""
-    segment, named = boundary.meta("compactMetadata", "preservedSegment"), boundary.meta("compactMetadata", "preservedMessages")
-    uuids = strings(named.get("uuids"))
+    segment, named = (
+        boundary.get_object("compactMetadata", "preservedSegment"),
+        boundary.get_object("compactMetadata", "preservedMessages"),
+    )
+    uuids = as_strings(named.get("uuids"))
     kept = {uuid for uuid in uuids if uuid in file.entries}
     chain: list[str] = []
     at = segment.get("tailUuid")
@@ -287,15 +290,15 @@ def _find_preserved(boundary: Entry, file: File) -> frozenset[str]:
             kept.update(chain)
             break
         at = file.entries[at].parent
-    file.chain.lost.update(uuid for uuid in (*uuids, string(at)) if uuid and uuid not in file.entries)
+    file.chain.lost.update(uuid for uuid in (*uuids, as_string(at)) if uuid and uuid not in file.entries)
     return frozenset(kept)
 
 
-def string(value: Any) -> str:
+def as_string(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def strings(value: Any) -> list[str]:
+def as_strings(value: Any) -> list[str]:
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
@@ -308,11 +311,11 @@ def _read_agents(file: File, record: dict[str, Any], result: Any, line: int) -> 
                 file.spawned.setdefault(result["agentId"], block["tool_use_id"])  # a later one resumed it
     data = record.get("data")
     if record.get("type") == "progress" and isinstance(data, dict) and data.get("type") == "agent_progress":
-        inner, agent = data.get("message"), string(data.get("agentId") or record.get("parentToolUseID"))
+        inner, agent = data.get("message"), as_string(data.get("agentId") or record.get("parentToolUseID"))
         if isinstance(inner, dict) and isinstance(inner.get("message"), dict):
             if isinstance(record.get("parentToolUseID"), str):
                 file.spawned.setdefault(agent, record["parentToolUseID"])
-            uuid = string(inner.get("uuid")) or f"{agent}:{line}"
+            uuid = as_string(inner.get("uuid")) or f"{agent}:{line}"
             at = _parse_time(inner.get("timestamp") or record.get("timestamp"))
             entry = Entry(line, uuid, "", True, inner, at, agent)
             known = file.progress.setdefault(agent, [])

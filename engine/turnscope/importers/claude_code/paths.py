@@ -1,7 +1,7 @@
 """From lines to sessions: the path of the newest leaf, the branches that were left, and the messages along each.
 
 Holds the knowledge of which lines make one message and one request. `tree` finds the paths; what was cut from the window is
-told by `edits`.
+reported by `edits`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from turnscope.importers.claude_code.attachments import read_snapshot, with_notices
-from turnscope.importers.claude_code.edits import compacted, microcompacted, never_sent, superseded
-from turnscope.importers.claude_code.lines import TITLES, Entry, File, string
+from turnscope.importers.claude_code.attachments import add_notices, read_snapshot
+from turnscope.importers.claude_code.edits import observe_compaction, observe_microcompaction, observe_unsent, superseded
+from turnscope.importers.claude_code.lines import TITLES, Entry, File, as_string
 from turnscope.importers.claude_code.tree import END, Limb, Tree
 from turnscope.session.builder import Builder, Draft, Observer, parse_applied_edits, parse_cache_miss, parse_usage, parse_usd
 from turnscope.session.content import extract_text
@@ -61,12 +61,12 @@ class Path:
     notices: dict[str, str] = field(default_factory=dict)  # by call: what is part of its result as sent
     billed: tuple[object, Usage | None] = (None, None)  # the newest usage, as the log has it and as it was read
 
-    def state(self, depth: int) -> State:
+    def get_state(self, depth: int) -> State:
         """Before the chain's line at a depth of its own."""
         at = depth - self.limb.at
         return self.states[self.limb.cuts[at] if at < len(self.limb.cuts) else -1]
 
-    def draft(self, uuid: str) -> Draft | None:
+    def find_draft(self, uuid: str) -> Draft | None:
         """The message of a line on the path."""
         path: Path | None = self
         stop = END
@@ -77,7 +77,7 @@ class Path:
             stop, path = min(stop, path.shared), path.base
         return None
 
-    def looks_since(self, address: int) -> list[Observer]:
+    def list_observers_since(self, address: int) -> list[Observer]:
         """Its looks, and those before it that are made from messages that reach to a block address; oldest first."""
         found = [look for _, look in reversed(self.looks)]
         path = self
@@ -114,7 +114,7 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
     if not spoken:
         return None
     left = {entry.uuid for entry in spoken}
-    limb = tree.limb(spoken[-1])
+    limb = tree.make_limb(spoken[-1])
     left.difference_update(entry.uuid for entry in limb.whole)
     main = _lay_path(limb, None, Builder(name, NAME, **file.about), file, known)
     session = main.builder.build([look for _, look in main.looks])
@@ -123,11 +123,11 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
     for leaf in reversed(spoken):
         if leaf.uuid not in left:
             continue
-        limb = tree.limb(leaf)
+        limb = tree.make_limb(leaf)
         left.difference_update(entry.uuid for entry in limb.whole)
         base = laid[limb.base] if limb.base else None
         path = _lay_path(limb, base, _start_branch(main, base, limb.at, f"{name}~{len(kept)}"), file, known)
-        fork = path.builder.build_fork(session, forks, path.looks_since(path.builder.last_cut))
+        fork = path.builder.build_fork(session, forks, path.list_observers_since(path.builder.last_cut))
         laid[limb] = path
         left_from = kept[fork.of]
         path.at = left_from.at if left_from.at < fork.start else _find_divergence(session, fork)
@@ -142,42 +142,42 @@ def lay_out(entries: Iterable[Entry], file: File, name: str, known: Collection[s
     return Layout(tree, main, structs.replace(session, forks=tuple(forks)), known, copies)
 
 
-def extended(layout: Layout, file: File, since: list[Entry], leaf: Entry) -> Session | None:
+def extend_session(layout: Layout, file: File, since: list[Entry], leaf: Entry) -> Session | None:
     """The session with lines that were added `since`, which end in `leaf`: the main path goes on, all else is as it was.
 
     None where that is not so, and everything has to be laid out anew.
     """
     main, old = layout.main, layout.session
-    limb = layout.tree.limb(leaf, since, kept=False)
+    limb = layout.tree.make_limb(leaf, since, kept=False)
     if limb.base is not main.limb:
         return None
     on = {entry.uuid for entry in limb.whole}
     cut = main.limb.cuts[limb.at] if limb.at < len(main.limb.cuts) else len(main.limb.whole)
     if any(entry.spoken and entry.uuid not in on for entry in (*main.limb.whole[cut:], *since)):
         return None  # a path was left
-    messages = main.state(limb.at).messages
+    messages = main.get_state(limb.at).messages
     builder = main.builder.start_branch(messages, old.id)
     start = builder.line.start
     ends = ((fork.own.at, fork.start, fork.start + len(fork.own.blocks)) for fork in old.forks)
     if layout.copies > start or any(at >= min(start, end) or left > start for at, left, end in ends):
         return None
     path = _lay_path(limb, main, builder, file, layout.known)
-    fork = builder.build_fork(old, old.forks, path.looks_since(builder.last_cut))
+    fork = builder.build_fork(old, old.forks, path.list_observers_since(builder.last_cut))
     session = join_path(old, (*old.forks, fork), len(old.forks) + 1)
     again = {entry.line for entry in main.limb.whole[cut:]}
     notes = (*(note for note in old.notes if note.line not in again), *fork.own.notes)
     return structs.replace(session, notes=notes, forks=old.forks)
 
 
-def told(session: Session, file: File, last: Iterable[Note] = ()) -> Session:
+def add_notes(session: Session, file: File, last: Iterable[Note] = ()) -> Session:
     """The session of a file, with the file's notes. `last`: notes about a last line that is not whole yet."""
     stubs = sum(request.output_stub for request in session.requests)
     what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
-    notes = (*session.notes, *file.notes(last), *([Note("warning", 0, what)] if stubs else ()))
+    notes = (*session.notes, *file.make_notes(last), *([Note("warning", 0, what)] if stubs else ()))
     return structs.replace(session, notes=notes)
 
 
-def alone(lines: list[Entry], name: str, known: Collection[str]) -> Session:
+def build_alone(lines: list[Entry], name: str, known: Collection[str]) -> Session:
     """A session of lines that follow each other, whatever they say of their parents."""
     limb = Limb(None, 0, lines, lines, list(range(len(lines))))
     path = _lay_path(limb, None, Builder(name, NAME), File(), known)
@@ -186,7 +186,7 @@ def alone(lines: list[Entry], name: str, known: Collection[str]) -> Session:
 
 def _start_branch(main: Path, base: Path | None, depth: int, id: str) -> Builder:
     """A builder that goes on from a path's line at `depth`; from the main path where that path is a copy of it."""
-    messages = base.state(depth).messages if base else 0
+    messages = base.get_state(depth).messages if base else 0
     if base is None or messages <= base.same < END:
         return main.builder.start_branch(messages, id)
     builder = base.builder
@@ -199,7 +199,7 @@ def _start_branch(main: Path, base: Path | None, depth: int, id: str) -> Builder
 
 def _lay_path(limb: Limb, base: Path | None, builder: Builder, file: File, known: Collection[str]) -> Path:
     """The messages of a limb, which go on from what `builder` has."""
-    state = base.state(limb.at) if base else State()
+    state = base.get_state(limb.at) if base else State()
     path = Path(limb, base, builder, [state], shared=state.messages, notices=_collect_notices(limb))
     state = structs.replace(state, looks=0)
     for entry in limb.whole:
@@ -219,7 +219,7 @@ def _advance(path: Path, state: State, entry: Entry, file: File, known: Collecti
     if entry.type == "system":
         attempts += entry.data.get("subtype") == "api_error"
         if entry.data.get("subtype") == "microcompact_boundary":
-            path.looks.append((state.newest, microcompacted(entry, state.newest, path.draft, kept)))
+            path.looks.append((state.newest, observe_microcompaction(entry, state.newest, path.find_draft, kept)))
     elif entry.type == "attachment":
         draft = _add_injection(path, entry)
         static = _add_snapshot(path, static, entry)
@@ -231,12 +231,12 @@ def _advance(path: Path, state: State, entry: Entry, file: File, known: Collecti
             before, opening = entry.at, opening or _get_opening(entry)
         if entry.summary:
             boundary = file.boundary_of(entry)
-            stays = (*file.preserved.get(boundary.uuid, ()), *_between(boundary, entry, file)) if boundary else ()
-            preserved = (found for uuid in stays if (found := path.draft(uuid)))
+            stays = (*file.preserved_lines.get(boundary.uuid, ()), *_between(boundary, entry, file)) if boundary else ()
+            preserved = (found for uuid in stays if (found := path.find_draft(uuid)))
             kept = (*(held for _, held in static), *preserved, draft)
-            path.looks.append((draft, compacted(boundary, kept)))
+            path.looks.append((draft, observe_compaction(boundary, kept)))
         if _is_unsent(entry):
-            path.looks.append((draft, never_sent(draft)))
+            path.looks.append((draft, observe_unsent(draft)))
     if draft is not None:
         path.drafts[entry.uuid] = draft
     newest = builder.drafts[-1] if builder.drafts else state.newest
@@ -256,7 +256,7 @@ def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, 
     """Add a line's message. Answers whose id is in `known` were billed elsewhere: side questions repeat what was said."""
     builder, message, data = path.builder, entry.message, entry.data
     content = message.get("content")
-    content = with_notices(content, path.notices) if isinstance(content, (str, list)) else ""
+    content = add_notices(content, path.notices) if isinstance(content, (str, list)) else ""
     if entry.type == "user":
         text = extract_text(content[:1] if isinstance(content, list) else content).lstrip()
         aside = data.get("isMeta") is True or text.startswith(NOT_PROMPTS)
@@ -274,11 +274,11 @@ def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, 
         builder.set_request(
             draft,
             id=entry.id,
-            model=string(message.get("model")),
+            model=as_string(message.get("model")),
             usage=found,
             sent_at=earlier.sent_at if earlier else before,
             answered_at=entry.at,
-            stop_reason=string(message.get("stop_reason")) or None,
+            stop_reason=as_string(message.get("stop_reason")) or None,
             attempts=earlier.attempts if earlier else attempts,
             logged_usd=parse_usd(data.get("costUSD"), earlier.logged_usd if earlier else None),
             cache_miss=parse_cache_miss(message.get("diagnostics")) or (earlier.cache_miss if earlier else None),

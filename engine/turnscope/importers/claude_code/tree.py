@@ -44,7 +44,7 @@ class Limb:
             stop, limb = min(stop, limb.at), limb.base
         return None
 
-    def lines(self, start: int, stop: int) -> list[Entry]:
+    def list_lines(self, start: int, stop: int) -> list[Entry]:
         """The chain of the whole path from depth `start` to `stop`."""
         parts: list[list[Entry]] = []
         limb: Limb | None = self
@@ -87,7 +87,7 @@ class Tree:
                     self.keys[entry.uuid] = (entry.put.call,)
                     self.asides.setdefault(entry.put.call, []).append(entry)
 
-    def limb(self, leaf: Entry, also: Sequence[Entry] = (), *, kept: bool = True) -> Limb:
+    def make_limb(self, leaf: Entry, also: Sequence[Entry] = (), *, kept: bool = True) -> Limb:
         """The path that ends in `leaf`. `also`: lines that were added since; `kept`: further limbs may part from it."""
         own: list[Entry] = []
         seen: set[str] = set()
@@ -104,7 +104,7 @@ class Tree:
             start = min([parted, *(depth for depth in touched if depth is not None)])
             if parted - base.at < len(base.reach):
                 start = min(start, base.reach[parted - base.at])
-            before = base.lines(start, parted)
+            before = base.list_lines(start, parted)
             while base is not None and start <= base.at:
                 base = base.base
             own = [*before, *own]

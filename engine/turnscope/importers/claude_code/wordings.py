@@ -71,7 +71,7 @@ def _word_file(fields: Fields) -> str:
     path, text = _get_path(fields), _get_text(fields)
     if not path or not text:
         return ""
-    start = dig(fields, "content", "file", "startLine")
+    start = get_nested(fields, "content", "file", "startLine")
     first = start if isinstance(start, int) else 1
     numbered = "\n".join(f"{n}\t{line}" for n, line in enumerate(text.split("\n"), first)) if start is not None else text
     return f"Read by the tool itself: {path}\n{numbered}"
@@ -105,8 +105,8 @@ def _make_sentence(before: str, key: str, behind: str = "") -> Callable[[Fields]
     """A sentence around a field; nothing without it."""
 
     def worded(fields: Fields) -> str:
-        told = _get_path(fields) if key == "path" else _find_text(fields, key)
-        return f"{before}{told}{behind}" if told else ""
+        reported = _get_path(fields) if key == "path" else _find_text(fields, key)
+        return f"{before}{reported}{behind}" if reported else ""
 
     return worded
 
@@ -126,7 +126,7 @@ def _word_edit(fields: Fields) -> str:
 
 
 def _word_block(fields: Fields) -> str:
-    error = dig(fields, "blockingError", "blockingError")
+    error = get_nested(fields, "blockingError", "blockingError")
     return f"{_find_text(fields, 'hookName')} hook blocked: {extract_text(error)}" if error else ""
 
 
@@ -196,13 +196,13 @@ def _get_path(fields: Fields) -> str:
 def _get_text(fields: Fields) -> str:
     """The text of a file that stands in `content`, however deep."""
     for keys in (("content", "file", "content"), ("content", "content"), ("content",)):
-        found = dig(fields, *keys)
+        found = get_nested(fields, *keys)
         if isinstance(found, str):
             return found
     return ""
 
 
-def dig(fields: Fields, *keys: str) -> Any:
+def get_nested(fields: Fields, *keys: str) -> Any:
     """What stands at the end of a path of keys."""
     found: Any = fields
     for key in keys:

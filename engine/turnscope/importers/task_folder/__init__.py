@@ -17,7 +17,7 @@ from pathlib import Path
 
 from turnscope.importers import Importer, Place
 from turnscope.importers.task_folder.folder import FILES, MAIN, is_history, is_screen, open_folder
-from turnscope.importers.task_folder.timeline import NAME, session_of
+from turnscope.importers.task_folder.timeline import NAME, build_session
 from turnscope.reading.source import Entry, Source
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
@@ -33,25 +33,25 @@ def sniff(source: Source) -> int:
 
 
 def read(source: Source, _entry: Entry) -> Thread:
-    return Thread(session_of(open_folder(source)))
+    return Thread(build_session(open_folder(source)))
 
 
-def finds(machine: Machine) -> Iterator[Place]:
+def find_places(machine: Machine) -> Iterator[Place]:
     storages = [machine.config / editor / "User" / "globalStorage" for editor in EDITORS]
     storages.append(machine.home / ".vscode-server" / "data" / "User" / "globalStorage")
     for storage in storages:
-        yield from (Place(storage / extension / "tasks", "*/*_*.json", part_of) for extension in EXTENSIONS)
-    yield Place(machine.home / ".cline" / "data" / "tasks", "*/*_*.json", part_of)
+        yield from (Place(storage / extension / "tasks", "*/*_*.json", find_main_path) for extension in EXTENSIONS)
+    yield Place(machine.home / ".cline" / "data" / "tasks", "*/*_*.json", find_main_path)
 
 
-def related(source: Source) -> Iterator[Source]:
+def find_related(source: Source) -> Iterator[Source]:
     """The other files of the task."""
     if source.kind == "folder" or source.path.name in FILES:
         found = (source.open_sibling(name) for name in FILES if name != source.path.name)
         yield from (file for file in found if file is not None)
 
 
-def part_of(path: Path) -> Path:
+def find_main_path(path: Path) -> Path:
     """A task's files open as their folder."""
     return path.parent if path.name in FILES and any((path.parent / name).is_file() for name in MAIN) else path
 
@@ -61,9 +61,9 @@ IMPORTER = Importer(
     "Cline or Roo Code task (api_conversation_history.json, ui_messages.json)",
     sniff,
     read,
-    finds=finds,
-    related=related,
-    part_of=part_of,
+    finds=find_places,
+    related=find_related,
+    part_of=find_main_path,
     version=3,
     wants="history or messages of a task",
     right="masks, edits, tags and markers become decisions; tools written as XML become calls and results",

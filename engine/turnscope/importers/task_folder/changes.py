@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnscope.importers.task_folder.folder import Call, Folder, number, string
-from turnscope.importers.task_folder.markup import joined
+from turnscope.importers.task_folder.folder import Call, Folder, as_number, as_string
+from turnscope.importers.task_folder.markup import join_texts
 from turnscope.session.builder import Draft, make_part, observe_drop
 from turnscope.session.model import JSON, Block, Edit, ObservedEdit, Part, Session, Span
 
@@ -20,7 +20,7 @@ _TEXTS = {"text", "thinking", "reminder", "tool_use"}  # kinds of blocks that we
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Placed:
     """A message of the timeline: its stored position (-1 = none) and, per block, the stored blocks that it came from.
 
     `place`: its position in the conversation with the API, stored or not.
@@ -37,7 +37,7 @@ class Said:
         return Span(self.draft.start, self.draft.stop)
 
 
-def observed(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
+def observe_changes(folder: Folder, said: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
     """Every change that the files tell of."""
     if folder.is_roo:
         yield from _observe_roo(folder, said, session)
@@ -65,7 +65,7 @@ def _read_range(mask: JSON) -> tuple[int, int] | None:
     return (mask[0], mask[1]) if usable and 0 <= mask[0] <= mask[1] else None
 
 
-def _observe_masks(masks: Sequence[tuple[int, int] | None], said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
+def _observe_masks(masks: Sequence[tuple[int, int] | None], said: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
     held: tuple[int, int] | None = None
     for n, mask in enumerate(masks[: len(session.requests)]):
         if mask == held:
@@ -82,13 +82,13 @@ def _observe_masks(masks: Sequence[tuple[int, int] | None], said: Sequence[Said]
         held = mask
 
 
-def _find_spans(said: Sequence[Said], first: int, last: int, cut: int) -> list[Span]:
+def _find_spans(said: Sequence[Placed], first: int, last: int, cut: int) -> list[Span]:
     """Blocks of the messages at positions `first` to `last`, both included, as far as a request could send them."""
     there = [s.span for s in said if first <= s.place <= last and s.draft.start < cut]
     return [Span(there[0].start, min(there[-1].stop, cut))] if there else []
 
 
-def _observe_orphans(n: int, said: Sequence[Said], end: int, session: Session) -> Iterator[ObservedEdit]:
+def _observe_orphans(n: int, said: Sequence[Placed], end: int, session: Session) -> Iterator[ObservedEdit]:
     """Results in the first message behind the mask: Cline leaves them out, as their calls are hidden."""
     first = next((s for s in said if s.place == end + 1), None)
     if first is None or end < 2 or first.draft.role != "user" or first.draft.stop > session.requests[n].cut:
@@ -99,7 +99,7 @@ def _observe_orphans(n: int, said: Sequence[Said], end: int, session: Session) -
 
 
 def _observe_rewrites(
-    folder: Folder, masks: Sequence[tuple[int, int] | None], said: Sequence[Said], session: Session
+    folder: Folder, masks: Sequence[tuple[int, int] | None], said: Sequence[Placed], session: Session
 ) -> Iterator[ObservedEdit]:
     """Texts of `context_history.json`: [[message, [type, [[block, [[time, "text", [text], files], ...]], ...]]], ...]."""
     by_position = {s.stored: s for s in said if s.stored >= 0}
@@ -126,7 +126,7 @@ def _iter_entries(edits: JSON) -> Iterator[tuple[int, int, float, str]]:
             for update in updates if isinstance(updates, list) else ():
                 texts = update[2] if isinstance(update, list) and len(update) > 2 else None
                 if isinstance(texts, list) and texts and isinstance(texts[0], str) and update[1] == "text":
-                    found.append((message, block, number(update[0]), texts[0]))
+                    found.append((message, block, as_number(update[0]), texts[0]))
     return iter(sorted(found, key=lambda row: row[2]))
 
 
@@ -143,17 +143,17 @@ def _find_first_shown(calls: Sequence[Call], masks: Sequence[tuple[int, int] | N
     return n - 1 if forced else n
 
 
-def _replace_text(parts: Sequence[Block], place: Said, block: int, text: str) -> tuple[Part, ...]:
+def _replace_text(parts: Sequence[Block], place: Placed, block: int, text: str) -> tuple[Part, ...]:
     raw = parts[0].raw
     if isinstance(raw, Mapping) and raw.get("type") == "tool_result" and isinstance(raw.get("content"), list):
         content = [part for part in raw["content"] if isinstance(part, Mapping)]
         if (
             block > place.blocks[parts[0].at - place.draft.start].start and content
         ):  # older versions: the header is a block of its own and stays
-            header = string(content[0].get("text")).partition("\n")[0]
+            header = as_string(content[0].get("text")).partition("\n")[0]
             text = f"{header}\n{text}"
         new = [{"type": "text", "text": text}, *content[1:]]
-        return (make_part(parts[0].role, {**raw, "content": joined(new)}),)
+        return (make_part(parts[0].role, {**raw, "content": join_texts(new)}),)
     kinds = {part.kind for part in parts}
     return (make_part(parts[0].role, {"type": "text", "text": text}),) if kinds <= _TEXTS else ()
 
@@ -168,13 +168,13 @@ class _Cut:
     entry: Mapping[str, JSON]
     id: str
     request: int
-    hidden: list[Said] = field(default_factory=list)
+    hidden: list[Placed] = field(default_factory=list)
     place: int = 0  # stored position of the entry
 
 
-def _observe_roo(folder: Folder, said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
+def _observe_roo(folder: Folder, said: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
     cuts = sorted(_iter_cuts(folder), key=lambda cut: cut.request)
-    after: dict[str, list[Said]] = {}
+    after: dict[str, list[Placed]] = {}
     for cut in cuts:
         summary = bool(cut.entry.get("isSummary"))
         tag = "condenseParent" if summary else "truncationParent"
@@ -192,10 +192,10 @@ def _observe_roo(folder: Folder, said: Sequence[Said], session: Session) -> Iter
         yield from _observe_hidden(cut, tagged, said, session)
 
 
-def _observe_hidden(cut: _Cut, tagged: Sequence[Said], said: Sequence[Said], session: Session) -> Iterator[ObservedEdit]:
+def _observe_hidden(cut: _Cut, tagged: Sequence[Placed], said: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
     """The runs of messages that a cut hides; its summary or marker stands in the last of them."""
     summary = bool(cut.entry.get("isSummary"))
-    role = string(cut.entry.get("role")) or "user"
+    role = as_string(cut.entry.get("role")) or "user"
     content = cut.entry.get("content")
     raws: Iterable[JSON] = content if isinstance(content, list) else [content]
     body = tuple(make_part(role, raw, fence=not summary) for raw in raws if isinstance(raw, (str, dict)))
@@ -219,7 +219,7 @@ def _observe_hidden(cut: _Cut, tagged: Sequence[Said], said: Sequence[Said], ses
 
 def _iter_cuts(folder: Folder) -> Iterator[_Cut]:
     """Summaries and markers in the stored history, each with its request."""
-    told = [(n, event) for n, call in enumerate(folder.calls) for event in call.after]
+    reported = [(n, event) for n, call in enumerate(folder.calls) for event in call.after]
     for place, entry in enumerate(folder.history):
         if not entry.get("isSummary") and not entry.get("isTruncationMarker"):
             continue
@@ -229,8 +229,8 @@ def _iter_cuts(folder: Folder) -> Iterator[_Cut]:
             if summary
             else ("truncationId", "sliding_window_truncation", "contextTruncation")
         )
-        id = string(entry.get(key))
-        shown = [(n, e) for n, e in told if e.get("say") == say]
+        id = as_string(entry.get(key))
+        shown = [(n, e) for n, e in reported if e.get("say") == say]
         own = [(n, e) for n, e in shown if id and isinstance(e.get(what), dict) and e[what].get(key) == id]
         n, event = (own or shown or [(max(0, len(folder.calls) - 1), {})])[-1]
         yield _Cut(
@@ -246,7 +246,7 @@ def _is_answered_before(call: Call, event: Mapping[str, JSON]) -> bool:
     for other in call.after:
         if other is event:
             return False
-        if _ANSWERING & {string(other.get("say")), string(other.get("ask"))}:
+        if _ANSWERING & {as_string(other.get("say")), as_string(other.get("ask"))}:
             return True
     return False
 

@@ -36,12 +36,12 @@ class Call:
     @property
     def ts(self) -> float:
         """When it was sent, in milliseconds since the epoch; 0 where unknown."""
-        return number(self.event.get("ts"))
+        return as_number(self.event.get("ts"))
 
     @property
     def text(self) -> str:
         """What the user's message of this request said, environment included."""
-        return string(self.info.get("request"))
+        return as_string(self.info.get("request"))
 
 
 @dataclass
@@ -77,32 +77,34 @@ class Folder:
     def _total(self) -> bool:
         """Whether `tokensIn` holds the cached tokens: Roo from 3.29.5 on, seen from the numbers."""
         rows = [call.info for call in self.calls if call.info.get("apiProtocol") != "openai"]
-        cached = [(number(r.get("tokensIn")), number(r.get("cacheReads")) + number(r.get("cacheWrites"))) for r in rows]
+        cached = [
+            (as_number(r.get("tokensIn")), as_number(r.get("cacheReads")) + as_number(r.get("cacheWrites"))) for r in rows
+        ]
         return self.is_roo and all(given >= part for given, part in cached)
 
-    def usage(self, call: Call) -> Usage | None:
+    def find_usage(self, call: Call) -> Usage | None:
         """What was billed for a request; None where the log does not say."""
-        if not any(number(call.info.get(key)) for key in ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")):
+        if not any(as_number(call.info.get(key)) for key in ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")):
             return None
         given, out, reads, writes = (
-            int(number(call.info.get(key))) for key in ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")
+            int(as_number(call.info.get(key))) for key in ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")
         )
         if self.is_roo and (self._total or call.info.get("apiProtocol") == "openai"):
             given = max(0, given - reads - writes)
         return Usage(given, writes, reads, out)
 
-    def model(self, call: Call, said: str, answer: Mapping[str, JSON]) -> str:
+    def find_model(self, call: Call, said: str, answer: Mapping[str, JSON]) -> str:
         """The model of a request, from its answer, its event, the environment it describes, or the task's metadata."""
         for holder in (answer, call.event):
             info = holder.get("modelInfo")
-            if isinstance(info, Mapping) and string(info.get("modelId")):
-                return string(info["modelId"])
+            if isinstance(info, Mapping) and as_string(info.get("modelId")):
+                return as_string(info["modelId"])
         if found := _MODEL.search(said):
             return found[1].strip()
         used = self.metadata.get("model_usage") if isinstance(self.metadata, Mapping) else None
         rows = [row for row in used if isinstance(row, Mapping)] if isinstance(used, list) else []
-        before = [row for row in rows if number(row.get("ts")) <= call.ts + 1_000]
-        return string(before[-1].get("model_id")) if before else ""
+        before = [row for row in rows if as_number(row.get("ts")) <= call.ts + 1_000]
+        return as_string(before[-1].get("model_id")) if before else ""
 
 
 def open_folder(source: Source) -> Folder:
@@ -146,26 +148,26 @@ def is_history(document: JSON) -> bool:
     spoken = [row for row in rows if row.get("role") in ("user", "assistant") and "content" in row]
     if not spoken or len(spoken) < len([row for row in rows if row.get("type") != "reasoning"]):
         return False
-    timed = any(number(row.get("ts")) > 1e12 for row in spoken)
+    timed = any(as_number(row.get("ts")) > 1e12 for row in spoken)
     return timed or any(TAGS & row.keys() for row in rows) or is_task(spoken[0].get("content"))
 
 
 def is_task(content: JSON) -> bool:
     """Whether a message's content opens a task."""
     first = content[0] if isinstance(content, list) and content else None
-    return isinstance(first, dict) and string(first.get("text")).startswith("<task>")
+    return isinstance(first, dict) and as_string(first.get("text")).startswith("<task>")
 
 
 def is_screen(document: JSON) -> bool:
     """Whether a document lists what the screen of these tools showed."""
     rows = document[:_LOOKED_AT] if isinstance(document, list) else []
     return bool(rows) and all(
-        isinstance(row, dict) and row.get("type") in ("ask", "say") and number(row.get("ts")) > 0 and row["type"] in row
+        isinstance(row, dict) and row.get("type") in ("ask", "say") and as_number(row.get("ts")) > 0 and row["type"] in row
         for row in rows
     )
 
 
-def windows(texts: Iterator[str]) -> list[int]:
+def find_windows(texts: Iterator[str]) -> list[int]:
     """Context windows that environments name, in tokens."""
     found = (_WINDOW.search(text) for text in texts)
     return [
@@ -173,13 +175,13 @@ def windows(texts: Iterator[str]) -> list[int]:
     ]
 
 
-def number(value: Any) -> float:
+def as_number(value: Any) -> float:
     """A finite number >= 0; 0 for anything else."""
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 53
     return value if usable else 0
 
 
-def string(value: Any) -> str:
+def as_string(value: Any) -> str:
     """A text; "" for anything else."""
     return value if isinstance(value, str) else ""
 
@@ -196,7 +198,7 @@ def _read_document(source: Source, name: str) -> JSON:
 
 def _parse_object(text: Any) -> dict[str, Any]:
     try:
-        value = json.loads(string(text) or "{}")
+        value = json.loads(as_string(text) or "{}")
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -29,7 +29,7 @@ _LONG = frozenset({"content", "diff", "result", "message", "command", "question"
 _ASIDE = ("<environment_details>", "Tool [", "[ERROR]", "\n\nNew instructions for task continuation", "# TODO LIST")
 
 
-class Piece(NamedTuple):
+class ContentPart(NamedTuple):
     """A block as it is imported, the stored block (by number) that it was or was part of, and how many of them it took."""
 
     raw: JSON
@@ -54,38 +54,38 @@ class _Answer(NamedTuple):
     stop: int
 
 
-def unfold(contents: Sequence[tuple[str, JSON]]) -> list[str | list[Piece]]:
+def unfold(contents: Sequence[tuple[str, JSON]]) -> list[str | list[ContentPart]]:
     """Contents of messages (role, content) with calls and results as blocks."""
-    done: list[str | list[Piece]] = []
+    done: list[str | list[ContentPart]] = []
     for number, (role, content) in enumerate(contents):
         listed = content if isinstance(content, list) else []
-        done.append(content if isinstance(content, str) else [Piece(raw, block) for block, raw in enumerate(listed)])
+        done.append(content if isinstance(content, str) else [ContentPart(raw, block) for block, raw in enumerate(listed)])
         if role == "user" and number and contents[number - 1][0] == "assistant":
             _pair(done, number)
     return [_split(content) if role == "assistant" else content for (role, _), content in zip(contents, done, strict=True)]
 
 
-def _split(content: str | list[Piece]) -> str | list[Piece]:
+def _split(content: str | list[ContentPart]) -> str | list[ContentPart]:
     """An answer whose written thoughts are pieces of their own."""
-    held = [Piece({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
+    held = [ContentPart({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
     made = [one for piece in held for one in _split_thoughts(piece)]
     return made if len(made) > len(held) else content
 
 
-def _split_thoughts(piece: Piece) -> Iterator[Piece]:
+def _split_thoughts(piece: ContentPart) -> Iterator[ContentPart]:
     text = piece.raw.get("text") if isinstance(piece.raw, Mapping) and piece.raw.get("type") == "text" else None
     if not isinstance(text, str) or len(texts := split_thoughts(text)) < 2:
         yield piece
         return
-    yield from (Piece({**piece.raw, "text": one}, piece.block) for one in texts)
+    yield from (ContentPart({**piece.raw, "text": one}, piece.block) for one in texts)
 
 
-def _pair(done: list[str | list[Piece]], number: int) -> None:
+def _pair(done: list[str | list[ContentPart]], number: int) -> None:
     """Turn the written calls of the answer before message `number` and their results in it into blocks."""
     answer, message = done[number - 1], done[number]
     if isinstance(message, str):
         return
-    given = [Piece({"type": "text", "text": answer}, 0)] if isinstance(answer, str) else answer
+    given = [ContentPart({"type": "text", "text": answer}, 0)] if isinstance(answer, str) else answer
     answered = [p.raw.get("tool_use_id") for p in message if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
     open_ = [(place, piece.raw) for place, piece in enumerate(given) if isinstance(piece.raw, Mapping)]
     calls = [(place, call) for place, raw in open_ if raw.get("id") not in answered for call in _find_calls(raw)]
@@ -163,7 +163,9 @@ def _find_results(raws: Sequence[JSON]) -> Iterator[_Answer]:
         yield _Answer(held[0], held[1], len(raws))
 
 
-def _insert_calls(given: list[Piece], calls: list[tuple[int, _Written]], ids: Mapping[tuple[int, int], str]) -> Iterator[Piece]:
+def _insert_calls(
+    given: list[ContentPart], calls: list[tuple[int, _Written]], ids: Mapping[tuple[int, int], str]
+) -> Iterator[ContentPart]:
     for place, piece in enumerate(given):
         chosen = [call for p, call in calls if p == place and (p, call.start) in ids and call.stop]
         if not chosen:
@@ -172,31 +174,33 @@ def _insert_calls(given: list[Piece], calls: list[tuple[int, _Written]], ids: Ma
         text, at = piece.raw["text"], 0
         for call in chosen:
             if text[at : call.start].strip():
-                yield Piece({**piece.raw, "text": text[at : call.start]}, piece.block)
-            yield Piece({"type": "tool_use", "id": ids[place, call.start], "name": call.name, "input": call.given}, piece.block)
+                yield ContentPart({**piece.raw, "text": text[at : call.start]}, piece.block)
+            yield ContentPart(
+                {"type": "tool_use", "id": ids[place, call.start], "name": call.name, "input": call.given}, piece.block
+            )
             at = call.stop
         if text[at:].strip():
-            yield Piece({**piece.raw, "text": text[at:]}, piece.block)
+            yield ContentPart({**piece.raw, "text": text[at:]}, piece.block)
 
 
-def _insert_results(message: list[Piece], named: Mapping[_Answer, str]) -> Iterator[Piece]:
+def _insert_results(message: list[ContentPart], named: Mapping[_Answer, str]) -> Iterator[ContentPart]:
     """Results come first, as providers want them; their stored blocks are their content."""
     taken: set[int] = set()
     for result, name in named.items():
         parts = message[result.start : result.stop]
         taken |= {*range(result.start, result.stop)}
-        raw = {"type": "tool_result", "tool_use_id": name, "content": joined([p.raw for p in parts])}
-        yield Piece(raw, parts[0].block, len(parts))
+        raw = {"type": "tool_result", "tool_use_id": name, "content": join_texts([p.raw for p in parts])}
+        yield ContentPart(raw, parts[0].block, len(parts))
     yield from (piece for place, piece in enumerate(message) if place not in taken)
 
 
-def result_of(text: str) -> str:
+def find_result_tool(text: str) -> str:
     """The tool whose result a text begins with; "" where it begins with none."""
     found = _RESULT.match(text)
     return found[1] if found else ""
 
 
-def joined(raws: Sequence[Mapping[str, Any]]) -> list[JSON]:
+def join_texts(raws: Sequence[Mapping[str, Any]]) -> list[JSON]:
     """A header and its text as one text, as newer versions write them; images stay blocks of their own."""
     texts = [raw["text"] for raw in raws if raw.get("type") == "text"]
     return [{"type": "text", "text": "\n".join(texts)}, *(raw for raw in raws if raw.get("type") != "text")]

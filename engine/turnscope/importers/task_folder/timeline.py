@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from turnscope.importers.task_folder.changes import Said, observed
-from turnscope.importers.task_folder.folder import Call, Folder, number, string, windows
-from turnscope.importers.task_folder.markup import Piece, result_of, unfold
+from turnscope.importers.task_folder.changes import Placed, observe_changes
+from turnscope.importers.task_folder.folder import Call, Folder, as_number, as_string, find_windows
+from turnscope.importers.task_folder.markup import ContentPart, find_result_tool, unfold
 from turnscope.reading.source import parse_json
 from turnscope.session.builder import Builder, Draft, parse_usd
 from turnscope.session.content import extract_text
@@ -57,7 +57,7 @@ class Plot:
         """Add stored messages up to and without position `until`."""
         for at in range(self.next, until):
             if (message := self.folder.history[at]) and is_said(message):
-                self.rows.append(Row(message["role"], message.get("content"), at, message, number(message.get("ts")), at))
+                self.rows.append(Row(message["role"], message.get("content"), at, message, as_number(message.get("ts")), at))
         self.next = max(self.next, until)
 
     def say(self, role: str, content: list[JSON], ts: float, place: int) -> None:
@@ -67,7 +67,7 @@ class Plot:
         self.place = place + 1
 
 
-def session_of(folder: Folder) -> Session:
+def build_session(folder: Folder) -> Session:
     """The session of a task."""
     plot = lay_out(folder)
     contents = unfold([(row.role, row.content) for row in plot.rows])
@@ -77,10 +77,10 @@ def session_of(folder: Folder) -> Session:
     lost = sum(row.stored < 0 for row in plot.rows)
     if lost and folder.history:
         builder.add_note("info", 0, f"{lost} messages are no longer in the stored history; they were put back from the screen")
-    found = windows(extract_text(row.content) for row in plot.rows if row.role == "user")
+    found = find_windows(extract_text(row.content) for row in plot.rows if row.role == "user")
     builder.window = found[-1] if found else None
     said = [_place_row(row, draft, content) for row, draft, content in zip(plot.rows, drafts, contents, strict=True)]
-    return builder.build([lambda session: observed(folder, said, session)])
+    return builder.build([lambda session: observe_changes(folder, said, session)])
 
 
 def lay_out(folder: Folder) -> Plot:
@@ -131,9 +131,9 @@ def _find_places(folder: Folder) -> list[int | None]:
     if any(isinstance(index, int) for index in named):
         known = set(users)
         return [int(index) + 1 if isinstance(index, int) and index + 1 in known else None for index in named]
-    if any(number(folder.history[i].get("ts")) for i in users):
+    if any(as_number(folder.history[i].get("ts")) for i in users):
         ends = [*(call.ts for call in calls[1:]), float("inf")]
-        times = [(number(folder.history[i].get("ts")), i) for i in users]
+        times = [(as_number(folder.history[i].get("ts")), i) for i in users]
         found: list[int | None] = []
         for call, end in zip(calls, ends, strict=False):
             there = [i for ts, i in times if call.ts <= ts < end]
@@ -153,16 +153,16 @@ def _split_shown(text: str) -> list[JSON]:
 
 def _make_answer(call: Call, following: str, n: int) -> list[JSON]:
     """An answer as the screen showed it. `following`: the next message, whose header names the tool that was called."""
-    texts = [string(e.get("text")) for e in call.after if e.get("type") == "say" and e.get("say") == "text"]
+    texts = [as_string(e.get("text")) for e in call.after if e.get("type") == "say" and e.get("say") == "text"]
     blocks: list[JSON] = [{"type": "text", "text": text} for text in texts if text.strip()]
-    name = result_of(following)
-    asked = [e for e in call.after if _TOOL_EVENTS & {str(e.get("ask")), str(e.get("say"))} and string(e.get("text"))]
+    name = find_result_tool(following)
+    asked = [e for e in call.after if _TOOL_EVENTS & {str(e.get("ask")), str(e.get("say"))} and as_string(e.get("text"))]
     if name and asked:
         blocks.append(
-            {"type": "tool_use", "id": f"screen-{n}", "name": name, "input": _parse_input(string(asked[0].get("text")))}
+            {"type": "tool_use", "id": f"screen-{n}", "name": name, "input": _parse_input(as_string(asked[0].get("text")))}
         )
     elif asked:
-        blocks.append({"type": "text", "text": string(asked[0].get("text"))})
+        blocks.append({"type": "text", "text": as_string(asked[0].get("text"))})
     return blocks
 
 
@@ -171,7 +171,7 @@ def _parse_input(text: str) -> dict[str, JSON]:
     return {key: v for key, v in value.items() if key not in ("tool", "type")} if isinstance(value, dict) else {"text": text}
 
 
-def _add_message(builder: Builder, n: int, row: Row, content: str | list[Piece], before: str) -> Draft:
+def _add_message(builder: Builder, n: int, row: Row, content: str | list[ContentPart], before: str) -> Draft:
     """Add a message; what the tool says about the environment is a reminder."""
     about: dict[str, Any] = {
         "id": f"m{n}",
@@ -183,17 +183,17 @@ def _add_message(builder: Builder, n: int, row: Row, content: str | list[Piece],
         return builder.add_message(row.role, content if isinstance(content, str) else [], **about)
     draft = None
     for piece in content:
-        text = string(piece.raw.get("text")) if isinstance(piece.raw, Mapping) else ""
+        text = as_string(piece.raw.get("text")) if isinstance(piece.raw, Mapping) else ""
         draft = builder.add_message(row.role, [piece.raw], kind="reminder" if text.startswith(_ENVIRONMENT) else "", **about)
     assert draft is not None
     return draft
 
 
-def _infer_origin(role: str, content: str | list[Piece]) -> str:
+def _infer_origin(role: str, content: str | list[ContentPart]) -> str:
     """A prompt is what a person said, in a message of their own or as the result of a tool that asked them."""
     if role != "user":
         return "answer"
-    pieces = [Piece({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
+    pieces = [ContentPart({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
     results = [extract_text(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
     texts = [extract_text(p.raw) for p in pieces if isinstance(p.raw, Mapping) and p.raw.get("type") == "text"]
     texts = [text for text in texts if text.strip() and not text.startswith(_ENVIRONMENT)]
@@ -204,7 +204,7 @@ def _infer_origin(role: str, content: str | list[Piece]) -> str:
     return "tool" if results else "meta" if texts and texts[0].lstrip().startswith("[") else "prompt"
 
 
-def _add_messages(builder: Builder, plot: Plot, contents: list[str | list[Piece]]) -> list[Draft]:
+def _add_messages(builder: Builder, plot: Plot, contents: list[str | list[ContentPart]]) -> list[Draft]:
     """Add every message, and each request at its answer, or behind what it sent."""
     about = list(_iter_request_fields(plot))
     answering = {row: fields for row, fields in zip(plot.answers, about, strict=True) if row is not None}
@@ -231,20 +231,20 @@ def _iter_request_fields(plot: Plot) -> Iterator[dict[str, Any]]:
         answer = plot.answers[n]
         row = plot.rows[answer] if answer is not None else None
         said = extract_text(plot.rows[plot.sent[n] - 1].content) if plot.sent[n] else call.text
-        model = plot.folder.model(call, said, row.message if row else {}) or model
+        model = plot.folder.find_model(call, said, row.message if row else {}) or model
         yield {
             "model": model,
-            "usage": plot.folder.usage(call),
+            "usage": plot.folder.find_usage(call),
             "logged_usd": parse_usd(call.info.get("cost")),
             "sent_at": call.ts / 1_000 if call.ts else None,
             "answered_at": row.ts / 1_000 if row and row.ts > call.ts else None,
-            "stop_reason": string(call.info.get("cancelReason")) or None,
+            "stop_reason": as_string(call.info.get("cancelReason")) or None,
         }
 
 
-def _place_row(row: Row, draft: Draft, content: str | list[Piece]) -> Said:
+def _place_row(row: Row, draft: Draft, content: str | list[ContentPart]) -> Placed:
     blocks = [range(1)] if isinstance(content, str) else [range(p.block, p.block + p.took) for p in content]
-    return Said(row.stored, row.message, draft, tuple(blocks), row.place)
+    return Placed(row.stored, row.message, draft, tuple(blocks), row.place)
 
 
 def _make_title(rows: list[Row]) -> str:

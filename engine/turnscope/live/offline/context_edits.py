@@ -1,6 +1,6 @@
-"""Context edits and compaction of the built-in model, as the Messages API documents them: what is read of what was sent.
+"""Context edits and compaction of the built-in model, as the Messages API documents them: what the model reads of a body.
 
-Bodies in, bodies out; nothing is remembered. What the API rejects of an edit is `strict_edits`' business.
+Pure functions from bodies to bodies. `edit_validation` says which edits the API rejects.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from turnscope.planning.extract import extract
 from turnscope.session.content import extract_text
 
 JSON = Any
-CountTokens = Callable[[Mapping[str, JSON]], int]  # input tokens of a body
+CountTokens = Callable[[Mapping[str, JSON]], int]  # returns the input tokens of a body
 CLEARED_RESULT = "[cleared to save context]"
-MAX_SUMMARY = 800  # tokens of a summary, at most
-TRIGGER, KEEP, COMPACT_AT = 100_000, 3, 150_000  # documented defaults
+MAX_SUMMARY = 800  # tokens
+TRIGGER, KEEP, COMPACT_AT = 100_000, 3, 150_000  # the API's defaults: tokens, tool uses, tokens
 
 
 def drop_compacted(messages: list[JSON]) -> list[JSON]:
-    """Messages from the newest compaction block on: what stands before it is not read. One without content changes nothing."""
+    """Return the messages from the newest compaction block on. A block without content is ignored."""
     for i in range(len(messages) - 1, -1, -1):
         content = messages[i].get("content")
         if isinstance(content, list):
@@ -30,49 +30,67 @@ def drop_compacted(messages: list[JSON]) -> list[JSON]:
 
 
 def apply_edits(body: dict[str, JSON], count_tokens: CountTokens) -> tuple[dict[str, JSON], list[JSON]]:
-    """The body after its own `context_management` edits, and those that were applied, in order."""
+    """Apply the `context_management` edits of a body.
+
+    Args:
+        body: The request body.
+        count_tokens: Counts the input tokens of a body.
+
+    Returns:
+        The body that the model reads, and the edits that changed something, as the response reports them.
+    """
     applied: list[JSON] = []
     for edit in list_edits(body):
         read = {**body, "messages": drop_compacted(body["messages"])}
         if edit.get("type") == "clear_tool_uses_20250919":
-            made, cleared = _clear_tool_uses(read, edit, count_tokens)
+            edited, cleared = _clear_tool_uses(read, edit, count_tokens)
             name = "cleared_tool_uses"
         elif edit.get("type") == "clear_thinking_20251015":
-            made, cleared = _clear_thinking(read, edit)
+            edited, cleared = _clear_thinking(read, edit)
             name = "cleared_thinking_turns"
         else:
             continue
         if cleared:
             applied.append(
-                {"type": edit["type"], name: cleared, "cleared_input_tokens": count_tokens(read) - count_tokens(made)}
+                {"type": edit["type"], name: cleared, "cleared_input_tokens": count_tokens(read) - count_tokens(edited)}
             )
-            body = made
+            body = edited
     return body, applied
 
 
 def find_due_compaction(body: Mapping[str, JSON], size: int) -> Mapping[str, JSON] | None:
-    """The compaction edit whose trigger a prompt of so many tokens has reached; None where there is none."""
+    """Return the compaction edit whose trigger the prompt has reached; None if there is none.
+
+    Args:
+        body: The request body.
+        size: Its input tokens.
+    """
     wanted = (edit for edit in list_edits(body) if edit.get("type") == "compact_20260112")
     return next((edit for edit in wanted if size >= (edit.get("trigger") or {}).get("value", COMPACT_AT)), None)
 
 
 def summarize(body: Mapping[str, JSON], max_tokens: int = MAX_SUMMARY) -> str:
-    """The summary of all that is read of a body."""
+    """Summarise what the model reads of a body.
+
+    Args:
+        body: The request body.
+        max_tokens: The longest summary.
+    """
     return extract(format_transcript(drop_compacted(body["messages"])), min(max_tokens, MAX_SUMMARY))
 
 
 def format_transcript(messages: list[JSON]) -> str:
-    """Messages as `role: text` lines."""
+    """Format messages as lines of `role: text`."""
     return "\n".join(f"{message['role']}: {extract_text(message.get('content'))}" for message in messages)
 
 
 def list_edits(body: Mapping[str, JSON]) -> list[Mapping[str, JSON]]:
-    """The edits that a body asks for."""
+    """Return the edits of a body."""
     return (body.get("context_management") or {}).get("edits") or []
 
 
 def list_blocks(message: JSON) -> Iterator[dict[str, JSON]]:
-    """The blocks of a message whose content is a list."""
+    """Yield the blocks of a message whose content is a list."""
     content = message.get("content")
     return (b for b in content if isinstance(b, dict)) if isinstance(content, list) else iter(())
 
@@ -88,9 +106,9 @@ def _clear_tool_uses(body: dict[str, JSON], edit: Mapping[str, JSON], count_toke
     old = {i for i in (ids[:-keep] if keep else ids) if names.get(i) not in spared}
     inputs = edit.get("clear_tool_inputs") or False
     emptied = {i for i in old if inputs is True or (inputs and names.get(i) in inputs)}
-    made = _map_blocks(body, lambda block: _clear_block(block, old, emptied))
+    edited = _map_blocks(body, lambda block: _clear_block(block, old, emptied))
     least = (edit.get("clear_at_least") or {}).get("value", 0)
-    return (body, 0) if least and count_tokens(body) - count_tokens(made) < least else (made, len(old))
+    return (body, 0) if least and count_tokens(body) - count_tokens(edited) < least else (edited, len(old))
 
 
 def _clear_block(block: JSON, old: Collection[str], emptied: Collection[str]) -> JSON:
@@ -102,16 +120,16 @@ def _clear_block(block: JSON, old: Collection[str], emptied: Collection[str]) ->
 
 
 def _clear_thinking(body: dict[str, JSON], edit: Mapping[str, JSON]) -> tuple[dict[str, JSON], int]:
-    """A turn is all that is answered to one message of the user's that holds more than results."""
+    """Remove the thinking of old turns. A turn begins with a user message that holds more than tool results."""
     keep = edit.get("keep", {"type": "thinking_turns", "value": 1})
     if keep == "all" or keep.get("type") == "all":
         return body, 0
     turn, turns = 0, []
     for message in body["messages"]:
-        said = message["role"] == "user" and (
+        is_prompt = message["role"] == "user" and (
             isinstance(message["content"], str) or any(b.get("type") != "tool_result" for b in list_blocks(message))
         )
-        turn += said
+        turn += is_prompt
         turns.append(turn)
     thought = dict.fromkeys(t for t, m in zip(turns, body["messages"], strict=True) if any(map(_is_thinking, list_blocks(m))))
     old = set([*thought][: -keep["value"]])

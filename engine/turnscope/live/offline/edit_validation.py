@@ -1,6 +1,6 @@
-"""What the Messages API rejects of context management: missing beta headers, malformed edits, misplaced summaries.
+"""What the Messages API rejects in context management: missing beta headers, malformed edits, misplaced summaries.
 
-Wordings of errors are the API's where they are known (public issues, documentation), else like them.
+The sentences are the API's where they are known (public issues, documentation), else similar.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from turnscope.live.betas import (
 
 JSON = Any
 KEY = b"the built-in model's summaries"
-MIN_TRIGGER = 50_000  # input tokens; the smallest trigger of a compaction
-MAX_INSTRUCTIONS = 16_384  # characters of instructions on demand
+MIN_TRIGGER = 50_000  # input tokens of a compaction's trigger
+MAX_INSTRUCTIONS = 16_384  # characters, for a compaction on demand
 CLEAR_USES, CLEAR_THINKING = "clear_tool_uses_20250919", "clear_thinking_20251015"
 _KEYS = {
     CLEAR_USES: {"type", "trigger", "keep", "clear_at_least", "exclude_tools", "clear_tool_inputs"},
@@ -37,9 +37,14 @@ _COUNTS = {
 }
 
 
-def find_missing_beta(body: Mapping[str, JSON], given: Collection[str]) -> str:
-    """Why a body is rejected under the beta headers that were given; "" where none is missing."""
-    missing = [name for name in list_betas(body) if name not in given]
+def find_missing_beta(body: Mapping[str, JSON], features: Collection[str]) -> str:
+    """Return why a body is rejected for a missing beta header; "" if none is missing.
+
+    Args:
+        body: The request body.
+        features: The beta features that the request names.
+    """
+    missing = [name for name in list_betas(body) if name not in features]
     if not missing:
         return ""
     if COMPACT_ON_DEMAND in missing and body.get("compaction"):
@@ -51,9 +56,9 @@ def find_missing_beta(body: Mapping[str, JSON], given: Collection[str]) -> str:
 
 
 def find_errors(body: Mapping[str, JSON]) -> Iterator[str]:
-    """What is wrong with a body's edits, and with the summaries that it carries back."""
-    held = body.get("context_management")
-    if held is not None and not isinstance(held, Mapping):
+    """Yield what is wrong with the edits of a body, and with the summaries that it sends back."""
+    management = body.get("context_management")
+    if management is not None and not isinstance(management, Mapping):
         yield "context_management: Input should be a valid dictionary"
         return
     edits = _list_edits(body)
@@ -66,12 +71,12 @@ def find_errors(body: Mapping[str, JSON]) -> Iterator[str]:
         yield f"context_management.edits: the `{CLEAR_THINKING}` strategy must be listed first"
     if CLEAR_THINKING in kinds and (body.get("thinking") or {}).get("type") not in ("enabled", "adaptive"):
         yield f"`{CLEAR_THINKING}` strategy requires `thinking` to be enabled or adaptive"
-    yield from _check_compaction(body, held is not None)
+    yield from _check_compaction(body, management is not None)
     yield from _check_compaction_blocks(body, kinds)
 
 
 def sign_summary(summary: str) -> str:
-    """The signature of a summary that was made on demand."""
+    """Return the signature of a summary that was made on demand."""
     return hmac.new(KEY, summary.encode("utf-8", "surrogatepass"), "blake2b").hexdigest()[:64]
 
 
@@ -117,13 +122,13 @@ def _check_compaction(body: Mapping[str, JSON], edits: bool) -> Iterator[str]:
 
 
 def _check_compaction_blocks(body: Mapping[str, JSON], kinds: Collection[str]) -> Iterator[str]:
-    held = [block for block in find_compactions(body) if block.get("content") is not None]
-    if any(block["content"] == "" for block in held):
+    compactions = [block for block in find_compactions(body) if block.get("content") is not None]
+    if any(block["content"] == "" for block in compactions):
         yield "messages: compaction content must not be empty"
-    signatures = [block for block in held if block.get("signature")]
+    signatures = [block for block in compactions if block.get("signature")]
     if not signatures:
         return
-    if len(held) > 1:
+    if len(compactions) > 1:
         yield "messages: more than one `compaction` block with content (compaction_block_ambiguous)"
     first = body["messages"][0].get("content")
     if not (isinstance(first, list) and first and first[0] is signatures[0]):
@@ -135,9 +140,9 @@ def _check_compaction_blocks(body: Mapping[str, JSON], kinds: Collection[str]) -
 
 
 def _list_edits(body: Mapping[str, JSON]) -> list[Mapping[str, JSON]]:
-    held = body.get("context_management")
-    listed = held.get("edits") if isinstance(held, Mapping) else None
-    return [edit for edit in listed if isinstance(edit, Mapping)] if isinstance(listed, list) else []
+    management = body.get("context_management")
+    edits = management.get("edits") if isinstance(management, Mapping) else None
+    return [edit for edit in edits if isinstance(edit, Mapping)] if isinstance(edits, list) else []
 
 
 def _is_count(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What the built-in model counts, caches, leaves out and says. Pure but for the cache, which lives in a `Memory`."""
+"""What the built-in model counts, caches, cuts off and answers. Pure functions, apart from the cache in `CacheState`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ JSON = Any
 WINDOWS = {"offline-16k": 16_000, "offline-64k": 64_000, "offline-200k": 200_000}  # tokens
 COUNTER = Counter("toktok", "o200k_base", 1.0, "", "o200k_base")
 TOKENS_PER_MESSAGE = 4
-MIN_CACHED_TOKENS = 256  # tokens; a shorter prefix is not cached
+MIN_CACHED_TOKENS = 256  # a shorter prefix is not cached
 TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}  # seconds
 TRANSCRIPT = re.compile(r"<transcript>\n?(.*)\n?</transcript>", re.DOTALL)
 
@@ -52,7 +52,7 @@ _TOOL_PATTERNS = (
 
 @dataclass(slots=True)
 class CacheState:
-    """Cached prefixes (digest -> when it expires), and every usage that was billed."""
+    """The cached prefixes (digest: when it expires, in seconds), and every usage that was billed."""
 
     prefixes: dict[str, float] = field(default_factory=dict)
     billed: list[dict[str, JSON]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class CacheState:
 
 @dataclass(frozen=True, slots=True)
 class PromptBlock:
-    """One block of a prompt in provider order, with the time to live of a cache breakpoint on it ("" = none)."""
+    """One block of a prompt, with the time to live of its cache breakpoint ("" = none)."""
 
     digest: str
     tokens: int
@@ -68,7 +68,7 @@ class PromptBlock:
 
 
 def split_prompt(body: Mapping[str, JSON]) -> list[PromptBlock]:
-    """The prompt as blocks in provider order: tools, system, messages."""
+    """Split a prompt into blocks in the provider's order: tools, system, messages."""
     raws: list[tuple[JSON, str, int]] = [(tool, "tool", 0) for tool in body.get("tools") or ()]
     system = body.get("system") or []
     raws += [(block, "system", 0) for block in ([system] if isinstance(system, str) else system)]
@@ -99,12 +99,18 @@ def split_prompt(body: Mapping[str, JSON]) -> list[PromptBlock]:
 
 
 def count_tokens(body: Mapping[str, JSON]) -> int:
-    """Input tokens of a body."""
+    """Count the input tokens of a body."""
     return sum(unit.tokens for unit in split_prompt(body))
 
 
 def bill_prompt(found: list[PromptBlock], memory: CacheState, now: float) -> dict[str, JSON]:
-    """Usage of a prompt: what is read from cache, written to it and neither, by comparing prefixes."""
+    """Bill a prompt: compute what is read from the cache, written to it, and neither.
+
+    Args:
+        found: The blocks of the prompt.
+        memory: The cache; new prefixes are added to it.
+        now: The time in seconds.
+    """
     total = sum(unit.tokens for unit in found)
     chain, sizes, digest, size = [], [], "", 0
     for unit in found:
@@ -130,35 +136,44 @@ def bill_prompt(found: list[PromptBlock], memory: CacheState, now: float) -> dic
 
 
 def write_answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[JSON]:
-    """The content blocks of an answer to `sent` messages. Deterministic; it says what it is."""
+    """Write the content blocks of an answer. The same body always has the same answer.
+
+    Args:
+        body: The request body.
+        size: Its input tokens.
+        sent: The messages as they were sent, which thinking is signed for.
+    """
     messages = body["messages"]
-    asked_last = next((m for m in reversed(messages) if m["role"] == "user"), messages[-1])  # behind it, a summary may stand
-    last = asked_last.get("content")
+    last_prompt = next((m for m in reversed(messages) if m["role"] == "user"), messages[-1])  # a summary may follow it
+    last = last_prompt.get("content")
     attached, text = attachments.split_content(last)
     typed = _find_last_text(last, text)
-    given = {tool.get("name") for tool in body.get("tools") or ()}
+    tool_names = {tool.get("name") for tool in body.get("tools") or ()}
     blocks: list[JSON] = []
     if (body.get("thinking") or {}).get("type") in ("enabled", "adaptive"):
         thought = _write_thinking(text, size, len(messages))
         seal = sign_thinking(str(body.get("model", "")), sent, thought)
         blocks.append({"type": "thinking", "thinking": thought, "signature": seal})
-    asked = TRANSCRIPT.search(text)
-    if asked and "`user:`" in text[: asked.start()]:  # facts, by patterns
-        lines = asked.group(1).splitlines()
-        told = (fact for role, _, said in (line.partition(": ") for line in lines) for fact in found_in(role, said))
-        return [*blocks, {"type": "text", "text": "\n".join(f"{fact.owner}: {fact.text}" for fact in told)}]
-    if asked:
-        return [*blocks, {"type": "text", "text": extract(asked.group(1), min(int(body.get("max_tokens") or 1_000), 2_000))}]
+    transcript = TRANSCRIPT.search(text)
+    if transcript and "`user:`" in text[: transcript.start()]:  # asks for facts: they are found by patterns
+        lines = transcript.group(1).splitlines()
+        facts = (fact for role, _, line_text in (line.partition(": ") for line in lines) for fact in found_in(role, line_text))
+        return [*blocks, {"type": "text", "text": "\n".join(f"{fact.owner}: {fact.text}" for fact in facts)}]
+    if transcript:
+        return [
+            *blocks,
+            {"type": "text", "text": extract(transcript.group(1), min(int(body.get("max_tokens") or 1_000), 2_000))},
+        ]
     results = [b for b in last if isinstance(b, dict) and b.get("type") == "tool_result"] if isinstance(last, list) else []
     if not results:
         for pattern, name, argument in _TOOL_PATTERNS:
             found = pattern.search(typed)
-            if found and name in given:
+            if found and name in tool_names:
                 call = f"toolu_{_hash_text(dumps(messages) + name)[:16]}"
-                wish = found.group(1).strip() or "."
-                asked_for = {argument: [wish], **_find_form(typed)} if argument == "ids" else {argument: wish}
-                asked_for |= {"title": wish.splitlines()[0].partition(": ")[0][:60]} if name == "write_note" else {}
-                return [*blocks, {"type": "tool_use", "id": call, "name": name, "input": asked_for}]
+                wanted = found.group(1).strip() or "."
+                arguments = {argument: [wanted], **_find_form(typed)} if argument == "ids" else {argument: wanted}
+                arguments |= {"title": wanted.splitlines()[0].partition(": ")[0][:60]} if name == "write_note" else {}
+                return [*blocks, {"type": "tool_use", "id": call, "name": name, "input": arguments}]
     return [
         *blocks,
         {"type": "text", "text": _describe_attachments(attached) + _write_text(typed, results, size, len(messages))},
@@ -166,58 +181,70 @@ def write_answer(body: Mapping[str, JSON], size: int, sent: list[JSON]) -> list[
 
 
 def _find_form(text: str) -> dict[str, JSON]:
-    """The form in which a conversation is asked for, where the prompt names one."""
+    """Return the form in which the prompt asks for an earlier conversation, if it names one."""
     found = re.search(r"\b(?:in|as)\s+(?:a\s+)?(full|summary|header)\b", text, re.IGNORECASE)
     return {"format": found.group(1).lower()} if found else {}
 
 
 def _find_last_text(last: JSON, text: str) -> str:
-    """What was said last in a message: a policy may put texts of its own before it."""
+    """Return the last text of a message. A policy may insert texts of its own before it."""
     texts = [b.get("text") for b in last if isinstance(b, dict) and b.get("type") == "text"] if isinstance(last, list) else []
     return str(texts[-1]) if texts and texts[-1] else text
 
 
 def _describe_attachments(attached: list[JSON]) -> str:
-    """What is attached to the newest message, as far as a model that sees nothing can tell."""
+    """Describe what is attached to the newest message, as far as the model can tell without seeing it."""
     found = [(attachments.read_text_file(raw), attachments.read_image(raw), raw) for raw in attached]
-    told = [
+    descriptions = [
         f"the file {file[0]} ({len(file[1]):,} characters)"
         if file
         else f"an image ({picture or 'elsewhere'}), counted as {count_media(raw, COUNTER.family):,} tokens"
         for file, picture, raw in found
     ]
-    return f"You attached {'; '.join(told)}. I cannot see into either. " if told else ""
+    return f"You attached {'; '.join(descriptions)}. I cannot see into either. " if descriptions else ""
 
 
 def cut_to_limit(
     blocks: list[JSON], max_tokens: int, body: Mapping[str, JSON], sent: list[JSON]
 ) -> tuple[list[JSON], int, bool]:
-    """What of an answer comes before its limit of `most` tokens; with the tokens billed, and whether that is the whole of it.
+    """Cut an answer at its limit.
 
-    A text is cut amid; a call of a tool comes whole or not at all. What was cut is billed to its limit, as providers do.
+    A text or thinking is cut inside; a tool call comes whole or not at all. A cut answer is billed up to its limit, as
+    providers do.
+
+    Args:
+        blocks: The blocks of the whole answer.
+        max_tokens: The limit.
+        body: The request body.
+        sent: The messages as they were sent, which thinking is signed for.
+
+    Returns:
+        The blocks, the tokens that are billed, and whether the answer is complete.
     """
-    said: list[JSON] = []
-    spent = TOKENS_PER_MESSAGE
+    kept_blocks: list[JSON] = []
+    tokens_spent = TOKENS_PER_MESSAGE
     for block in blocks:
         tokens = _count_block(block)
-        if spent + tokens <= max_tokens:
-            said.append(block)
-            spent += tokens
+        if tokens_spent + tokens <= max_tokens:
+            kept_blocks.append(block)
+            tokens_spent += tokens
             continue
         key = block["type"]
         if key in ("text", "thinking"):
             size = (
                 bisect_right(
-                    range(len(block[key]) + 1), max_tokens - spent, key=lambda n: _count_block({**block, key: block[key][:n]})
+                    range(len(block[key]) + 1),
+                    max_tokens - tokens_spent,
+                    key=lambda n: _count_block({**block, key: block[key][:n]}),
                 )
                 - 1
             )
             if size > 0:
                 cut = {**block, key: block[key][:size]}
                 seal = {"signature": sign_thinking(str(body.get("model", "")), sent, cut[key])} if key == "thinking" else {}
-                said.append(cut | seal)
-        return said, max_tokens, False
-    return said, spent, True
+                kept_blocks.append(cut | seal)
+        return kept_blocks, max_tokens, False
+    return kept_blocks, tokens_spent, True
 
 
 def _count_block(block: Mapping[str, JSON]) -> int:
@@ -226,10 +253,10 @@ def _count_block(block: Mapping[str, JSON]) -> int:
 
 def _write_text(text: str, results: list[JSON], size: int, messages: int) -> str:
     if results:
-        said = extract_text(results[-1].get("content"))
-        first = next((line for line in said.splitlines() if line.strip()), "")[:120]
+        result = extract_text(results[-1].get("content"))
+        first = next((line for line in result.splitlines() if line.strip()), "")[:120]
         weight = "They now weigh on every later request of this chat."
-        return f"The tool gave {len(said):,} characters, beginning with: {first}\n{weight}"
+        return f"The tool gave {len(result):,} characters, beginning with: {first}\n{weight}"
     start = " ".join(text.split())[:160]
     return (
         f'I am the built-in offline model. I understand nothing; I only keep count. Your message begins "{start}". '

@@ -1,4 +1,4 @@
-"""The HTTP side of the built-in model: `/v1/messages` (streaming or not), `count_tokens`, `models`, and faults to order."""
+"""The HTTP server of the built-in model: `/v1/messages` (streamed or not), `count_tokens`, `models`, and simulated errors."""
 
 from __future__ import annotations
 
@@ -35,9 +35,18 @@ _ERRORS = {
 
 
 class OfflineServer:
-    """The server, a resource: `with OfflineServer() as server: server.url`. Loopback only; any key is accepted.
+    """The server, as a context manager: `with OfflineServer() as server: server.url`.
 
-    `faults`: names out of `FAULTS`, one is used up per request. `delay`: seconds between streamed pieces.
+    It listens on loopback, and accepts any key.
+
+    Args:
+        delay: Seconds between the deltas of a stream.
+        clock: Gives the time in seconds; the cache expires by it.
+
+    Attributes:
+        faults: Names of `FAULTS`; each request uses up one.
+        memory: The cache, and every usage that was billed.
+        betas: The beta features of each request for an answer.
     """
 
     def __init__(self, *, delay: float = 0.0, clock: Callable[[], float] = time.time) -> None:
@@ -46,18 +55,18 @@ class OfflineServer:
         self.cut_after, self.slow, self.delay, self.clock = 3, 2.0, delay, clock
         self.lock = threading.Lock()
         self.count = 0
-        self.betas: list[tuple[str, ...]] = []  # what each request for an answer was sent under
+        self.betas: list[tuple[str, ...]] = []
         self._http = _Http(("127.0.0.1", 0), _Handler)
         self._http.offline = self
         threading.Thread(target=self._http.serve_forever, name="offline-model", daemon=True).start()
 
     @property
     def url(self) -> str:
-        """Base address for an SDK client."""
+        """The base address for a client."""
         return f"http://127.0.0.1:{self._http.server_address[1]}"
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop the server."""
         self._http.shutdown()
         self._http.server_close()
 
@@ -68,7 +77,7 @@ class OfflineServer:
         self.close()
 
     def handle_message(self, body: dict[str, JSON]) -> tuple[int, dict[str, JSON]]:
-        """Answer one request: HTTP status and the message or error object."""
+        """Answer a request: return the HTTP status and the message, or an error object."""
         window = offline.WINDOWS.get(body.get("model", ""), offline.WINDOWS["offline-200k"])
         wrong = validation.find_rejection(body)
         if wrong:
@@ -103,7 +112,7 @@ class OfflineServer:
         return self._build_response(body, [*first, *blocks], stop, usage, applied)
 
     def _handle_compaction(self, body: dict[str, JSON], window: int) -> tuple[int, dict[str, JSON]]:
-        """A summary and nothing else, as the `compaction` parameter asks for one."""
+        """Answer a request for a compaction on demand, with a summary and nothing else."""
         size = offline.count_tokens(body)
         if size > window:
             return _build_error(400, "invalid_request_error", f"prompt is too long: {size} tokens > {window} maximum")
@@ -112,11 +121,11 @@ class OfflineServer:
         return self._build_response(body, [block], "compaction", _build_zero_usage() | {"iterations": passes}, [])
 
     def _run_summary_pass(self, body: dict[str, JSON], size: int) -> tuple[list[JSON], list[JSON]]:
-        """A pass that sums up: its usage, and the block that it leads to."""
+        """Summarise the prompt: return the usage of the pass, and the compaction block."""
         text = context_edits.summarize(body, body["max_tokens"])
         written = count_texts([text], offline.COUNTER)[0]
-        made = _build_zero_usage() | {"type": "compaction", "input_tokens": size, "output_tokens": written}
-        return [made], [{"type": "compaction", "content": text}]
+        usage = _build_zero_usage() | {"type": "compaction", "input_tokens": size, "output_tokens": written}
+        return [usage], [{"type": "compaction", "content": text}]
 
     def _build_response(
         self, body: dict[str, JSON], blocks: list[JSON], stop: str, usage: dict[str, JSON], applied: list[JSON]
@@ -139,7 +148,7 @@ class OfflineServer:
 
 
 def _build_zero_usage() -> dict[str, JSON]:
-    """Usage of no token."""
+    """Return a usage of no token."""
     return dict.fromkeys(("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"), 0)
 
 
@@ -148,7 +157,7 @@ def _build_error(status: int, kind: str, what: str) -> tuple[int, dict[str, JSON
 
 
 def build_events(message: dict[str, JSON]) -> Iterator[tuple[str, JSON]]:
-    """A message as the events of a stream."""
+    """Yield the events of a stream that carries a message."""
     head = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
     head.pop("context_management", None)
     yield "message_start", {"type": "message_start", "message": head}
@@ -170,15 +179,15 @@ def _split_block(block: dict[str, JSON]) -> tuple[JSON, list[JSON]]:
     if block["type"] == "text":
         return {"type": "text", "text": ""}, [{"type": "text_delta", "text": part} for part in _split_text(block["text"])]
     if block["type"] == "thinking":
-        said = [{"type": "thinking_delta", "thinking": part} for part in _split_text(block["thinking"])]
+        deltas = [{"type": "thinking_delta", "thinking": part} for part in _split_text(block["thinking"])]
         return {"type": "thinking", "thinking": "", "signature": ""}, [
-            *said,
+            *deltas,
             {"type": "signature_delta", "signature": block["signature"]},
         ]
     if block["type"] == "tool_use":
         parts = [{"type": "input_json_delta", "partial_json": part} for part in _split_text(dumps(block["input"]))]
         return {**block, "input": {}}, parts
-    if block.get("signature"):  # made on demand: it comes whole
+    if block.get("signature"):  # a compaction on demand is not streamed in parts
         return block, []
     return {"type": "compaction", "content": None}, [{"type": "compaction_delta", "content": block["content"]}]
 
@@ -197,7 +206,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_args: object) -> None:
-        """Requests hold private text; nothing of them is printed."""
+        """Print nothing: requests hold private text."""
 
     def do_GET(self) -> None:
         rows = [
@@ -208,17 +217,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
-        given = [name.strip() for name in (self.headers.get("anthropic-beta") or "").split(",") if name.strip()]
-        if lacking := edit_validation.find_missing_beta(body, given):
-            self.send(*_build_error(400, "invalid_request_error", lacking))
+        features = [name.strip() for name in (self.headers.get("anthropic-beta") or "").split(",") if name.strip()]
+        if missing := edit_validation.find_missing_beta(body, features):
+            self.send(*_build_error(400, "invalid_request_error", missing))
             return
         if self.path.split("?")[0].endswith("/count_tokens"):
             after = offline.count_tokens(context_edits.apply_edits(body, offline.count_tokens)[0])
-            told = {"context_management": {"original_input_tokens": offline.count_tokens(body)}}
-            self.send(200, {"input_tokens": after} | (told if body.get("context_management") else {}))
+            before = {"context_management": {"original_input_tokens": offline.count_tokens(body)}}
+            self.send(200, {"input_tokens": after} | (before if body.get("context_management") else {}))
             return
         offline_model = self.server.offline
-        offline_model.betas.append(tuple(given))
+        offline_model.betas.append(tuple(features))
         fault = offline_model.faults.popleft() if offline_model.faults else ""
         if fault == "slow":
             time.sleep(offline_model.slow)
@@ -259,4 +268,4 @@ class _Handler(BaseHTTPRequestHandler):
                 if delay and name == "content_block_delta":
                     time.sleep(delay)
         except (BrokenPipeError, ConnectionResetError):
-            return  # the reader stopped listening, as it may
+            return  # the client closed the connection

@@ -1,7 +1,7 @@
-"""What Anthropic's Messages API rejects, as the built-in model rejects it: with status 400 and a sentence like the API's.
+"""What Anthropic's Messages API rejects: the built-in model answers with status 400 and a sentence like the API's.
 
-Reads bodies alone. Signatures of thinking are issued and checked here: each holds for exactly this thinking, of this model,
-behind exactly these messages, as Opus 5.5 and Fable 5.1 demand of what is sent back.
+Pure functions of a body. Thinking is signed and checked here: a signature is valid for this thinking, of this model, after
+exactly these messages, as Opus 5.5 and Fable 5.1 require.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from turnscope.live.offline import edit_validation
 from turnscope.session.content import dumps
 
 JSON = Any
-KEY = b"the built-in model"  # it signs so that an edit is noticed; there is nobody to keep a secret from
+KEY = b"the built-in model"  # signatures only show that a text was changed, so the key is no secret
 MAX_BREAKPOINTS = 4
 MAX_MESSAGES = 100_000
 MIN_THINKING = 1_024  # tokens of a thinking budget
 MAX_OUTPUT = 64_000  # tokens of an answer
-OLD_SIGNATURE = re.compile(r"[0-9a-f]{32}")  # how earlier versions signed, which cannot be checked any more
+OLD_SIGNATURE = re.compile(r"[0-9a-f]{32}")  # of earlier versions of Turnscope; it cannot be checked any more
 THINKING_KINDS = ("thinking", "redacted_thinking")
 KINDS = {
     "user": ("text", "image", "document", "tool_result", "search_result", "container_upload"),
@@ -34,12 +34,18 @@ _ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def find_rejection(body: Mapping[str, JSON]) -> str:
-    """The first thing for which a request is rejected, as a sentence; "" where it is accepted."""
+    """Return the first reason to reject a request, as a sentence; "" if it is accepted."""
     return next(_find_errors(body), "")
 
 
 def sign_thinking(model: str, messages: Sequence[JSON], thinking: str) -> str:
-    """The signature of thinking with which `model` answers `messages`."""
+    """Return the signature of thinking.
+
+    Args:
+        model: The model that thought.
+        messages: The messages that it answers.
+        thinking: The text.
+    """
     return _sign(model, _hash_messages(messages).digest(), thinking)
 
 
@@ -133,7 +139,7 @@ def _check_texts(texts: Sequence[str], prefill: bool) -> Iterator[str]:
 
 
 def _check_pairs(messages: Sequence[JSON]) -> Iterator[str]:
-    """Calls and results; neighbours of one role are one message."""
+    """Check that calls and results form pairs. Neighbouring messages of one role are one message."""
     known: set[str] = set()
     calls: set[str] = set()
     for i, (_, blocks) in enumerate(_join_neighbours(messages)):
@@ -163,15 +169,15 @@ def _check_pairs(messages: Sequence[JSON]) -> Iterator[str]:
 
 
 def _check_signatures(model: str, messages: Sequence[JSON]) -> Iterator[str]:
-    """Thinking that was not said so, or not behind exactly these messages."""
+    """Find thinking that was changed, or that follows other messages than it was signed for."""
     prefix = blake2b(digest_size=16)
     for i, message in enumerate(messages):
         for j, block in enumerate(_list_blocks(message)):
             if block.get("type") == "thinking":
-                said, sealed = str(block.get("thinking") or ""), str(block.get("signature"))
-                whole = _sign(model, prefix.digest(), said)
-                if not OLD_SIGNATURE.fullmatch(sealed) and not hmac.compare_digest(sealed.encode(), whole.encode()):
-                    issued, own = sealed[32:], _sign(model, b"", said)[32:]
+                thinking, signature = str(block.get("thinking") or ""), str(block.get("signature"))
+                expected = _sign(model, prefix.digest(), thinking)
+                if not OLD_SIGNATURE.fullmatch(signature) and not hmac.compare_digest(signature.encode(), expected.encode()):
+                    issued, own = signature[32:], _sign(model, b"", thinking)[32:]
                     what = "the messages before it were changed" if issued == own else "Invalid `signature` in `thinking` block"
                     yield f"messages.{i}.content.{j}: {what}"
             elif block.get("type") == "redacted_thinking":
@@ -180,7 +186,10 @@ def _check_signatures(model: str, messages: Sequence[JSON]) -> Iterator[str]:
 
 
 def _sign(model: str, prefix: bytes, thinking: str) -> str:
-    """Two seals: of all, and of the thinking alone, so that a rejection can say which of both was changed."""
+    """Return two signatures in one: of everything, and of the thinking alone.
+
+    So a rejection can say which of the two was changed.
+    """
     own = hmac.new(KEY, dumps([model, thinking]).encode("utf-8", "surrogatepass"), "blake2b").hexdigest()[:32]
     return hmac.new(KEY, prefix + own.encode(), "blake2b").hexdigest()[:32] + own
 
@@ -195,7 +204,7 @@ def _hash_messages(messages: Sequence[JSON]) -> Any:
 
 def _hash_block(digest: Any, role: str, block: Mapping[str, JSON]) -> None:
     bare = {key: value for key, value in block.items() if key != "cache_control"}
-    digest.update(json.dumps([role, bare], sort_keys=True).encode())  # the order of keys says nothing
+    digest.update(json.dumps([role, bare], sort_keys=True).encode())  # the order of keys has no meaning
 
 
 def _list_blocks(message: JSON) -> list[JSON]:

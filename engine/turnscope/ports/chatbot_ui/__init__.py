@@ -1,1 +1,1 @@
-"""Chatbot UI's message building, as pure functions; the rules of the same name act on them."""
+"""Chatbot UI's message building, as pure functions for its rules."""

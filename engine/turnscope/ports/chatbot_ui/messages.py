@@ -1,9 +1,8 @@
-"""Chatbot UI: the text that retrieved passages become, and what each message weighs with it.
+"""Chatbot UI: the text that retrieved passages become, and the tokens of each message with it.
 
 Pure functions, ported from `buildFinalMessages` and `buildRetrievalText` (mckaywrigley/chatbot-ui 81328b61,
-lib/build-prompt.ts). Passages are no part of the conversation: a session's `about` holds them, under `file_items` those stored
-with a message and under `retrieved` those found for a question, each by the message's id. The rule `keep_newest_texts` sends
-them.
+lib/build-prompt.ts). Passages are no part of the conversation. `Session.about` holds them by message id: under `file_items`
+those stored with a message, under `retrieved` those found for a prompt. The rule `keep_newest_texts` sends them.
 """
 
 from __future__ import annotations
@@ -16,30 +15,38 @@ from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Block, Part, Session
 
-# The original's sentence is not repeated here; its length (126 UTF-16 units with the blank line) is kept, since it is counted.
+# Our wording, at the length of the original (126 UTF-16 units with the blank line), because its tokens are counted.
 LEAD_IN = (
     "These passages of the user's own files may help with the question. "
     "Where they do not answer it, say that you do not know it.\n\n"
 )
 OPEN, CLOSE = "<BEGIN SOURCE>\n", "\n</END SOURCE>"
-OBJECT = "[object Object]"  # what JavaScript makes of a part of a content list that is put into a string
+OBJECT = "[object Object]"  # JavaScript's text for a part of a content list
 
 
 def build_retrieval_text(passages: Iterable[str]) -> str:
-    """Retrieved passages as they are put behind a message, with the blank line before them."""
+    """Return retrieved passages as the text that is added to a message, with the blank line before them."""
     return "\n\n" + LEAD_IN + "\n\n".join(OPEN + passage + CLOSE for passage in passages)
 
 
 def get_passages(session: Session, kind: str, message: int) -> Sequence[str] | None:
-    """The passages that belong to a message; None where it has none."""
+    """Return the passages of a message; None if it has none.
+
+    Args:
+        session: The session.
+        kind: `file_items` or `retrieved`.
+        message: The id of the message.
+    """
     held = session.about.get(kind)
     found = held.get(session.messages[message].id) if isinstance(held, dict) else None
     return [str(text) for text in found] if isinstance(found, list) else None
 
 
 class Weights(NamedTuple):
-    """By number of the conversation's messages: tokens of their texts, running sums of them with the passages that the
-    message after them brings, and these texts with the block that they go into."""
+    """Token counts by number of message.
+
+    Of the texts; running sums with the passages that the next message brings; and the block of each text.
+    """
 
     plain: list[int]
     sums: list[int]
@@ -48,7 +55,7 @@ class Weights(NamedTuple):
 
 @memoize_by_ledger
 def count_weights(session: Session, index: Index, own: Ledger) -> Weights:
-    """What each message weighs: its text alone. Images are free, and nothing frames a message."""
+    """Count the text of each message. Images count nothing, and messages have no frame."""
     plain, sums, brought = [], [0], {}
     ordinals = [session.blocks[at].message for at in index.messages]
     for number, ordinal in enumerate(ordinals):
@@ -66,5 +73,5 @@ def count_weights(session: Session, index: Index, own: Ledger) -> Weights:
 
 
 def find_text_block(blocks: Sequence[Block]) -> Block | None:
-    """The last block that holds text, or nothing yet."""
+    """Return the last block that holds text, or nothing yet."""
     return next((b for b in reversed(blocks) if b.kind in ("text", "empty")), None)

@@ -1,1 +1,1 @@
-"""What Claude Code computes, as far as it is known: its program is not public."""
+"""What Claude Code computes, as far as it is known: its source is not public."""

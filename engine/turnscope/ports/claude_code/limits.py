@@ -1,46 +1,64 @@
-"""Claude Code's thresholds and estimates: pure numbers, from public reports and from what logs show. No source is public."""
+"""Claude Code's thresholds and estimates, from public reports and from logs. Its source is not public."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-RESERVE = 20_000  # most tokens of the answer that are taken off the window (issues 12004, 31806)
-BUFFER = 13_000  # below the effective window
-BLOCKING = 3_000  # below the effective window: nothing is sent any more where compaction is off
-WARNING = 20_000  # below the trigger
-FILES, FILE, ALL_FILES = 5, 5_000, 50_000  # files read again after a compaction, and their tokens
-KEEP, TARGET, LEAST = 3, 40_000, 20_000  # microcompaction: newest results, tokens that may stay, tokens that must go
+RESERVE = 20_000  # tokens of the window that are kept free for the answer, at most (issues 12004, 31806)
+BUFFER = 13_000  # tokens between the trigger and the effective window
+BLOCKING = 3_000  # tokens below the effective window: from there on nothing is sent if compaction is off
+WARNING = 20_000  # tokens below the trigger
+FILES, FILE, ALL_FILES = 5, 5_000, 50_000  # re-injected files after a compaction, tokens of one, tokens of all
+KEEP, TARGET, LEAST = 3, 40_000, 20_000  # microcompaction: results that stay, tokens that may stay, tokens it must save
 TOOLS = ("Read", "Bash", "Grep", "Glob", "WebSearch", "WebFetch", "Edit", "Write")
 CLEARED = "[Old tool result content cleared]"
 
 
 def compute_effective_window(window: int, output: int, reserve: int = RESERVE) -> int:
-    """The window less what the answer may take. `output`: the model's own limit."""
+    """Return the window without the reserve for the answer.
+
+    Args:
+        window: Tokens of the window.
+        output: The model's output limit in tokens.
+        reserve: The largest reserve in tokens.
+    """
     return window - min(output, reserve)
 
 
 def compute_trigger(effective: int, buffer: int = BUFFER, percent: int = 0) -> int:
-    """Tokens from which on it compacts. `percent` (CLAUDE_AUTOCOMPACT_PCT_OVERRIDE, 1 to 100; 0 = unset) can only lower it.
+    """Return the tokens from which on Claude Code compacts.
 
-    Where a window is so small that the buffer would leave less than half of it, half of it is taken, which is ours.
+    In a small window the buffer may be more than half of it. Then half of the window is the trigger; that part is ours.
+
+    Args:
+        effective: The effective window in tokens.
+        buffer: Tokens between the trigger and the effective window.
+        percent: CLAUDE_AUTOCOMPACT_PCT_OVERRIDE, from 1 to 100; 0 = not set. It can only lower the trigger.
     """
     usual = max(effective - buffer, effective // 2)
     return min(effective * percent // 100, usual) if 0 < percent <= 100 else usual
 
 
 def estimate(units: int) -> int:
-    """Tokens of a text of so many characters, as they are counted into a tool's budget."""
+    """Estimate the tokens of a text from its characters, as a tool's budget counts them."""
     return math.ceil(units / 4)
 
 
 def pad(tokens: int) -> int:
-    """An estimate of what was not billed yet: a third is added."""
+    """Estimate tokens that were not billed yet: a third is added."""
     return math.ceil(tokens * 4 / 3)
 
 
 def count_oldest_over(sizes: Sequence[int], keep: int = KEEP, target: int = TARGET, least: int = LEAST) -> int:
-    """How many of the oldest results are cleared, so that `target` tokens are left; 0 where less than `least` would go."""
+    """Return how many of the oldest results are cleared.
+
+    Args:
+        sizes: Tokens of the results, oldest first.
+        keep: How many of the newest stay.
+        target: Tokens of results that may stay.
+        least: Tokens that clearing must save. If it saves less, nothing is cleared.
+    """
     total, gone = sum(sizes), 0
     for number, size in enumerate(sizes[: max(0, len(sizes) - keep)], 1):
         gone += size

@@ -1,1 +1,1 @@
-"""Cline's classic context manager, as pure functions; the rules of the same name act on them."""
+"""Cline's classic context manager, as pure functions for its rule."""

@@ -1,8 +1,8 @@
 """Cline's classic context manager (v3.10.0 to v3.89.2): its limits, its deleted range, and how it reads a conversation.
 
-Pure functions over a `History`; the rule `hide_oldest_pairs` acts on what they say, `reads` finds repeated file reads and
-`sending` shapes the messages that are sent. Ported from `ContextManager.ts` and `context-window-utils.ts`
-(cline/cline v3.89.2, e1bdeeff68), where message numbers are positions in the stored history.
+Pure functions over a `History`. The rule `hide_oldest_pairs` acts on their results, `reads` finds repeated file reads, and
+`sending` builds the messages that are sent. Ported from `ContextManager.ts` and `context-window-utils.ts` (cline/cline
+v3.89.2, e1bdeeff68), where a message number is a position in the stored history.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from turnscope.session.model import JSON, Bucket, Session
 Range = tuple[int, int]
 Keep = Literal["none", "lastTwo", "half", "quarter"]
 
-UNKNOWN_WINDOW = 128_000  # context-window-utils.ts: models without a window, and DeepSeek behind an OpenAI-compatible API
+UNKNOWN_WINDOW = 128_000  # context-window-utils.ts: for models without a window, and DeepSeek on an OpenAI-compatible API
 NOTICE, NO_READ, READ, WRITE, MENTION = range(5)  # EditType in ContextManager.ts
 
-# Cline's own wording is not repeated here. The lengths are its (336, 30, 153 UTF-16 units): the share of characters that
-# rewriting saves, and with it the decision whether to cut, depends on them.
+# Our wording, at the lengths of the original (336, 30, 153 UTF-16 units): they decide how much rewriting saves, and with it
+# whether anything is cut.
 TRUNCATED = (
     "[Context note] The conversation became too long for the model's context window, so a part of its history was taken out. "
     "The task as the user first put it is still here, and so are the newest messages. Rely on these, look up again whatever "
@@ -41,25 +41,28 @@ MISSING = "result missing"
 
 
 class Text(Struct, frozen=True, gc=False):
-    """The newest text of an edited block. `before`: the text that it replaced, where that was an edit as well."""
+    """The newest text of an edited block. `before`: the text that it replaced, if that was an edit too."""
 
     text: str
     updates: int = 1
     before: str | None = None
-    replaced: tuple[str, ...] = ()  # of mentions: files whose text was taken out
-    files: tuple[str, ...] = ()  # of mentions: all files in the text
+    replaced: tuple[str, ...] = ()  # for mentions: the files whose text was removed
+    files: tuple[str, ...] = ()  # for mentions: all files in the text
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """What is stored about one message: what kind of edit, and the text per block number."""
+    """What is stored about a message: the kind of edit, and the new text by number of block."""
 
     type: int
     blocks: Mapping[int, Text]
 
 
 class State(Struct, frozen=True, gc=False):
-    """What a task carries from request to request: the deleted range, stored edits in the order in which they were first made,
-    and messages whose bare text a repair has lost for good."""
+    """What a task carries from request to request.
+
+    That is the deleted range, the stored edits in the order of their first time, and messages whose bare text a repair
+    removed for good.
+    """
 
     range: Range | None = None
     entries: Mapping[int, Entry] = {}
@@ -67,7 +70,7 @@ class State(Struct, frozen=True, gc=False):
 
     @property
     def start(self) -> int:
-        """First message behind the deleted range."""
+        """The first message after the deleted range."""
         return self.range[1] + 1 if self.range else 2
 
 
@@ -79,26 +82,26 @@ class History:
     starts: tuple[int, ...]  # of all messages of the session (see `find_starts`)
     cut: int
     lost: frozenset[int] = frozenset()
-    summed: frozenset[int] = frozenset()  # messages that a summary wished for by hand stands for
+    summed: frozenset[int] = frozenset()  # messages that the user had condensed
 
     def __len__(self) -> int:
         return bisect_left(self.starts, self.cut)
 
     def get_address(self, message: int) -> int:
-        """Address where a message begins; the end of the request behind the last one."""
+        """Return the address at which a message begins; for the number after the last one, the end of the request."""
         return min(self.starts[message], self.cut) if message < len(self.starts) else self.cut
 
     def get_role(self, message: int) -> str:
-        """Role of a message; "" where there is none of that number."""
+        """Return the role of a message; "" if there is no such message."""
         return self.session.blocks[self.starts[message]].role if 0 <= message < len(self) else ""
 
     def list_addresses(self, message: int) -> list[int]:
-        """Its blocks, without system and tool blocks that took effect inside it."""
+        """Return the addresses of a message's blocks, without system and tool blocks that became valid inside it."""
         there = self.session.blocks[self.get_address(message) : self.get_address(message + 1)]
         return [block.at for block in there if block.bucket is not Bucket.SYSTEM and block.bucket is not Bucket.TOOLS]
 
     def get_content(self, message: int) -> str | list[tuple[int, JSON]]:
-        """A bare text, or its blocks with their addresses."""
+        """Return a bare text, or the blocks of the message with their addresses."""
         if message in self.lost:
             return []
         raws = [(at, self.session.blocks[at].raw) for at in self.list_addresses(message)]
@@ -108,7 +111,7 @@ class History:
 
 
 def find_starts(session: Session, index: Index) -> tuple[int, ...]:
-    """Where messages begin as a provider gets them: neighbours of one role are one message, unless a fence parts them."""
+    """Return where messages begin as a provider sees them: neighbours of one role are one message unless fenced."""
     found: list[int] = []
     before = None
     for start in index.messages:
@@ -120,23 +123,42 @@ def find_starts(session: Session, index: Index) -> tuple[int, ...]:
 
 
 def compute_allowance(window: int, handler: str = "", model: str = "") -> tuple[int, float]:
-    """The window in tokens that counts, and the unrounded limit inside it (`getContextWindowInfo`)."""
+    """Return the window in tokens that counts, and the limit inside it, not rounded (`getContextWindowInfo`).
+
+    Args:
+        window: The model's window in tokens; 0 = unknown.
+        handler: The kind of the API, such as `openai-compatible`.
+        model: The id of the model.
+    """
     if not window or (handler == "openai-compatible" and "deepseek" in model.lower()):
         window = UNKNOWN_WINDOW
     return window, FORMULAS["cline"](BudgetParams(), window)[0]
 
 
 def is_over(used: int | None, window: int, limit: float, share: float = 0.0) -> bool:
-    """Whether the previous request's tokens reach the limit, or `share` of the window if that is less; None = no request."""
+    """Return whether the previous request reached the limit.
+
+    Args:
+        used: Tokens of the previous request; None = there is none.
+        window: Tokens of the window.
+        limit: The limit in tokens.
+        share: A share of the window, which is the limit if it is smaller; 0 = none.
+    """
     threshold = min(math.floor(window * share) if share else limit, limit)
     return used is not None and used >= threshold
 
 
 def compute_next_range(role: Callable[[int], str], count: int, current: Range | None, keep: Keep) -> Range:
-    """The deleted range of `count` messages after one more truncation, both ends included (`getNextTruncationRange`).
+    """Return the deleted range after one more truncation, both ends included (`getNextTruncationRange`).
 
-    It begins behind the first pair whatever stood before. The end is never checked against any count of tokens; a message that
-    is no answer at the end stays, but only one.
+    It begins after the first pair, whatever was deleted before. Its end is not checked against any token count. If the last
+    message of the range is no answer, it stays; but only that one.
+
+    Args:
+        role: Returns the role of a message.
+        count: How many messages there are.
+        current: The deleted range so far; None = nothing is deleted.
+        keep: What stays of the rest: half, quarter (as the original calls it), lastTwo or none.
     """
     start = current[1] + 1 if current else 2
     rest = count - start
@@ -151,14 +173,14 @@ def compute_next_range(role: Callable[[int], str], count: int, current: Range | 
 
 
 def get_opening(history: History) -> str:
-    """The text of the first message's first block, "" where it is no text (`applyFirstUserMessageReplacement`)."""
+    """Return the text of the first message's first block; "" if it is no text (`applyFirstUserMessageReplacement`)."""
     content = history.get_content(0) if len(history) else ""
     first = content[0][1] if content and not isinstance(content, str) else None
     return get_block_text(first) if isinstance(first, Mapping) and first.get("type") == "text" else ""
 
 
 def get_block_text(raw: Any) -> str:
-    """The text of a text block, or the first text of a tool result's list; "" for anything else."""
+    """Return the text of a text block, or the first text in a tool result's list; "" for any other block."""
     if not isinstance(raw, Mapping):
         return ""
     if raw.get("type") == "tool_result" and isinstance(raw.get("content"), list) and raw["content"]:
@@ -168,7 +190,7 @@ def get_block_text(raw: Any) -> str:
 
 
 def replace_text(raw: Any, text: str) -> JSON:
-    """The block with another text; the block itself where `get_block_text` would find none to replace."""
+    """Return the block with another text; the block itself if `get_block_text` finds none to replace."""
     if raw.get("type") == "text":
         return {**raw, "text": text}
     content = raw.get("content") if raw.get("type") == "tool_result" else None
@@ -178,5 +200,5 @@ def replace_text(raw: Any, text: str) -> JSON:
 
 
 def count_units(text: str) -> int:
-    """Length in UTF-16 code units, as JavaScript counts."""
+    """Return the length of a text in UTF-16 code units, as JavaScript counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

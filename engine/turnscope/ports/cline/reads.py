@@ -1,7 +1,7 @@
-"""Repeated file reads, as Cline's classic context manager finds and rewrites them before it cuts anything.
+"""Repeated file reads: how Cline's classic context manager finds and rewrites them before it cuts anything.
 
 Ported from `getPossibleDuplicateFileReads`, `applyFileReadContextHistoryUpdates` and `calculateContextOptimizationMetrics`
-(ContextManager.ts, cline/cline v3.89.2). Paths are compared as they are written; the last reading of a file stays.
+(ContextManager.ts, cline/cline v3.89.2). Paths are compared as they are written. The last read of a file stays.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from turnscope.ports.cline.ranges import (
     get_block_text,
 )
 
-_JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"  # what \s means to JavaScript
+_JS_SPACE = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"  # what \s matches in JavaScript
 _HEADER = re.compile(rf"\[([^{_JS_SPACE}]+) for '([^']+)'\] Result:")
 _WRITTEN = re.compile(r'(<final_file_content path="[^"]*">).*?(</final_file_content>)', re.DOTALL)
 _MENTIONED = re.compile(r'<file_content path="([^"]*)">.*?</file_content>', re.DOTALL)
@@ -31,7 +31,7 @@ _PATTERN = re.compile(r"\$([$&`'])")
 
 
 class Reading(NamedTuple):
-    """One reading of a file: where it stands, what kind it is, and what takes its place (of `search`, in a mention)."""
+    """One read of a file: where it is, its kind, and the text that replaces it (or replaces `search`, inside a mention)."""
 
     message: int
     type: int
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
 
 def rewrite_reads(history: History, state: State) -> tuple[dict[int, Entry], set[int]]:
-    """The stored edits once every reading but a file's last is rewritten, and the messages that this changed."""
+    """Rewrite all reads of each file but the last. Return the stored edits, and the messages that changed."""
     entries = dict(state.entries)
     changed: set[int] = set()
     mentions: dict[int, tuple[str, tuple[str, ...], int]] = {}
@@ -64,7 +64,14 @@ def rewrite_reads(history: History, state: State) -> tuple[dict[int, Entry], set
 
 
 def compute_saved_share(history: History, state: State, entries: Mapping[int, Entry], changed: set[int]) -> float:
-    """Share of the window's characters (UTF-16 units) that the edits of `changed` messages save; 0 where there are none."""
+    """Return the share of the window's characters (UTF-16 units) that the edits save; 0 if there are no characters.
+
+    Args:
+        history: The conversation.
+        state: The state before the edits.
+        entries: The stored edits.
+        changed: The messages that they changed now.
+    """
     total = gone = 0
     for message in (*range(min(2, len(history))), *range(max(state.start, 0), len(history))):
         content = history.get_content(message)
@@ -87,7 +94,7 @@ def compute_saved_share(history: History, state: State, entries: Mapping[int, En
 
 
 def replace_as_javascript(text: str, search: str, instead: str) -> str:
-    """JavaScript's `text.replace(search, instead)` of two strings: `$` patterns in `instead` are honoured."""
+    """Replace a text as JavaScript's `text.replace(search, instead)` does: once, with `$` patterns in `instead`."""
     at = text.find(search)
     if at < 0:
         return text
@@ -97,7 +104,7 @@ def replace_as_javascript(text: str, search: str, instead: str) -> str:
 
 
 def _find_readings(history: History, state: State) -> tuple[dict[str, list[Reading]], dict[int, list[str]]]:
-    """Readings by path, paths and readings in the order in which they stand; and the files that each mention names."""
+    """Return the reads by path, in the order of the conversation, and the files that each mention names."""
     readings: dict[str, list[Reading]] = {}
     files: dict[int, list[str]] = {}
     for message in range(max(state.start, 0), len(history)):
@@ -131,14 +138,14 @@ def _find_readings(history: History, state: State) -> tuple[dict[str, list[Readi
 
 
 def _read_tool_result(message: int, texts: list[str], types: list[str]) -> list[tuple[str, Reading]] | None:
-    """The reading that a tool's result holds, [] where a write shows no file; None where mentions are to be looked for.
+    """Return the read that a tool result holds; [] if a write shows no file, None if the text may hold mentions.
 
     `texts` and `types` are those of the message's first blocks.
     """
     header = _HEADER.match(texts[0])
     if header is None:
         return None
-    block = 0 if len(texts[0]) > header.end() else 1  # older versions put the file into the block behind the header
+    block = 0 if len(texts[0]) > header.end() else 1  # older versions put the file into the block after the header
     if header[1] == "read_file":
         instead = READ_AGAIN if block else f"{header[0]}\n{READ_AGAIN}"
         return [(header[2], Reading(message, READ, block, instead))]
@@ -154,7 +161,7 @@ def _read_tool_result(message: int, texts: list[str], types: list[str]) -> list[
 
 
 def _find_base(history: History, entries: Mapping[int, Entry], reading: Reading) -> tuple[str, tuple[str, ...], int]:
-    """What a mention's text is so far, and which files were already taken out of it."""
+    """Return the text of a mention so far, and the files that were removed from it."""
     entry = entries.get(reading.message)
     newest = entry.blocks.get(reading.block) if entry else None
     content = history.get_content(reading.message)

@@ -1,7 +1,7 @@
-"""What Cline's classic context manager sends of each message: edits applied, orphans left out, calls and results paired.
+"""What Cline's classic context manager sends of each message: with edits applied, orphans dropped, calls and results paired.
 
 Ported from `getAndAlterTruncatedMessages`, `applyContextHistoryUpdates` and `ensureToolResultsFollowToolUse`
-(ContextManager.ts, cline/cline v3.89.2). Each message depends on itself and on the one sent before it alone.
+(ContextManager.ts, cline/cline v3.89.2). Each message depends only on itself and on the message sent before it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EditSteps = Generator[Edit, Envelope, Envelope]
 
 
 class Item(NamedTuple):
-    """A block to be sent: of address `at` (None = made up). `new`: `raw` is not what stands at that address."""
+    """A block that is sent, of address `at` (None = made up). `new`: `raw` differs from the block at that address."""
 
     at: int | None
     raw: JSON
@@ -27,7 +27,7 @@ class Item(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A message's place in the request: its number, the number of the one before it (-1 = none), and where it stands again."""
+    """Where a message is in the request: its number, the one before it (-1 = none), and where it is sent again."""
 
     message: int
     before: int
@@ -35,9 +35,9 @@ class Place(NamedTuple):
 
 
 def find_places(history: History, state: State, touched: Iterable[int]) -> list[Place]:
-    """Where the `touched` messages stand in the request; nowhere where they are hidden.
+    """Return where the `touched` messages are in the request; nowhere if they are hidden.
 
-    A range that ends before it begins (truncating a single message is enough) sends the first pair, or its answer, twice.
+    A range that ends before it begins (truncating one message is enough) sends the first pair, or its answer, twice.
     """
     start, there, found = state.start, len(history), []
     for message in sorted(set(touched)):
@@ -49,7 +49,7 @@ def find_places(history: History, state: State, touched: Iterable[int]) -> list[
 
 
 def find_lost(history: History, state: State, found: Sequence[Place]) -> frozenset[int]:
-    """Messages whose bare text gives way to results that are missing: in the stored history as well, unless it was edited."""
+    """Return the messages whose bare text gives way to missing results, in the stored history too, unless it was edited."""
     gone = [
         place.message
         for place in found
@@ -62,7 +62,7 @@ def find_lost(history: History, state: State, found: Sequence[Place]) -> frozens
 
 
 def build_content(history: History, state: State, place: Place) -> str | list[Item]:
-    """The content of a message as it is sent; a bare text as it is."""
+    """Return the content of a message as it is sent. A bare text stays one."""
     content = history.get_content(place.message)
     alone, user = len(history) <= 1, history.get_role(place.message) == "user"
     pending = list_calls(history, place.before) if user and not alone else []
@@ -77,9 +77,9 @@ def build_content(history: History, state: State, place: Place) -> str | list[It
 
 
 def yield_edits(envelope: Envelope, history: History, message: int, content: str | list[Item]) -> EditSteps:
-    """Edits after which the blocks of a message stand as it is sent; none where they do. Gives the envelope after them.
+    """Yield the edits that make the blocks of a message what is sent; none if they are. Return the envelope after them.
 
-    Blocks that stay in their order are replaced one by one; a message that got or moved blocks is replaced as a whole.
+    Blocks that keep their order are replaced one by one. A message with new or moved blocks is replaced as a whole.
     """
     addresses = history.list_addresses(message)
     said = isinstance(content, str) or (not content and all(history.session.blocks[at].raw is None for at in addresses))
@@ -115,7 +115,7 @@ def _explain(message: int, body: Placeholder) -> tuple[Any, str]:
 
 
 def build_inserted(history: History, message: int, content: str | list[Item]) -> tuple[Part, ...]:
-    """A whole message as parts of a stand-in."""
+    """Return a whole message as the parts of a placeholder."""
     items = [Item(at, None) for at in history.list_addresses(message)] if isinstance(content, str) else content
     parts = tuple(_build_part(history, message, item) for item in items)
     return parts or (Part(history.get_role(message), "empty"),)
@@ -129,13 +129,13 @@ def _build_part(history: History, message: int, item: Item) -> Part:
 
 
 def _group_runs(addresses: Sequence[int]) -> list[Span]:
-    """Addresses as spans of neighbours."""
+    """Return addresses as spans of neighbours."""
     stops = [i for i in range(1, len(addresses)) if addresses[i] != addresses[i - 1] + 1]
     return [Span(addresses[a], addresses[b - 1] + 1) for a, b in pairwise([0, *stops, len(addresses)])]
 
 
 def list_calls(history: History, message: int) -> list[str]:
-    """Ids of the tool calls of an answer; [] for any other message."""
+    """Return the ids of an answer's tool calls; [] for any other message."""
     shown = history.get_role(message) == "assistant" and message not in history.summed
     content = history.get_content(message) if shown else ""
     items = [] if isinstance(content, str) else [Item(at, raw) for at, raw in content]
@@ -143,7 +143,7 @@ def list_calls(history: History, message: int) -> list[str]:
 
 
 def _apply_entry(items: list[Item], entry: Entry) -> list[Item]:
-    """Stored texts put in by block number, counted after orphans were left out."""
+    """Put stored texts into their blocks. Block numbers count after orphans were dropped."""
     for block, text in entry.blocks.items():
         if block < len(items) and isinstance(items[block].raw, dict):
             raw = replace_text(items[block].raw, text.text)
@@ -152,7 +152,7 @@ def _apply_entry(items: list[Item], entry: Entry) -> list[Item]:
 
 
 def _pair_results(items: list[Item], pending: list[str]) -> list[Item]:
-    """Results first, in the order of their calls, one per call; other blocks follow; results of unknown calls are gone."""
+    """Put one result per call first, in the order of the calls, then the other blocks. Drop results of unknown calls."""
     results: dict[str, Item] = {}
     others: list[Item] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""Cline SDK's deterministic compaction: prompts stay, the newest work as far as it fits, and notices tell of the rest.
+"""Cline SDK's compaction without a model: prompts and the newest work stay as far as they fit; notices describe the rest.
 
 Pure. Ported from `sdk/packages/core/src/extensions/context/basic-compaction.ts` (cline/cline 21cb8d2525).
 """
@@ -21,8 +21,8 @@ from turnscope.ports.cline_sdk.messages import (
 )
 from turnscope.ports.cline_sdk.projection import Projection, project
 
-ANSWERS = 3  # newest texts of answers that notices repeat
-# Ours, at the length of the original (96 characters): what fits depends on it.
+ANSWERS = 3  # newest answers whose texts a notice repeats
+# Our wording, at the length of the original (96 characters), because it decides what fits.
 NOTICE = "<SYSTEM_NOTICE>\nWhat came before was shortened. This is what you did behind the question above:\n"
 NOTICE_END = "</SYSTEM_NOTICE>"
 READ, EDITED, RAN = "Files read:\n", "Files edited:\n", "Commands ran:\n"
@@ -34,7 +34,14 @@ REASONS = {"manual": "manual_compaction", "overflow_recovery": "overflow_recover
 def compact(
     messages: Sequence[Message], target: float, trigger: float, mode: str = "auto"
 ) -> tuple[list[Message], Projection] | None:
-    """The shorter transcript, and the projection that led to it; None where nothing can be done."""
+    """Return the shorter transcript, and the projection that it comes from; None if nothing can be done.
+
+    Args:
+        messages: The transcript.
+        target: Tokens that it may have afterwards.
+        trigger: Tokens from which on it is compacted.
+        mode: What started it: auto, manual or overflow_recovery.
+    """
     room = max(1, min(target, trigger))
     prompts = [i for i, m in enumerate(messages) if is_typed(m)]
     kept = {i: m for i in prompts if (m := _trim(messages[i]))}
@@ -79,7 +86,7 @@ def _trim(message: Message) -> Message | None:
 
 
 def _list_blocks(message: Message, attached: bool) -> list[Any]:
-    """The blocks of a message; files and images are left out where they are not `attached` any more."""
+    """Return the blocks of a message, without files and images that are no longer `attached`."""
     if isinstance(message["content"], str):
         return [{"type": "text", "text": message["content"]}] if message["content"].strip() else []
     return [block for block in message["content"] if attached or block["type"] not in ("file", "image")]
@@ -90,7 +97,7 @@ def _is_preserved(message: Message) -> bool:
 
 
 def _find_last_answer(messages: Sequence[Message], begin: int, stop: int, frozen: set[int]) -> tuple[int, Message] | None:
-    """The last answer of a turn that calls nothing, without its thinking."""
+    """Return the last answer of a turn that calls no tool, without its thinking."""
     for i in range(stop - 1, begin, -1):
         if i in frozen:
             return None
@@ -119,7 +126,7 @@ def _build_notice(done: Work, answers: Sequence[str]) -> dict[str, Any]:
 
 
 def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list[Message]:
-    """Neighbouring prompts as one, and behind each prompt a notice of the work that is gone after it."""
+    """Join neighbouring prompts, and add to each a notice of the work that was dropped after it."""
     where = {m["id"]: i for i, m in enumerate(original) if m.get("id")}
     texts = [i for i in range(len(original) - 1, -1, -1) if _get_answer_text(original[i])][:ANSWERS]
     newest = next((i for i in range(len(kept) - 1, -1, -1) if is_typed(kept[i])), -1)
@@ -158,7 +165,7 @@ def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list
 
 
 def _mark_messages(told: Sequence[Message], original: Sequence[Message], mode: str) -> list[Message]:
-    """The messages with what a later compaction has to know of this one."""
+    """Add to the messages what a later compaction must know of this one."""
     before = (told[0].get("metadata") or {}) if get_kind(told[0]) == "compaction" else {}
     usages = [before["usageBefore"]] if before.get("usageBefore") else []
     usages += [m["metrics"] for m in original if m.get("metrics")]

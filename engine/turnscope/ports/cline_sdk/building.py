@@ -1,8 +1,8 @@
-"""What Cline's SDK changes of the messages of a request: long texts cut, outdated readings, calls without an answer.
+"""What Cline's SDK changes in the messages of a request: long texts, outdated file reads, and calls without a result.
 
-Pure but for the readings that were once found outdated, which stay so (`Builder`). Ported from
-`sdk/packages/core/src/session/services/message-builder.ts` (cline/cline 21cb8d2525). The budgets of all text (6,000,000 bytes)
-and of media are not here.
+Pure, apart from `Builder`, which remembers the reads that were found outdated. Ported from
+`sdk/packages/core/src/session/services/message-builder.ts` (cline/cline 21cb8d2525). The budgets of all text (6,000,000
+bytes) and of media are not ported.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import Any
 from turnscope.ports.cline_sdk.messages import Message, count_units, holds_only_results, write_json
 
 RESULT_MOST, FILE_MOST, ANSWER_MOST = 8_000, 50_000, 200_000
-OUTDATED_LEAST = 65_536  # bytes that have to be won before anything is outdated
+OUTDATED_LEAST = 65_536  # bytes that outdated reads must save before they are removed
 READING = ("read", "read_files")
 OUTDATED = "[outdated - see the latest file content]"
-# Ours, at the length of the original (60 characters).
+# Our wording, at the length of the original (60 characters).
 NO_RESULT = "The tool was interrupted, and nothing came back in response."
 _QUERY = re.compile(r"^(.*):(\d+)-(EOF|\d+)$", re.DOTALL)
 
 
 @dataclass(slots=True)
 class Builder:
-    """One session's builder: what it found outdated stays outdated."""
+    """Builds the messages of one session's requests. A read that was found outdated stays outdated."""
 
     result_most: int = RESULT_MOST
     file_most: int = FILE_MOST
     outdated_least: int = OUTDATED_LEAST
-    gone: dict[str, set[str]] = field(default_factory=dict)  # keys of outdated readings by call
+    gone: dict[str, set[str]] = field(default_factory=dict)  # keys of outdated reads, by call
 
     def build(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages as they are sent; those that stay as they are are the same objects."""
+        """Return the messages as they are sent. Unchanged ones are the same objects."""
         readings = _Readings(messages)
         self._commit(messages, readings)
         return [self._build_message(message, readings) for message in add_missing_results(messages)]
@@ -67,7 +67,7 @@ class Builder:
         return {**block, "content": cuts}
 
     def _commit(self, messages: Sequence[Message], readings: _Readings) -> None:
-        """Take note of outdated readings, once enough bytes are won by all that are new."""
+        """Note outdated reads, once the new ones save enough bytes together."""
         new: dict[str, set[str]] = {}
         won, seen = 0, set[str]()
         for block in _iter_results(messages):
@@ -101,7 +101,7 @@ class Builder:
 
 
 class _Readings:
-    """Which call read what, and which reading of a file is the newest."""
+    """Which call read what, and which read of a file is the newest."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.names: dict[str, str] = {}
@@ -123,22 +123,22 @@ class _Readings:
                             self.whole[key] = block["tool_use_id"]
 
     def is_reading(self, block: Mapping[str, Any]) -> bool:
-        """Whether a result is a reading that worked."""
+        """Return whether a result is a successful read."""
         name = self.names.get(block["tool_use_id"]) or str(block.get("name") or "").lower()
         return name in READING and block.get("is_error") is not True
 
     def get_keys(self, block: Mapping[str, Any]) -> list[str]:
-        """What a result says that it holds, else what its call asked for."""
+        """Return what a result says that it holds, or else what its call asked for."""
         return list(dict.fromkeys(_iter_keys(block["content"]))) or self.asked.get(block["tool_use_id"], [])
 
     def is_outdated(self, key: str, call: str) -> bool:
-        """Whether the same was read again later, or the whole file was."""
+        """Return whether the same part, or the whole file, was read again later."""
         owner = self.whole.get(_strip_range(key))
         return (owner is not None and owner != call) or self.newest.get(key) != call
 
 
 def add_missing_results(messages: Sequence[Message]) -> list[Message]:
-    """The messages with an answer for every call: results stand in messages of their own, and a user's text joins them."""
+    """Add a result for every call that has none. Results are messages of their own, and a user's text joins them."""
     there = {block["tool_use_id"] for block in _iter_results(messages)}
     done: list[Message] = []
     open_calls: dict[str, str] = {}
@@ -187,13 +187,13 @@ def _build_missing_result(call: str, name: str) -> dict[str, Any]:
 
 
 def cut(text: str, most: int, what: str = "") -> str:
-    """A text with its middle left out where it is longer than `most` characters, the mark for that included."""
+    """Cut the middle out of a text that is longer than `most` characters, including the mark for the cut."""
     size = count_units(text)
     if size <= most:
         return text
     half, shown = 0, ""
     left = size - most
-    for _ in range(2):  # the mark names how much is left out, and takes room itself
+    for _ in range(2):  # the mark says how much is missing, and needs room itself
         mark = f"\n\n...[{what}truncated{': omitted' if what else ''} {left} chars]...\n\n"
         half = max(0, (most - len(mark)) // 2)
         left, shown = max(0, size - 2 * half), mark
@@ -268,7 +268,7 @@ def _find_key(entry: Any) -> str:
 
 
 def _iter_keys(content: Any) -> Iterator[str]:
-    """What a result says that it holds."""
+    """Yield what a result says that it holds."""
     texts = [content] if isinstance(content, str) else [p["text"] for p in content if p["type"] == "text"]
     yield from (key for text in texts for entry in _parse_entries(text) or () if (key := _find_key(entry)))
 

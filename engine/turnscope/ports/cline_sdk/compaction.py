@@ -1,7 +1,8 @@
-"""When Cline's SDK compacts, to what size, and how: with a summary of a model, or without one.
+"""When Cline's SDK compacts, to what size, and how: with a summary by a model, or without a model.
 
-Pure but for the model, which is a function. Ported from `extensions/context/{compaction,agentic-compaction}.ts` and
-`session/models/session-compaction.ts` in `sdk/packages/core/src` (cline/cline 21cb8d2525).
+Pure, apart from the model, which is passed in as a function. Ported from
+`extensions/context/{compaction,agentic-compaction}.ts` and `session/models/session-compaction.ts` in `sdk/packages/core/src`
+(cline/cline 21cb8d2525).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from turnscope.ports.cline_sdk.messages import Message
 from turnscope.ports.cline_sdk.projection import Projection, project
 
 LABEL = "Context summary:\n\n"
-# Ours, at the length of the original (332 characters): how much fits beside it depends on that.
+# Our wording, at the length of the original (332 characters), because it decides how much else fits.
 PROMPT = (
     "Sum up this session so that work on it can go on from the summary alone. Keep to facts, be brief.\n"
     "\n"
@@ -43,12 +44,22 @@ PROMPT = (
 
 
 class SummaryFailed(Exception):
-    """The summarising model could not be asked, or its answer broke off."""
+    """The model could not be asked for a summary, or its answer broke off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Of a request and of its messages: what they have, when is compacted, and to how much. Tokens."""
+    """The budget of a request, in tokens.
+
+    Attributes:
+        request: The whole request.
+        messages: Its messages.
+        most: Input tokens that the model takes.
+        trigger: The request from which on it is compacted.
+        target: The request after a compaction.
+        message_trigger: The trigger, for the messages alone.
+        message_target: The target, for the messages alone.
+    """
 
     request: int
     messages: int
@@ -60,12 +71,13 @@ class Budget:
 
     @property
     def overhead(self) -> int:
+        """Tokens of the request without its messages."""
         return max(0, self.request - self.messages)
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """What a summariser is asked: the whole text, its parts, and how much it may answer."""
+    """What a summariser is asked: the whole text, its parts, and the most tokens of its answer."""
 
     text: str
     conversation: str
@@ -80,7 +92,15 @@ Summarise = Callable[[SummaryRequest], str]
 def compute_budget(
     messages: Sequence[Message], model: Mapping[str, Any], request: int, mode: str = "auto", ratio: float | None = None
 ) -> Budget:
-    """The budget of a request."""
+    """Compute the budget of a request.
+
+    Args:
+        messages: The transcript.
+        model: Facts of the model: `contextWindow`, `maxInputTokens`, `maxTokens`.
+        request: Tokens of the whole request.
+        mode: What started the compaction: auto, manual or overflow_recovery.
+        ratio: For manual: the share of the messages' tokens that may stay; None = the default.
+    """
     held = port.sum_tokens(messages)
     overhead = max(0, request - held)
     known = port.compute_usable(model.get("contextWindow"), model.get("maxInputTokens"))
@@ -118,7 +138,23 @@ def summarise_head(
     now: int,
     summarise: Summarise,
 ) -> tuple[list[Message], Projection] | None:
-    """A summary of all but the newest messages in front of them; None where nothing can be summed up. SummaryFailed."""
+    """Put a summary in place of all but the newest messages.
+
+    Args:
+        messages: The transcript.
+        budget: Its budget.
+        preserve: Tokens of messages that may stay.
+        model: Facts of the model.
+        active: Whether `model` is the model of the session, to which the budget applies.
+        now: The time in milliseconds.
+        summarise: Asks the model.
+
+    Returns:
+        The shorter transcript and its projection; None if there is nothing to summarise.
+
+    Raises:
+        SummaryFailed: There is no summary.
+    """
     at = port.find_cut(messages, preserve) if len(messages) > 1 else 0
     if not 0 < at < len(messages):
         return None
@@ -171,7 +207,7 @@ def _build_summary(
 
 
 def build_request_text(previous: str, conversation: str, files: Mapping[str, Sequence[str]]) -> str:
-    """What the summariser is asked."""
+    """Return the text that the summariser is sent."""
     read, edited = (", ".join(files[name]) or "none" for name in ("readFiles", "modifiedFiles"))
     parts = [f"{PROMPT}Read: {read}\nEdited: {edited}"]
     parts += [f"Previous summary:\n{previous.strip()}"] if previous.strip() else []
@@ -189,7 +225,21 @@ def prepare(  # noqa: PLR0913, PLR0917 - what a pass of the original is given
     now: int,
     summarise: Summarise,
 ) -> tuple[list[Message], Projection] | None:
-    """The shorter transcript, by the strategy; the deterministic way follows a summary that failed, and serves a refusal."""
+    """Return the shorter transcript, by the configured strategy.
+
+    The compaction without a model follows if a summary fails, or if a provider refused the request.
+
+    Args:
+        messages: The transcript.
+        budget: Its budget.
+        strategy: agentic (with a model) or basic.
+        mode: What started the compaction: auto, manual or overflow_recovery.
+        preserve: Tokens of messages that may stay; None = the default.
+        model: Facts of the model.
+        active: Whether `model` is the model of the session, to which the budget applies.
+        now: The time in milliseconds.
+        summarise: Asks the model.
+    """
     if strategy == "agentic" and mode != "overflow_recovery":
         most = min(port.PRESERVE_RECENT if preserve is None else preserve, budget.message_target)
         try:
@@ -201,7 +251,7 @@ def prepare(  # noqa: PLR0913, PLR0917 - what a pass of the original is given
 
 @dataclass(frozen=True, slots=True)
 class StoredCompaction:
-    """A compaction that is kept beside the history: of how many messages, their hash, and what stands for them."""
+    """A compaction that is stored with the history: how many messages it covers, their hash, and what replaces them."""
 
     count: int
     hash: str
@@ -210,21 +260,21 @@ class StoredCompaction:
 
 
 def store(source: Sequence[Message], messages: Sequence[Message]) -> StoredCompaction:
-    """The state to keep."""
+    """Return the state to store."""
     return StoredCompaction(
         len(source), hash_prefix(source, len(source)), _make_key(source[-1]) if source else "", tuple(messages)
     )
 
 
 def apply_stored(state: StoredCompaction, history: Sequence[Message]) -> list[Message] | None:
-    """The history with what stands for its beginning; None where that beginning is no longer what was compacted."""
+    """Replace the compacted start of a history; None if that start has changed."""
     if state.count > len(history) or hash_prefix(history, state.count) != state.hash:
         return None
     return [*state.messages, *history[state.count :]]
 
 
 def hash_prefix(messages: Sequence[Message], count: int) -> str:
-    """The hash of the first so many messages, without their ids."""
+    """Return the hash of the first `count` messages, without their ids."""
     names = ("role", "content", "agent", "sessionId", "metadata", "modelInfo", "metrics")
     lines = ["cline-session-compaction-source-v2", str(count)]
     lines += (port.write_json([[name, message.get(name)] for name in names]) for message in messages[:count])

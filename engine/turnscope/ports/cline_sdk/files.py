@@ -1,4 +1,4 @@
-"""Which files and commands some messages touched, as Cline's SDK tells it, and the messages as a summariser reads them.
+"""Which files and commands some messages touched, as Cline's SDK reports it; and the messages as a summariser reads them.
 
 Pure. Ported from `sdk/packages/core/src/extensions/context/compaction-shared.ts` (cline/cline 21cb8d2525).
 """
@@ -31,7 +31,7 @@ class Work:
 
 
 def list_paths(value: Any) -> list[str]:
-    """All paths that an input names."""
+    """Return all paths that an input names."""
     if isinstance(value, str):
         return [value] if value.strip() else []
     if isinstance(value, list):
@@ -46,7 +46,7 @@ def list_paths(value: Any) -> list[str]:
 
 
 def find_touched_files(messages: Iterable[Message]) -> dict[str, list[str]]:
-    """Files that were read and modified, with those of earlier summaries, in alphabetical order."""
+    """Return the files that were read and modified, with those of earlier summaries, in alphabetical order."""
     read: set[str] = set()
     modified: set[str] = set()
     for message in messages:
@@ -68,7 +68,7 @@ def find_touched_files(messages: Iterable[Message]) -> dict[str, list[str]]:
 
 
 def find_work(messages: Iterable[Message]) -> Work:
-    """What was read, edited and run in some messages, with lines where they are told."""
+    """Return what some messages read, edited and ran, with line numbers if they are given."""
     done, editing = Work(), dict[str, str]()
     for message in messages:
         for block in list_blocks(message):
@@ -109,7 +109,7 @@ def _format_file(file: Any) -> str:
 
 
 def _find_lines(content: Any) -> str:
-    """The lines that an edit's result names, as `:first-last`."""
+    """Return the lines that the result of an edit names, as `:first-last`."""
     text = content if isinstance(content, str) else "\n".join(p.get("text") or p.get("content") or "" for p in content)
     try:
         told = json.loads(text)
@@ -121,7 +121,7 @@ def _find_lines(content: Any) -> str:
 
 
 def render_messages(messages: Sequence[Message]) -> str:
-    """Messages as the summariser reads them."""
+    """Return messages as the summariser reads them."""
     return "\n\n".join("\n".join(_render_message(message)) for message in messages).strip()
 
 

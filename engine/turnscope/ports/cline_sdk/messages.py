@@ -1,7 +1,7 @@
-"""What the other modules of this port share: how Cline's SDK counts messages and tells a typed prompt from anything else.
+"""How Cline's SDK counts messages, and how it recognises a prompt that the user typed. The other modules of this port use it.
 
-Pure. Ported from `sdk/packages/core/src/extensions/context/compaction-shared.ts` (cline/cline 21cb8d2525).
-Messages are the SDK's: `role`, `content` (text or blocks), and at will `id`, `metadata`, `metrics`.
+Pure. Ported from `sdk/packages/core/src/extensions/context/compaction-shared.ts` (cline/cline 21cb8d2525). Messages are the
+SDK's: `role`, `content` (text or blocks), and optionally `id`, `metadata`, `metrics`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ WINDOW_SHARE, TRIGGER_SHARE, TARGET_SHARE = 0.9, 0.9, 0.7
 LARGE_TARGET_SHARE, LARGE_PAIRS = 0.5, 5
 PRESERVE_RECENT = 20_000
 SUMMARY_OUTPUT, SUMMARY_LEAST = 4_096, 1_024
-READ_MOST = 2_000  # characters of a result, a file or thinking that the summariser reads
+READ_MOST = 2_000  # characters that the summariser reads of a result, a file or thinking
 MANUAL_RATIO, MANUAL_LEAST, MANUAL_MOST = 0.5, 0.05, 0.95
 
 
 def is_positive(value: Any) -> bool:
-    """Whether a value is a number above 0 that JavaScript would call finite."""
+    """Return whether a value is a finite number above 0, as JavaScript sees it."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
 def compute_usable(window: Any, given: Any) -> float | None:
-    """Input tokens that a model takes: its limit of input, at most its window; else 90 % of the window; None = unknown."""
+    """Return the input tokens that a model takes: its input limit, or 90 % of its window; None = unknown.
+
+    Args:
+        window: The window in tokens.
+        given: The input limit in tokens. It counts up to the window.
+    """
     known = window if is_positive(window) else None
     if is_positive(given):
         return float(given) if known is None else min(given, known)
@@ -36,59 +41,59 @@ def compute_usable(window: Any, given: Any) -> float | None:
 
 
 def write_json(value: Any) -> str:
-    """Compact JSON, as JavaScript writes it."""
+    """Write compact JSON, as JavaScript does."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def count_units(text: str) -> int:
-    """Length in UTF-16 code units, as JavaScript counts."""
+    """Return the length of a text in UTF-16 code units, as JavaScript counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def measure(value: Any) -> int:
-    """Characters of the JSON of a value."""
+    """Return the characters of the JSON of a value."""
     return count_units(write_json(value))
 
 
 def estimate_tokens(characters: int) -> int:
-    """Tokens of so many characters: a third, rounded up, at least one."""
+    """Estimate tokens from characters: a third, rounded up, at least one."""
     return max(1, -(-characters // 3))
 
 
 def count_tokens(message: Message) -> int:
-    """Tokens of a message."""
+    """Estimate the tokens of a message."""
     return estimate_tokens(measure(message))
 
 
 def sum_tokens(messages: Iterable[Message]) -> int:
-    """Tokens of some messages."""
+    """Estimate the tokens of some messages."""
     return sum(map(count_tokens, messages))
 
 
 def list_blocks(message: Message) -> Sequence[Mapping[str, Any]]:
-    """The blocks of a message; none where its content is a text."""
+    """Return the blocks of a message; none if its content is a text."""
     content = message["content"]
     return () if isinstance(content, str) else content
 
 
 def holds_only_results(message: Message) -> bool:
-    """Whether a message of the user holds tool results and nothing else."""
+    """Return whether a user message holds tool results and nothing else."""
     held = list_blocks(message)
     return message["role"] == "user" and bool(held) and all(block["type"] == "tool_result" for block in held)
 
 
 def get_kind(message: Message) -> Any:
-    """What a compaction made this message: `compaction`, `compaction_summary`; None = nothing."""
+    """Return what a compaction made of this message: `compaction` or `compaction_summary`; None = nothing."""
     return (message.get("metadata") or {}).get("kind")
 
 
 def is_typed(message: Message) -> bool:
-    """Whether somebody typed this message."""
+    """Return whether the user typed this message."""
     return message["role"] == "user" and not holds_only_results(message) and get_kind(message) != "compaction_summary"
 
 
 def get_prompt_span(message: Message) -> int:
-    """For how many prompts of the user a message stands."""
+    """Return for how many prompts of the user a message stands."""
     if message["role"] != "user":
         return 0
     meta = message.get("metadata") or {}
@@ -107,7 +112,14 @@ def get_prompt_span(message: Message) -> int:
 
 
 def find_cut(messages: Sequence[Message], most: float) -> int:
-    """Number of the first message kept beside a summary: never behind the newest typed prompt, never at a result."""
+    """Return the number of the first message that stays after a summary.
+
+    It is no result, and not after the newest typed prompt.
+
+    Args:
+        messages: The transcript.
+        most: Tokens of messages that may stay.
+    """
     if not messages:
         return 0
     counted, start = 0, len(messages)

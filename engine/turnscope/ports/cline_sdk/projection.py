@@ -1,4 +1,4 @@
-"""How Cline's SDK makes messages fit a budget without a model: drop what is unsafe, shorten texts, then drop whole messages.
+"""How Cline's SDK fits messages into a budget without a model: it drops what is unsafe, shortens texts, then drops messages.
 
 Pure. Ported from `sdk/packages/core/src/extensions/context/budget-projection/project.ts` (cline/cline 21cb8d2525).
 """
@@ -22,7 +22,7 @@ LEAST = 16
 
 @dataclass(slots=True)
 class Projection:
-    """What is left, what was done to get there, and whether it fits."""
+    """What is left, what was done, and whether it fits."""
 
     messages: list[Message]
     numbers: list[int]
@@ -33,11 +33,12 @@ class Projection:
 
     @property
     def tokens(self) -> int:
+        """Tokens of what is left."""
         return sum_tokens(self.messages)
 
 
 def project(messages: Sequence[Message], target: float, intent: Intent) -> Projection:
-    """The messages within `target` tokens, as far as that goes without touching what is protected."""
+    """Fit messages into `target` tokens, as far as that is possible without touching what is protected."""
     done = Projection(list(messages), list(range(len(messages))))
     if target <= 0:
         done.status, done.tail, done.warnings = "failed", "preserved_out_of_band", ["budget_impossible"]
@@ -58,7 +59,7 @@ def project(messages: Sequence[Message], target: float, intent: Intent) -> Proje
 
 
 def find_live_tail(messages: Sequence[Message]) -> int:
-    """Number of the newest message whose call nobody answered; the end where there is none."""
+    """Return the number of the newest message with a call that has no result; the end if there is none."""
     answered = {b["tool_use_id"] for m in messages for b in _list_blocks(m) if b["type"] == "tool_result"}
     for i in range(len(messages) - 1, -1, -1):
         if any(b["type"] == "tool_use" and b["id"] not in answered for b in _list_blocks(messages[i])):
@@ -79,7 +80,7 @@ def _find_newest(messages: Sequence[Message]) -> int:
 
 
 def _filter(done: Projection, touched: Callable[[int], bool], types: tuple[str, ...], reason: str, inside: bool) -> None:
-    """Take blocks of `types` out of the messages that may be touched, images out of results as well; empty messages go."""
+    """Drop blocks of `types` from the messages that may be changed, and images from results. Drop empty messages."""
     for i, message in enumerate(done.messages):
         if not touched(i) or isinstance(message["content"], str):
             continue
@@ -111,7 +112,7 @@ def _keep(done: Projection, stays: Callable[[int], bool]) -> None:
 
 
 def _shorten_all(done: Projection, target: float) -> None:
-    """Shorten texts from the newest backwards, but not the newest prompt and nothing from a call on that waits."""
+    """Shorten texts, newest first; but not the newest prompt, and nothing from an open call on."""
     newest, tail, counted = _find_newest(done.messages), find_live_tail(done.messages), done.tokens
     for i in range(len(done.messages) - 1, -1, -1):
         if counted <= target:
@@ -129,7 +130,7 @@ def _shorten_all(done: Projection, target: float) -> None:
 
 
 def shorten(message: Message, most: int) -> Message:
-    """A message whose texts share `most` characters, the first blocks first."""
+    """Shorten a message to `most` characters of text, its first blocks first."""
     if isinstance(message["content"], str):
         return {**message, "content": cut(message["content"], most)}
     return {**message, "content": _share_room(message["content"], most)[0]}
@@ -164,7 +165,7 @@ def _share_room(held: Sequence[Mapping[str, Any]], room: int) -> tuple[list[Any]
 
 
 def cut(text: str, most: int) -> str:
-    """The beginning of a text, and how many characters are missing; "" where there is no room."""
+    """Return the start of a text, and how many characters are missing; "" if there is no room."""
     if most <= 0:
         return ""
     if count_units(text) <= most:
@@ -176,7 +177,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _drop(done: Projection, target: float) -> None:
-    """Drop messages from the oldest on, each with what it calls or answers; prompts at both ends and open calls stay."""
+    """Drop messages, oldest first, each with its calls and results. Prompts at both ends and open calls stay."""
     at = 0
     while at < len(done.messages) and done.tokens > target:
         prompts = _find_prompts(done.messages) or [-1]
@@ -215,7 +216,7 @@ class _Group(dict[int, None]):
 
 
 def _find_bound(messages: Sequence[Message], at: int) -> _Group:
-    """The message and all that calls bind to it."""
+    """Return a message and all messages that calls and results tie to it."""
     where: dict[str, list[int]] = {}
     for i, message in enumerate(messages):
         for call in _list_calls(message):

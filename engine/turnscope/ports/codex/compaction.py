@@ -1,5 +1,8 @@
-"""Codex's limits and what a compaction keeps, as pure functions. From openai/codex, `codex-rs/core/src`: `compact.rs`
-(e06dd0e5d5), `session/context_window.rs` (11237ebb1b). Its summary's prefix is ours, at the length of the original."""
+"""Codex's limits, and what a compaction keeps. Pure functions.
+
+From openai/codex, `codex-rs/core/src`: `compact.rs` (e06dd0e5d5), `session/context_window.rs` (11237ebb1b). The prefix of
+its summary is our wording, at the length of the original.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 PROMPTS = 20_000  # COMPACT_USER_MESSAGE_MAX_TOKENS
 EFFECTIVE = 95  # effective_context_window_percent: what its logs call the window
-ENCRYPTED = 650  # bytes taken off three quarters of an encrypted thought
+ENCRYPTED = 650  # bytes that are subtracted from three quarters of encrypted thinking
 EMPTY = "(no summary available)"
 PREFIX = (
     "Another model began this task and has summed up what it did and how it thought. What it wrote stands below, beside the "
@@ -18,29 +21,38 @@ PREFIX = (
 
 
 def estimate_tokens(size: int) -> int:
-    """Tokens of so many bytes."""
+    """Estimate tokens from bytes."""
     return -(-size // 4)
 
 
 def estimate_encrypted_tokens(length: int) -> int:
-    """Tokens of an encrypted thought of so many characters."""
+    """Estimate the tokens of encrypted thinking from its characters."""
     return estimate_tokens(max(0, length * 3 // 4 - ENCRYPTED))
 
 
 def compute_limit(window: int, configured: int = 0) -> int:
-    """Tokens at which it compacts: what is configured, at most nine tenths of the window. `window`: the whole one."""
+    """Return the tokens at which Codex compacts.
+
+    Args:
+        window: The whole window in tokens.
+        configured: The configured limit in tokens; it is at most nine tenths of the window.
+    """
     return min(configured, window * 9 // 10) if configured else window * 9 // 10
 
 
 def compute_whole_window(effective: int) -> int:
-    """The window, of what a log calls it."""
+    """Return the whole window from the effective one, which a log names."""
     return round(effective * 100 / EFFECTIVE)
 
 
 def select_kept(sizes: Sequence[int], most: int = PROMPTS) -> Iterator[tuple[int, int]]:
-    """Numbers of the prompts that stay, newest first, each with the tokens that it may have; sizes in tokens, oldest first.
+    """Select the prompts that stay, newest first, each with the tokens that it may have.
 
-    The first that does not fit is cut to what is left, and ends it. `most` below 0: all stay.
+    The first prompt that does not fit is cut to the rest of the room, and older ones are dropped.
+
+    Args:
+        sizes: Tokens of the prompts, oldest first.
+        most: Tokens of all prompts that stay; below 0 = all stay.
     """
     left = most if most >= 0 else sum(sizes)
     for number in range(len(sizes) - 1, -1, -1):
@@ -51,7 +63,7 @@ def select_kept(sizes: Sequence[int], most: int = PROMPTS) -> Iterator[tuple[int
 
 
 def shorten(text: str, tokens: int) -> str:
-    """A text cut in its middle to about so many tokens, head and tail kept."""
+    """Cut the middle out of a text, so that about `tokens` tokens are left."""
     held = text.encode("utf-8", "surrogatepass")
     if estimate_tokens(len(held)) <= tokens:
         return text

@@ -1,1 +1,1 @@
-"""Continue: what its IDE extensions and its CLI leave out of a request, as pure functions; the rules act on them."""
+"""Continue: what its IDE extensions and its CLI leave out of a request, as pure functions for its rules."""

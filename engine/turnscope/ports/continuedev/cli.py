@@ -1,8 +1,8 @@
-"""Continue's CLI: what an item of the history counts, when it is compacted, and how it is cut at its end.
+"""Continue's CLI: the tokens of an item of the history, when the history is compacted, and how it is cut at its end.
 
 Pure functions, written from what is documented of extensions/cli/src (compaction.ts, util/tokenizer.ts, stream/*) and
 core/util/messageConversion.ts (continuedev/continue d0a3c0b6). An item is a mapping: `role`, `content`, `context`, `calls`
-(each with its `output`, where it has one). Counts of texts come from the caller.
+(each with its `output`, if it has one). The caller passes in how texts are counted.
 """
 
 from __future__ import annotations
@@ -15,28 +15,39 @@ from turnscope.ports.continuedev.compiling import adjust
 
 Item = Mapping[str, Any]
 Count = Callable[[str], int]
-WINDOW, OUTPUT_SHARE, OUTPUT_MOST = 200_000, 0.35, 64_000  # where nothing is configured
-AUTO, BUFFER_MOST = 0.8, 15_000  # share of the room at which the history is compacted; tokens kept free at most
-ITEM, LISTED, CALL, RESULT, CONTEXT, SYSTEM = 2, 3, 10, 5, 5, 4  # tokens beside the texts
+WINDOW, OUTPUT_SHARE, OUTPUT_MOST = 200_000, 0.35, 64_000  # defaults: tokens, share of the window, tokens
+AUTO, BUFFER_MOST = 0.8, 15_000  # share of the room at which the history is compacted; tokens kept free, at most
+ITEM, LISTED, CALL, RESULT, CONTEXT, SYSTEM = 2, 3, 10, 5, 5, 4  # tokens in addition to the texts
 IMAGE = 1_024
-SAFETY, ROOM = 100, 150  # tokens kept free in a request, and in the one that asks for a summary
-TOOLS = 12  # tokens before and behind tool definitions
+SAFETY, ROOM = 100, 150  # tokens kept free in a request, and in a request for a summary
+TOOLS = 12  # tokens before the tool definitions, and as many after them
 CANCELLED = "Tool cancelled"
 PROMPT_TOKENS = 91
 
 
 def get_window(configured: int | None) -> int:
-    """The window in tokens."""
+    """Return the window in tokens."""
     return configured or WINDOW
 
 
 def compute_output(window: int, configured: int | None) -> int:
-    """Tokens of the answer."""
+    """Return the tokens that an answer may have.
+
+    Args:
+        window: The window in tokens.
+        configured: The configured limit in tokens; None = none.
+    """
     return ceil(min(OUTPUT_SHARE * window, OUTPUT_MOST)) if configured is None else configured
 
 
 def count_item(item: Item, count: Count, model: str) -> int:
-    """Tokens of an item. Only its content is counted in the model's own tokens."""
+    """Return the tokens of an item. Only its content is scaled to the model's tokens.
+
+    Args:
+        item: The item.
+        count: Counts a text.
+        model: The id of the model.
+    """
     content = item.get("content") or ""
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     text = sum(count(part["text"]) for part in parts if part.get("text"))
@@ -58,7 +69,12 @@ def _count_text(text: Any, count: Count) -> int:
 
 
 def count_tools(tools: Sequence[Item], count: Count) -> int:
-    """Tokens of tool definitions."""
+    """Return the tokens of tool definitions.
+
+    Args:
+        tools: The definitions, in the form of chat completions.
+        count: Counts a text.
+    """
     if not tools:
         return 0
     found = 2 * TOOLS
@@ -76,37 +92,64 @@ def count_tools(tools: Sequence[Item], count: Count) -> int:
 
 
 def compute_threshold(window: int, output: int) -> int | None:
-    """Tokens from which on the history is compacted; None where the answer leaves no room, which is an error."""
+    """Return the tokens from which on the history is compacted; None if the answer leaves no room, which is an error.
+
+    Args:
+        window: The window in tokens.
+        output: The tokens that an answer may have.
+    """
     free = window - output
     limit = free - min(BUFFER_MOST, max(output, ceil((1 - AUTO) * free)))
     return limit if limit > 0 else None
 
 
 def reserve_output(window: int, output: int | None) -> int:
-    """Tokens that a request keeps free for its answer: no upper bound here."""
+    """Return the tokens that a request keeps free for its answer. There is no upper bound here.
+
+    Args:
+        window: The window in tokens.
+        output: The configured limit in tokens; None = none.
+    """
     return output if output is not None and output > 0 else ceil(OUTPUT_SHARE * window)
 
 
 def fits(tokens: int, window: int, output: int | None, buffer: int = SAFETY) -> bool:
-    """Whether a request of so many tokens may be sent."""
+    """Return whether a request may be sent.
+
+    Args:
+        tokens: Tokens of the request.
+        window: The window in tokens.
+        output: The configured limit of the answer in tokens; None = none.
+        buffer: Tokens kept free.
+    """
     return tokens + reserve_output(window, output) + buffer <= window
 
 
 def count_kept(roles: Sequence[str], stop: int) -> int:
-    """How many of the first `stop` items one step of cutting leaves: the last goes, with a question or call before it.
+    """Return how many of the first `stop` items one step of cutting keeps: the last is dropped, and a prompt or call before it.
 
-    `roles`: user, assistant, ...; `call` for an answer that calls tools.
+    Args:
+        roles: The role of each item: user, assistant, ...; `call` for an answer that calls tools.
+        stop: How many items there are.
     """
     return stop - 2 if stop > 1 and roles[stop - 2] in ("user", "call") else max(0, stop - 1)
 
 
 def find_begin(summaries: Sequence[int]) -> int | None:
-    """The number of the item from which on the history is sent: the first that is a summary."""
+    """Return the number of the first summary, at which the history begins; None if there is none."""
     return summaries[0] if summaries else None
 
 
 def cut_for_summary(roles: Sequence[str], sums: Sequence[int], window: int, output: int, static_tokens: int) -> int:
-    """How many items are left of a history of which a summary is asked for. `static_tokens`: tokens of prompt and system."""
+    """Return how many items the summariser reads.
+
+    Args:
+        roles: The role of each item.
+        sums: Tokens of the first i items.
+        window: The window in tokens.
+        output: The tokens that an answer may have.
+        static_tokens: Tokens of the summary's prompt and of the system prompt.
+    """
     stop = len(roles)
     while stop and sums[stop] + static_tokens > window - output - ROOM:
         stop = count_kept(roles, stop)
@@ -114,7 +157,15 @@ def cut_for_summary(roles: Sequence[str], sums: Sequence[int], window: int, outp
 
 
 def cut_to_fit(roles: Sequence[str], sums: Sequence[int], window: int, output: int | None, static_tokens: int) -> int:
-    """How many items are sent: the newest go until the request fits, but for one."""
+    """Return how many items are sent: the newest are dropped until the request fits, but one always stays.
+
+    Args:
+        roles: The role of each item.
+        sums: Tokens of the first i items.
+        window: The window in tokens.
+        output: The configured limit of the answer in tokens; None = none.
+        static_tokens: Tokens of system prompt and tools.
+    """
     stop = len(roles)
     while stop > 1 and not fits(sums[stop] + static_tokens, window, output):
         stop = count_kept(roles, stop)
@@ -122,7 +173,7 @@ def cut_to_fit(roles: Sequence[str], sums: Sequence[int], window: int, output: i
 
 
 def convert(item: Item) -> list[dict[str, Any]]:
-    """An item as the chat messages that are sent for it."""
+    """Return an item as the chat messages that are sent for it."""
     role, content = str(item.get("role")), item.get("content")
     if role == "user" and item.get("context") and isinstance(content, str):
         blocks = [f'<context name="{c.get("name", "")}">\n{c.get("content", "")}\n</context>' for c in item["context"]]

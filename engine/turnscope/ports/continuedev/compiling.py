@@ -1,7 +1,7 @@
-"""Continue's IDE extensions: how many tokens a message counts, what of the history fits, and what its end is.
+"""Continue's IDE extensions: the tokens of a message, what of the history fits, and what its end is.
 
 Pure functions, written from what is documented of core/llm/countTokens.ts and getAdjustedTokenCount.ts (continuedev/continue
-d0a3c0b6). Token counts come from the caller.
+d0a3c0b6). The caller passes in token counts.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from math import ceil
 from typing import Any
 
 ChatMessage = Mapping[str, Any]
-TOOL = "continue"  # under which name a session holds what is stored with messages
-FRAME, CALL, RESULT = 4, 10, 10  # tokens beside the content: of a message, of each call, of a result
-SAFE_SHARE, SAFE_MOST = 0.02, 1_000  # of the window, kept free against counting errors
+TOOL = "continue"  # the key of this tool's data in `Session.about["stored"]`
+FRAME, CALL, RESULT = 4, 10, 10  # tokens in addition to the content: of a message, of each call, of a result
+SAFE_SHARE, SAFE_MOST = 0.02, 1_000  # kept free for counting errors: share of the window, tokens at most
 ANSWER_MOST = 1_000  # tokens kept free for an answer, at most
-WINDOW = 128_000  # assumed where the window is unknown
+WINDOW = 128_000  # tokens, if the window is unknown
 
 
 def get_factor(model: str) -> float:
-    """What a family's counts are multiplied with: their tokenizers make more of a text than cl100k."""
+    """Return the factor for the counts of a model family, whose tokenizer makes more tokens of a text than cl100k."""
     name = model.lower()
     if "claude" in name:
         return 1.23
@@ -30,31 +30,40 @@ def get_factor(model: str) -> float:
 
 
 def adjust(tokens: int, model: str) -> int:
-    """A count in a model's tokens, rounded up."""
+    """Scale a count to a model's tokens, rounded up."""
     return ceil(tokens * get_factor(model))
 
 
 def compute_safety(window: int) -> float:
-    """Tokens kept free against counting errors."""
+    """Return the tokens that are kept free for counting errors."""
     return min(SAFE_MOST, SAFE_SHARE * window)
 
 
 def compute_room(window: int, output: int) -> float:
-    """Tokens that a request may have."""
+    """Return the tokens that a request may have.
+
+    Args:
+        window: The window in tokens.
+        output: The tokens that an answer may have.
+    """
     return window - compute_safety(window) - min(ANSWER_MOST, output)
 
 
 def is_empty(message: ChatMessage) -> bool:
-    """Whether a message is left out for its emptiness: blank text of a user, or of an answer without calls."""
+    """Return whether a message is dropped because it is empty: a user's blank text, or a blank answer without calls."""
     content = message.get("content")
     blank = content is None or (isinstance(content, str) and not content.strip())
     return blank and message.get("role") in ("user", "assistant") and not message.get("tool_calls")
 
 
 def find_tail(messages: Sequence[ChatMessage], stop: int) -> int | None:
-    """Where the end that always goes out begins: results with the answer that called for them, answers, or one message.
+    """Return where the end begins that is always sent: results with the answer that called for them, answers, or one message.
 
-    None where the answer before the results did not call for one of them.
+    None if the answer before the results did not call for one of them.
+
+    Args:
+        messages: The messages.
+        stop: How many of them there are.
     """
     start = stop
     while start and messages[start - 1].get("role") == "tool":
@@ -70,9 +79,13 @@ def find_tail(messages: Sequence[ChatMessage], stop: int) -> int | None:
 
 
 def find_first_kept(sums: Sequence[int], tools: Sequence[int], stop: int, budget: float) -> int:
-    """The number of the oldest message before `stop` that is kept: the oldest go until `budget` holds, results with them.
+    """Return the number of the oldest message that stays. The oldest are dropped until the rest fits, results with them.
 
-    `sums[i]`: tokens of the first i messages; `tools`: numbers of results, rising.
+    Args:
+        sums: Tokens of the first i messages.
+        tools: Numbers of the results, in ascending order.
+        stop: How many messages there are.
+        budget: Tokens that they may have.
     """
     if sums[stop] <= budget:
         return 0
@@ -84,7 +97,13 @@ def find_first_kept(sums: Sequence[int], tools: Sequence[int], stop: int, budget
 
 
 def select_lines(lines: Sequence[int], most: int, top: bool) -> range:
-    """Which lines are left where the first (`top`) or the last go until `most` tokens hold; a line break is one token."""
+    """Select lines that fit. A line break is one token.
+
+    Args:
+        lines: Tokens of each line.
+        most: Tokens that they may have.
+        top: Drop the first lines; else the last.
+    """
     start, stop = 0, len(lines)
     total = sum(lines) + max(0, stop - 1)
     while start < stop and total > most:

@@ -1,1 +1,1 @@
-"""Gemini CLI's chat compression, as pure functions; the rule of the same name acts on them."""
+"""Gemini CLI's chat compression, as pure functions for its rule."""

@@ -1,6 +1,6 @@
 """Gemini CLI's chat compression: where a history is split, how its parts are estimated, and how long outputs are shortened.
 
-Pure functions over Gemini's contents; the rule `summarise_oldest_characters` acts on them. Ported from
+Pure functions over Gemini's contents; the rule `summarise_oldest_characters` acts on their results. Ported from
 `chatCompressionService.ts` and `tokenCalculation.ts` (google-gemini/gemini-cli 5411f113ca).
 """
 
@@ -15,18 +15,24 @@ from typing import Any
 from turnscope.session.model import JSON, Block
 
 ASCII_PER_TOKEN, TOKENS_PER_OTHER = 4, 1.5  # tokenCalculation.ts
-LONG_TEXT = 100_000  # UTF-16 units: above it a text is a fourth of its length, whatever its characters
+LONG_TEXT = 100_000  # UTF-16 units: a longer text is estimated at a quarter of its length, whatever its characters
 IMAGE, PDF = 3_000, 25_800
-DEEPEST = 3  # nested parts of nested parts
-OUTPUT_BUDGET = 50_000  # tokens of function responses that stay whole, counted from the newest (chatCompressionService.ts)
-EXCERPT, EXCERPT_HEAD = 40_000, 0.2  # characters of an output that is shortened, and the share of its beginning
+DEEPEST = 3  # levels of nested parts
+OUTPUT_BUDGET = 50_000  # tokens of function responses that stay whole, newest first (chatCompressionService.ts)
+EXCERPT, EXCERPT_HEAD = 40_000, 0.2  # characters of a shortened output, and the share of its start
 
 
 def find_split_point(chars: Sequence[int], may_begin: Sequence[bool], ends_open: bool, fraction: float) -> int:
-    """Index of the first content kept, by `findCompressSplitPoint`; the length = everything is compressed, 0 = nothing.
+    """Return the index of the first content that stays (`findCompressSplitPoint`). The length = all is compressed, 0 = nothing.
 
-    `chars`: UTF-16 units of each content's JSON; `may_begin`: contents of a user without any function response; `ends_open`:
-    the newest content is no answer without a call. ValueError: the fraction is not between 0 and 1.
+    Args:
+        chars: UTF-16 units of the JSON of each content.
+        may_begin: Indexes of user contents without a function response.
+        ends_open: Whether the newest content is not an answer without calls.
+        fraction: The share of the characters that is compressed, between 0 and 1.
+
+    Raises:
+        ValueError: `fraction` is not between 0 and 1.
     """
     if not 0 < fraction < 1:
         raise ValueError("fraction_out_of_range")
@@ -40,17 +46,17 @@ def find_split_point(chars: Sequence[int], may_begin: Sequence[bool], ends_open:
 
 
 def can_begin(content: Mapping[str, Any]) -> bool:
-    """Whether what is kept may begin with this content."""
+    """Return whether the part that stays may begin with this content."""
     return content.get("role") == "user" and not any("functionResponse" in part for part in content.get("parts") or ())
 
 
 def is_open(content: Mapping[str, Any]) -> bool:
-    """Whether something has to follow or answer this content: it is a user's, or calls a function."""
+    """Return whether this content expects another one: it is the user's, or it calls a function."""
     return content.get("role") != "model" or any("functionCall" in part for part in content.get("parts") or ())
 
 
 def estimate_tokens(parts: Sequence[Mapping[str, Any]], depth: int = 0) -> int:
-    """Estimated tokens of some parts, rounded down once (`estimateTokenCountSync`)."""
+    """Estimate the tokens of some parts, rounded down once (`estimateTokenCountSync`)."""
     return math.floor(sum(_estimate_part(part, depth) for part in parts))
 
 
@@ -80,7 +86,10 @@ def _estimate_text(text: str) -> float:
 
 
 def cut_output(text: str) -> str:
-    """Beginning and end of a long output; a text of at most `EXCERPT` characters as it is (`formatTruncatedToolOutput`)."""
+    """Return the start and the end of a long output.
+
+    A text of at most `EXCERPT` characters stays (`formatTruncatedToolOutput`).
+    """
     if len(text) <= EXCERPT:
         return text
     head = int(EXCERPT * EXCERPT_HEAD)
@@ -89,7 +98,7 @@ def cut_output(text: str) -> str:
 
 
 def build_content(role: str, blocks: Sequence[Block]) -> dict[str, JSON]:
-    """A message of a session as Gemini's content."""
+    """Return a message of a session as Gemini's content."""
     return {"role": "model" if role == "assistant" else "user", "parts": [_convert_block(block) for block in blocks]}
 
 
@@ -107,10 +116,10 @@ def _convert_block(block: Block) -> dict[str, JSON]:
 
 
 def write_json(value: JSON) -> str:
-    """Compact JSON, as JavaScript writes it."""
+    """Write compact JSON, as JavaScript does."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def count_units(text: str) -> int:
-    """Length in UTF-16 code units, as JavaScript counts."""
+    """Return the length of a text in UTF-16 code units, as JavaScript counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

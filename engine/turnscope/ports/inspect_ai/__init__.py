@@ -1,1 +1,1 @@
-"""Inspect's compaction strategies, as pure functions; the rule of the same name acts on them."""
+"""Inspect's compaction strategies, as pure functions for its rule."""

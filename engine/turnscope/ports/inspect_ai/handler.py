@@ -1,7 +1,7 @@
-"""Inspect's compaction handler: above what it compacts, how often it tries, and its strategies with their defaults.
+"""Inspect's compaction handler: its threshold, how often it tries, and its strategies with their defaults.
 
-Pure, ported from `inspect_ai/model/_compaction/_compaction.py` (PyPI inspect-ai 0.3.285). What it carries from call to call is
-the rule's business; neighbours of one role are merged by the provider.
+Pure, ported from `inspect_ai/model/_compaction/_compaction.py` (PyPI inspect-ai 0.3.285). The rule keeps what the handler
+carries from call to call. The provider merges neighbours of one role.
 """
 
 from __future__ import annotations
@@ -13,18 +13,28 @@ from turnscope.ports.inspect_ai import strategies as port
 
 Message = Mapping[str, Any]
 Strategy = Callable[[Sequence[Message]], tuple[list[Message], Message | None]]
-WINDOW = 128_000  # where the model's is unknown
+WINDOW = 128_000  # tokens, if the model's window is unknown
 MORE_PASSES = 3
-PRESERVED = 0.8  # of the strategy trim
+PRESERVED = 0.8  # share that the strategy trim keeps
 
 
 def compute_threshold(given: float, window: int | None) -> int:
-    """Tokens above which is compacted: a number of tokens, or a share of the window."""
+    """Return the tokens above which Inspect compacts.
+
+    Args:
+        given: A number of tokens, or a share of the window.
+        window: The window in tokens; None = unknown.
+    """
     return int(given) if isinstance(given, int) or given > 1 else int(given * (window or WINDOW))
 
 
 def build_strategy(options: Mapping[str, Any], summarise: port.Summarise) -> Strategy:
-    """The strategy of `type` with its options, as Inspect has them by default."""
+    """Return the strategy `options["type"]` with its options, with Inspect's defaults.
+
+    Args:
+        options: The type and the options of the strategy.
+        summarise: Asks a model for a summary.
+    """
     kind, memory = options["type"], options.get("memory", True)
     if kind == "summary":
         return lambda messages: port.replace_by_summary(messages, summarise)

@@ -1,8 +1,9 @@
 """Inspect's compaction strategies: what each makes of a list of messages.
 
-Pure functions, ported from `inspect_ai/model/_trim.py` and `inspect_ai/model/_compaction/{edit,trim,summary,memory}.py` (PyPI
-inspect-ai 0.3.285). Messages are Inspect's: `role`, `content` (text or a list of blocks), and at will `source`, `metadata`,
-`tool_calls` (`id`, `function`, `arguments`), `tool_call_id`. Given ones are never changed; a changed copy has no `id`.
+Pure functions, ported from `inspect_ai/model/_trim.py` and `inspect_ai/model/_compaction/{edit,trim,summary,memory}.py`
+(PyPI inspect-ai 0.3.285). Messages are Inspect's: `role`, `content` (text or a list of blocks), and optionally `source`,
+`metadata`, `tool_calls` (`id`, `function`, `arguments`), `tool_call_id`. The input is never changed; a changed copy has no
+`id`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ Summarise = Callable[[list[Message]], str]
 REMOVED = "(Tool result removed)"
 SAVED = "(content saved to memory)"
 CALL_REMOVED = "[Tool call: {} (parameters and results removed from history)]"
-SEARCH, MEMORY = "tool_search", "memory"  # discovery of tools is never cleared; of memory calls what was saved is
+SEARCH, MEMORY = "tool_search", "memory"  # the search for tools is never cleared; memory calls lose what they saved
 SAVING = ("file_text", "insert_text", "new_str")
-# Ours, at the lengths of the original (212 and 63 characters): counts of tokens depend on them.
+# Our wording, at the lengths of the original (212 and 63 characters), because their tokens are counted.
 BEFORE = (
     "[SUMMARY OF WHAT WENT BEFORE]\n\n"
     "What follows sums up the work that was done here on this task until now. It was written when the conversation was "
@@ -32,7 +33,7 @@ _BOUNDARY = re.compile(r"</analysis>\s*(?=<summary>)")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A conversation as Inspect sees it: system messages, what was given, and what was said since."""
+    """A conversation as Inspect sees it: system messages, the input, and what was said since."""
 
     system: tuple[Message, ...]
     given: tuple[Message, ...]
@@ -43,12 +44,12 @@ class Parts:
 
 
 def is_summary(message: Message) -> bool:
-    """Whether a compaction put this message here."""
+    """Return whether a compaction made this message."""
     return "summary" in (message.get("metadata") or {})
 
 
 def split_parts(messages: Sequence[Message]) -> Parts:
-    """The three parts; without messages marked as input, all up to the first user's message was given."""
+    """Split messages into the three parts. If none is marked as input, everything up to the first user message is the input."""
     system = tuple(m for m in messages if m["role"] == "system")
     rest = [m for m in messages if m["role"] != "system"]
     given = [m for m in rest if m.get("source") == "input" and not is_summary(m)]
@@ -63,14 +64,22 @@ def split_parts(messages: Sequence[Message]) -> Parts:
 
 
 def count_dropped(count: int, preserve: float) -> int:
-    """How many of so many messages go. ValueError: `preserve` is no share."""
+    """Return how many messages are dropped.
+
+    Args:
+        count: How many messages there are.
+        preserve: The share that stays, between 0 and 1.
+
+    Raises:
+        ValueError: `preserve` is not between 0 and 1.
+    """
     if not 0 <= preserve <= 1:
         raise ValueError("preserve must be between 0 and 1")
     return int(count * (1 - preserve))
 
 
 def trim(messages: Sequence[Message], preserve: float = 0.7) -> list[Message]:
-    """The newest share of what was said, with what was given; no result without its call and the reverse."""
+    """Keep the input and the newest share of the rest. No result stays without its call, and no call without its result."""
     parts = split_parts(messages)
     kept: list[Message] = []
     called: set[str] = set()
@@ -97,7 +106,16 @@ def clear_old(
     exclude: Sequence[str] = (),
     memory: bool = True,
 ) -> list[Message]:
-    """The messages without older thinking (`thinking` newest answers keep it; None = all) and older results."""
+    """Remove old thinking and old results.
+
+    Args:
+        messages: The messages.
+        thinking: How many of the newest answers keep their thinking; None = all.
+        uses: How many of the newest tool uses keep their results.
+        inputs: Keep the old calls, with a fixed text as result; else drop calls and results.
+        exclude: Tools that are never cleared.
+        memory: Whether memory calls lose what they saved.
+    """
     done = list(messages)
     answers = [i for i, m in enumerate(done) if m["role"] == "assistant"]
     for i in answers[: max(0, len(answers) - thinking)] if thinking is not None else ():
@@ -126,7 +144,7 @@ def clear_old(
 
 
 def strip_thinking(message: Message) -> Message:
-    """An answer without its reasoning, but for what its provider needs to find a call again."""
+    """Remove the reasoning of an answer, except what its provider needs to find a call again."""
     content = message["content"]
     if isinstance(content, str):
         return message
@@ -135,7 +153,7 @@ def strip_thinking(message: Message) -> Message:
 
 
 def strip_saved(message: Message) -> Message:
-    """An answer whose memory calls tell no more what they saved."""
+    """Remove from an answer's memory calls what they saved."""
     calls = message.get("tool_calls") or ()
     if not any(call["function"] == MEMORY and not call["arguments"].keys().isdisjoint(SAVING) for call in calls):
         return message
@@ -149,12 +167,12 @@ def strip_saved(message: Message) -> Message:
 
 
 def build_summary_message(text: str) -> Message:
-    """A summary as the user's message that stands for what was said."""
+    """Return a summary as the user message that replaces the conversation."""
     return {"role": "user", "content": f"{BEFORE}{extract_summary(text)}{AFTER}", "metadata": {"summary": True}}
 
 
 def extract_summary(reply: str) -> str:
-    """A summariser's reply without the analysis in front of the summary, where it is plain where that ends."""
+    """Return a summariser's reply without the analysis before the summary, if it is clear where that ends."""
     start, summary = reply.find("<analysis>"), reply.find("<summary>")
     if start < 0 or 0 <= summary < start:
         return reply
@@ -165,7 +183,7 @@ def extract_summary(reply: str) -> str:
 
 
 def replace_by_summary(messages: Sequence[Message], summarise: Summarise) -> tuple[list[Message], Message]:
-    """What was given and the summary that stands for the rest, and that summary: it joins the stored history as well."""
+    """Return the input and the summary that replaces the rest; and the summary, which joins the stored history too."""
     parts = split_parts(messages)
     newest = max((i for i, m in enumerate(parts.said) if is_summary(m)), default=0)
     summary = build_summary_message(summarise([*parts.system, *parts.given, *parts.said[newest:]]))
@@ -189,7 +207,7 @@ def _remove_call(message: Message, call: Mapping[str, Any]) -> Message:
 
 
 def _remove_citations(message: Message) -> Message:
-    """A message without citations: they point into results that may be gone."""
+    """Remove the citations of a message: they may point into dropped results."""
     content = message["content"]
     if isinstance(content, str) or not any(c.get("citations") for c in content):
         return message

@@ -1,1 +1,1 @@
-"""Jan: what it counts, trims and summarises, and how its messages are put together: pure functions that its rules act on."""
+"""Jan: its counts, its trimming, its summaries, and how it builds messages. Pure functions for its rules."""

@@ -1,7 +1,7 @@
 """Jan: estimates, the cut, the excerpt that is summarised, and how messages are split and joined.
 
 Pure functions over its UI messages (`id`, `role`, `parts`, `metadata`) as plain mappings, written from what is documented of
-context-manager.ts and custom-chat-transport.ts (janhq/jan 92eeab44). The texts of its own notices are ours, at the originals'
+context-manager.ts and custom-chat-transport.ts (janhq/jan 92eeab44). Its notices are in our wording, at the originals'
 lengths.
 """
 
@@ -17,22 +17,22 @@ from turnscope.session.content import dumps
 from turnscope.session.model import Block, Session
 
 ChatMessage = Mapping[str, Any]
-TOOL = "jan"  # under which name a session holds what is stored with messages
-UNITS, FRAME = 3.5, 4  # UTF-16 units per token; tokens that frame a message
-OUTPUT = 2_048  # tokens kept free for the answer where nothing is set
-SUMMARY_TOKENS, PROMPT_TOKENS, LEAST = 512, 53, 1_024  # of the summary; of the program's own prompt; what is read at least
+TOOL = "jan"  # the key of this tool's data in `Session.about["stored"]`
+UNITS, FRAME = 3.5, 4  # UTF-16 units per token; tokens of a message's frame
+OUTPUT = 2_048  # tokens kept free for the answer by default
+SUMMARY_TOKENS, PROMPT_TOKENS, LEAST = 512, 53, 1_024  # tokens of the summary, of its prompt, and of the text it reads at least
 HEAD = "[Summary of what was said here]\n"
 INTERRUPTED = "The call was broken off before it came to an end: no result.."
 DONE = ("output-available", "output-error")
 
 
 def estimate_text(text: str) -> int:
-    """Tokens of a text, without the frame of a message."""
+    """Estimate the tokens of a text, without the frame of a message."""
     return ceil(len(text.encode("utf-16-le", "surrogatepass")) // 2 / UNITS)
 
 
 def estimate_message(message: ChatMessage) -> int:
-    """Tokens of a message: texts, calls as JSON and files in it, joined by line breaks; reasoning has none."""
+    """Estimate the tokens of a message: texts, calls as JSON, and files, joined by line breaks. Reasoning counts nothing."""
     texts = []
     for part in message.get("parts") or ():
         if part.get("type") == "text":
@@ -44,15 +44,18 @@ def estimate_message(message: ChatMessage) -> int:
 
 
 def list_files(message: ChatMessage) -> list[tuple[str, str]]:
-    """Names and contents of the files that stand in a message."""
+    """Return names and contents of the files in a message."""
     held = (message.get("metadata") or {}).get("inline_file_contents") or ()
     return [(str(file.get("name") or "attachment"), str(file["content"])) for file in held if file.get("content")]
 
 
 def find_first_kept(sums: Sequence[int], there: int, budget: int) -> int:
-    """The number of the oldest of `there` messages that is sent: the newest that fit, the last one in any case.
+    """Return the number of the oldest message that is sent: the newest that fit, and the last one in any case.
 
-    `sums[i]`: tokens of the first i messages. Without any budget the last is sent alone.
+    Args:
+        sums: Tokens of the first i messages.
+        there: How many messages there are.
+        budget: Tokens that they may have. If there are none, the last message is sent alone.
     """
     if not there or budget <= 0:
         return max(0, there - 1)
@@ -60,7 +63,7 @@ def find_first_kept(sums: Sequence[int], there: int, budget: int) -> int:
 
 
 def build_excerpt(messages: Iterable[ChatMessage], limit: int) -> str:
-    """The end of the dropped messages' text, as much as the summariser reads."""
+    """Return the end of the dropped messages' text, as much as the summariser reads."""
     lines = (f"{m.get('role')}: {''.join(_list_texts(m))}" for m in messages)
     most = int(max(LEAST, limit - SUMMARY_TOKENS - PROMPT_TOKENS) * UNITS)
     return "\n\n".join(lines).encode("utf-16-le", "surrogatepass")[-2 * most :].decode("utf-16-le", "ignore")
@@ -71,7 +74,7 @@ def _list_texts(message: ChatMessage) -> list[str]:
 
 
 def repair_calls(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
-    """Calls without a result as calls that failed."""
+    """Make calls without a result calls that failed."""
     return [{**message, "parts": [_repair_part(part) for part in message.get("parts") or ()]} for message in messages]
 
 
@@ -82,7 +85,7 @@ def _repair_part(part: ChatMessage) -> ChatMessage:
 
 
 def drop_images(messages: Iterable[ChatMessage], vision: bool) -> list[dict[str, Any]]:
-    """Messages without pictures, where the model does not see."""
+    """Drop images, if the model has no vision."""
     return [{**m, "parts": [p for p in m.get("parts") or () if vision or not _is_picture(p)]} for m in messages]
 
 
@@ -91,7 +94,7 @@ def _is_picture(part: ChatMessage) -> bool:
 
 
 def add_files(message: ChatMessage) -> dict[str, Any]:
-    """A user's message with its files behind each of its texts."""
+    """Add a user message's files after each of its texts."""
     held = [f"File: {name}\n{content}" for name, content in list_files(message)]
     parts = message.get("parts") or ()
     if not held or message.get("role") != "user":
@@ -101,7 +104,7 @@ def add_files(message: ChatMessage) -> dict[str, Any]:
 
 
 def join_messages(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
-    """Empty answers go, and users' messages side by side become one; texts that touch are parted by a blank line."""
+    """Drop empty answers, and join neighbouring user messages. A blank line separates texts that meet."""
     made: list[dict[str, Any]] = []
     for message in messages:
         parts = list(message.get("parts") or ())
@@ -123,12 +126,12 @@ def _has_content(part: ChatMessage) -> bool:
 
 
 def is_question(message: ChatMessage) -> bool:
-    """Whether a user says something in it."""
+    """Return whether a user message holds text."""
     return message.get("role") == "user" and any(text.strip() for text in _list_texts(message))
 
 
 class Unit(NamedTuple):
-    """A message with its results: blocks `start:stop`, and it as a UI message."""
+    """A message with its results: the blocks `start:stop`, and its UI message."""
 
     start: int
     stop: int
@@ -136,7 +139,7 @@ class Unit(NamedTuple):
 
 
 def build_part(block: Block, session: Session) -> dict[str, Any] | None:
-    """A block as a part of a UI message; results stand in their calls."""
+    """Return a block as a part of a UI message. Results are stored in their calls."""
     if block.kind == "tool_use":
         raw = block.raw if isinstance(block.raw, Mapping) else {}
         part = {"type": f"tool-{block.name}", "toolCallId": raw.get("id"), "input": raw.get("input")}

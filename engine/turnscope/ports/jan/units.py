@@ -1,4 +1,4 @@
-"""A session as Jan's messages: each with the results of its calls, counted once."""
+"""A session as Jan's messages, each with the results of its calls, counted once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from turnscope.session.model import Session
 
 
 class Chat(NamedTuple):
-    """Messages with their results, where they begin, running sums of tokens, and numbers of those in which a user asks."""
+    """Messages with their results: where they begin, running sums of tokens, and the numbers of the user's prompts."""
 
     units: list[Unit]
     starts: list[int]
@@ -24,7 +24,7 @@ class Chat(NamedTuple):
 
 @memoize_by_ledger
 def get_chat(session: Session, _index: Index, _own: Ledger) -> Chat:
-    """The session at hand as Jan's messages, read once."""
+    """Return the session as Jan's messages. It is read once."""
     found = Chat([], [], [0], [])
     groups: list[tuple[int, int, dict[str, Any]]] = []
     for one in read_chat(session, TOOL).chat_messages:

@@ -1,1 +1,1 @@
-"""LangChain's message trimming, as pure functions; the rules of the same name act on them."""
+"""LangChain's message trimming, as pure functions for its rule."""

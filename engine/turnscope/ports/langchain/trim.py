@@ -1,7 +1,7 @@
 """LangChain's `trim_messages`: its approximate counter, its splitters, and its search for the longest part that fits.
 
 Pure functions, ported from langchain_core/messages/utils.py 1.7.2 (`count_tokens_approximately`, `_first_max_tokens`,
-`_last_max_tokens`). The rule `keep_longest_end` acts on what they say.
+`_last_max_tokens`). The rule `keep_longest_end` acts on their results.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from turnscope.session.index import Index
 from turnscope.session.model import JSON, Part, Session
 
 TYPES = {"user": "human", "assistant": "ai", "system": "system", "tool": "tool"}
-EXTRA = 3  # count_tokens_approximately: tokens of each message besides its text
+EXTRA = 3  # tokens of a message in addition to its text (count_tokens_approximately)
 CHARS = 4  # characters per token
-IMAGE = 85  # tokens of an image, whatever its size
+IMAGE = 85  # tokens of an image of any size
 
 
 def split_lines(text: str) -> list[str]:
-    """The text after each newline: the default splitter."""
+    """Split a text after each line break: the default splitter."""
     pieces = text.split("\n")
     return [piece + "\n" for piece in pieces[:-1]] + pieces[-1:]
 
 
 def split_words(text: str) -> list[str]:
-    """Words, each followed by a space."""
+    """Split a text into words, each followed by a space."""
     return [word + " " for word in text.split(" ")]
 
 
@@ -39,9 +39,15 @@ SPLITTERS: Mapping[str, Callable[[str], list[str]]] = {"lines": split_lines, "wo
 
 
 def find_longest(count: int, size: Callable[[int], int], room: int) -> int:
-    """The largest number of items up to `count` whose `size` is at most `room`, by the original's bisection.
+    """Return the largest number of items that fits, by the original's bisection.
 
-    As many steps as `count` has bits. A size that does not rise with the number gives what the original finds, not the best.
+    It takes as many steps as `count` has bits. If the size does not grow with the number, this is what the original finds,
+    not the best.
+
+    Args:
+        count: How many items there are.
+        size: Returns the size of the first n items.
+        room: The largest size.
     """
     left, right = 0, count
     for _ in range(count.bit_length()):
@@ -56,7 +62,13 @@ def find_longest(count: int, size: Callable[[int], int], room: int) -> int:
 
 
 def count_approximately(session: Session, row: Row, held: str | Sequence[JSON] | None = None) -> int:
-    """Tokens of one message as `count_tokens_approximately` gives them; with `held` for its content, where given."""
+    """Return the tokens of one message, as `count_tokens_approximately` does.
+
+    Args:
+        session: The session.
+        row: The message.
+        held: Another content for it; None = its own.
+    """
     held = build_content_with_calls(session, row) if held is None else held
     tokens, chars = 0, len(row.role)
     if isinstance(held, str):
@@ -81,7 +93,7 @@ def count_approximately(session: Session, row: Row, held: str | Sequence[JSON] |
 
 
 def build_content_with_calls(session: Session, row: Row) -> str | list[JSON]:
-    """A message's content: a string, or a list of parts with its calls among them, as Anthropic's models have it."""
+    """Return the content of a message: a string, or a list of parts that includes its calls, as for Anthropic's models."""
     held = build_content(session, row)
     if isinstance(held, str) or row.role == "tool":
         return held or ""
@@ -89,7 +101,7 @@ def build_content_with_calls(session: Session, row: Row) -> str | list[JSON]:
 
 
 def _build_call(raw: JSON) -> dict[str, Any] | None:
-    """A call as LangChain writes it beside a message whose content is a string."""
+    """Return a call as LangChain writes it if the content of the message is a string."""
     if not isinstance(raw, Mapping) or raw.get("type") != "tool_use":
         return None
     return {"name": raw.get("name"), "args": raw.get("input"), "id": raw.get("id"), "type": "tool_call"}
@@ -97,12 +109,12 @@ def _build_call(raw: JSON) -> dict[str, Any] | None:
 
 @memoize_by_ledger
 def sum_approximately(session: Session, _index: Index, _own: Ledger) -> list[int]:
-    """`sums[i]` = tokens of the first `i` messages by the approximate counter."""
+    """Return `sums[i]`: tokens of the first `i` messages by the approximate counter."""
     return get_sums(session)
 
 
 def get_sums(session: Session) -> list[int]:
-    """Running sums of the approximate counter over a session's messages."""
+    """Return running sums of the approximate counter over a session's messages."""
     sums = [0]
     for row in read_rows(session).rows:
         sums.append(sums[-1] + count_approximately(session, row))
@@ -111,8 +123,10 @@ def get_sums(session: Session) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """How lists of a request's rows are counted: by the approximate counter, or by the policy's own, which adds `primer` to
-    each list and `frame` to each message that the ledger does not frame."""
+    """Counts lists of rows, by the approximate counter or by the policy's own.
+
+    The policy's own counter adds `primer` to each list, and `frame` to each message that the ledger does not frame.
+    """
 
     ctx: Ctx
     approximate: bool
@@ -120,7 +134,7 @@ class Lists:
     frame: int
 
     def count(self, a: int, b: int) -> int:
-        """Tokens of the list of rows `a:b`."""
+        """Return the tokens of the list of rows `a:b`."""
         if self.approximate:
             sums = sum_approximately(self.ctx)
             return sums[b] - sums[a]
@@ -132,7 +146,7 @@ class Lists:
         return self.primer + own.count_tokens(start, stop) - tools + self.frame * (found.unframed[b] - found.unframed[a])
 
     def size(self, number: int, held: str | Sequence[JSON]) -> int:
-        """Tokens of one row with `held` for its content, without the primer."""
+        """Return the tokens of one row with `held` as its content, without the primer."""
         session, row, own = self.ctx.session, get_rows(self.ctx).rows[number], self.ctx.own
         if self.approximate:
             return count_approximately(session, row, held)

@@ -1,5 +1,8 @@
-"""Letta's limits and cuts, as pure functions. From letta (server 0.16.7, f33324768): `letta/services/summarizer/`
-`thresholds.py`, `summarizer_sliding_window.py`, `summarizer.py`; `letta/constants.py`."""
+"""Letta's limits and cuts, as pure functions.
+
+From letta (server 0.16.7, f33324768): `letta/services/summarizer/` `thresholds.py`, `summarizer_sliding_window.py`,
+`summarizer.py`; `letta/constants.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,30 +15,35 @@ TRIGGER = 0.9  # SUMMARIZATION_TRIGGER_MULTIPLIER
 SHARE = 0.3  # sliding_window_percentage
 STEP = 0.1
 CLIP = 50_000  # clip_chars
-PARTIAL = 0.7  # of the messages, that the older summarizer evicts
-BUFFER, KEPT = 60, 15  # messages: its static buffer
-CLAMPED = 5_000  # characters of an output, where the summariser's own prompt was too long
+PARTIAL = 0.7  # share of the messages that the older summariser evicts
+BUFFER, KEPT = 60, 15  # messages of its static buffer: at most, and after an eviction
+CLAMPED = 5_000  # characters of a tool output, if the summariser's own prompt was too long
 CUT = "[... the summary was cut here]"
 
 
 def compute_threshold(window: int) -> int:
-    """Tokens above which a step is followed by a compaction."""
+    """Return the tokens above which a step is followed by a compaction."""
     return int(window * TRIGGER)
 
 
 def estimate_tokens(message: Any) -> int:
-    """Tokens of what no provider counts: a quarter of the bytes of its JSON, and 30 % more."""
+    """Estimate the tokens of a message that no provider counts: a quarter of the bytes of its JSON, and 30 % more."""
     return int(math.ceil(len(json.dumps(message, ensure_ascii=False).encode("utf-8", "surrogatepass")) / 4) * 1.3)
 
 
 def find_sliding_cut(
     answers: Sequence[bool], tokens: Callable[[int], int], window: int, share: float = SHARE, pending: bool = False
 ) -> int | None:
-    """The message at which what stays begins; None where no cut will do, and everything is to be summed up.
+    """Return the number of the first message that stays; None if no cut is enough, so that everything is summarised.
 
-    `answers`: of each message, the system's first, whether it is an answer. `tokens(i)`: of the system prompt and all from
-    message i on. `pending`: the newest message waits for an approval. The first cut is at `share` + 10 %; floats add up as in
-    the original, so a cut at 100 % is still tried, and fails even where it met the goal.
+    Args:
+        answers: Whether each message is an answer, the system message first.
+        tokens: Returns the tokens of the system prompt and of everything from message i on.
+        window: The window in tokens.
+        share: The share of the messages that is evicted first. Each try adds 10 %, the first one too. The floats add up as
+            in the original:
+            a cut at 100 % is tried, and fails even if it reaches the goal.
+        pending: Whether the newest message waits for an approval.
     """
     count, goal = len(answers), (1 - share) * window
     found, left, evicted = None, float(window), share
@@ -51,17 +59,23 @@ def find_sliding_cut(
 
 
 def find_partial_cut(answers: Sequence[bool], share: float = PARTIAL) -> int | None:
-    """Where the older summarizer's cut lies: at the first answer from `share` of the messages on."""
+    """Return the cut of the older summariser: the first answer from this share of the messages on."""
     return next((i for i in range(round(share * len(answers)), len(answers)) if answers[i]), None)
 
 
 def find_buffer_start(prompts: Sequence[bool], most: int = BUFFER, least: int = KEPT) -> int | None:
-    """Where its static buffer begins: at the first prompt among the newest `least`, once more than `most` messages stand."""
+    """Return where the static buffer begins; None if there are no more than `most` messages.
+
+    Args:
+        prompts: Whether each message is a prompt.
+        most: Messages that the buffer may hold.
+        least: The buffer begins at the first prompt among the newest `least` messages.
+    """
     if len(prompts) <= most:
         return None
     return next((i for i in range(len(prompts) - least, len(prompts)) if prompts[i]), None)
 
 
 def clip(text: str, most: int = CLIP) -> str:
-    """A summary of at most so many characters."""
+    """Return the first `most` characters of a summary."""
     return text if len(text) <= most else text[:most] + CUT

@@ -1,1 +1,1 @@
-"""LibreChat: its legacy clients and its agents, as pure functions; the rules of the same name act on them."""
+"""LibreChat: its legacy clients and its agents, as pure functions for its rules."""

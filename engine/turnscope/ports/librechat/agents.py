@@ -1,4 +1,4 @@
-"""How LibreChat's agents choose what is sent: the newest messages that fit, reasoning put back, pairs of calls and results.
+"""How LibreChat's agents choose what is sent: the newest messages that fit, with reasoning restored, calls paired with results.
 
 Pure functions over a `History`, ported from `getMessagesWithinTokenLimit`, `repairOrphanedToolMessages` and
 `sanitizeOrphanToolBlocks` (prune.ts), `splitAtRecencyBoundary` (recency.ts) and `shouldTriggerSummarization`
@@ -18,23 +18,31 @@ from turnscope.ports.librechat.history import Bodies, History, get_call_id
 from turnscope.session.content import extract_block_text
 from turnscope.session.model import Part
 
-PRIMER = 3  # tokens of the label that every reply begins with
-AFTER_RESULTS = ("ai", "human")  # what may stand first where a result would
+PRIMER = 3  # tokens of the label at the start of every reply
+AFTER_RESULTS = ("ai", "human")  # types that may come first if a result would be first
 Reasoning = Literal["thinking", "reasoning_content"]
 
 
 class Fit(Struct, frozen=True, gc=False):
-    """What fits: the messages kept, those before them that may be summarised (`start:stop`), and where reasoning goes."""
+    """What fits: the messages that stay, those before them that may be summarised (`start:stop`), and where reasoning goes."""
 
     kept: Sequence[int]
     remaining: int
     refine: tuple[int, int]
-    thought: int = -1  # the message that the reasoning at the end stands in
-    attach: tuple[int, int] | None = None  # a kept message, and the address of reasoning that now stands in front of it
+    thought: int = -1  # the message with the reasoning at the end
+    attach: tuple[int, int] | None = None  # a kept message, and the address of reasoning that is now put before it
 
 
 class Terms(Struct, frozen=True, gc=False):
-    """What a selection is made under. Tokens; `starts`: types of which one must come first."""
+    """The limits of a selection.
+
+    Attributes:
+        limit: Tokens of the request.
+        instructions: Tokens of the instructions.
+        starts: Types of messages of which one must come first; empty = any.
+        thinking: Whether reasoning is restored at the end.
+        reasoning: Which blocks count as reasoning.
+    """
 
     limit: int
     instructions: int = 0
@@ -44,7 +52,14 @@ class Terms(Struct, frozen=True, gc=False):
 
 
 def select_newest(history: History, counts: Column[int], terms: Terms, thought: int = -1) -> Fit:
-    """The newest messages that fit. `thought`: where reasoning was found for the request before."""
+    """Select the newest messages that fit.
+
+    Args:
+        history: The messages.
+        counts: Their tokens.
+        terms: The limits.
+        thought: The message in which reasoning was found for the previous request; -1 = none.
+    """
     there, base = len(history), int(history.has_instructions)
     room = terms.limit - (counts[0] if base else terms.instructions)
     start, taken, types = there, PRIMER, terms.starts
@@ -71,7 +86,7 @@ def select_newest(history: History, counts: Column[int], terms: Terms, thought: 
 
 
 def _find_trailing_reasoning(history: History, kind: Reasoning, known: tuple[int, int], lowest: int) -> tuple[bool, int, int]:
-    """Whether answers and results at the end need reasoning, and where it is found (not below message `lowest`)."""
+    """Return whether the answers and results at the end need reasoning, and where it is; not before message `lowest`."""
     thought, block = known
     if thought >= 0 or block >= 0:
         return True, thought, block
@@ -84,7 +99,7 @@ def _find_trailing_reasoning(history: History, kind: Reasoning, known: tuple[int
 def _find_allowed_start(
     history: History, counts: Column[int], span: tuple[int, int], taken: int, types: tuple[str, ...]
 ) -> tuple[int, int, tuple[str, ...]]:
-    """The first of the messages `span` that may come first, the tokens without those before it, and the types that may."""
+    """Return the first of the messages `span` that may come first, the tokens from there on, and the types that may."""
     start, stop = span
     if start < stop and history.get_role(start) == "tool":
         types = AFTER_RESULTS
@@ -93,7 +108,7 @@ def _find_allowed_start(
 
 
 def _attach_reasoning(history: History, counts: Column[int], fit: Fit, block: int, room: int, types: tuple[str, ...]) -> Fit:
-    """Reasoning that would be left out is put in front of the oldest answer of the newest run of messages."""
+    """Put reasoning that would be dropped before the oldest answer of the newest run of messages."""
     answer = -1
     for i in reversed(fit.kept):
         role = history.get_role(i)
@@ -126,7 +141,7 @@ def _build_part(history: History, at: int) -> Part:
 
 
 def add_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodies:
-    """A message with the reasoning of address `block` in front, unless it begins with some of that kind."""
+    """Put the reasoning of address `block` before a message, unless it begins with reasoning of that kind."""
     first = history.get_blocks(i)[0]
     if isinstance(first.raw, Mapping) and first.raw.get("type") == history.session.blocks[block].raw.get("type"):
         return bodies
@@ -136,18 +151,26 @@ def add_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodie
 
 
 class Repaired(Struct, frozen=True, gc=False):
-    """Messages kept and left out, tokens that came free, and by message the calls without a result that were taken out."""
+    """The result of a repair: messages that stay, messages that are dropped, tokens that became free, and removed calls."""
 
     kept: Sequence[int]
     dropped: list[int] = []
     reclaimed: int = 0
-    stripped: Mapping[int, frozenset[int]] = {}  # addresses of calls
+    stripped: Mapping[int, frozenset[int]] = {}  # addresses of removed calls, by message
 
 
 def repair_pairs(
     history: History, kept: Sequence[int], counts: Column[int], bodies: Callable[[int], Bodies], new: int = -1
 ) -> Repaired:
-    """No result without its call and no call without its result. `bodies`: how a message stands; `new` was made just now."""
+    """Drop results without their call, and calls without their result.
+
+    Args:
+        history: The messages.
+        kept: Numbers of the messages that would be sent.
+        counts: Their tokens.
+        bodies: Returns what a message is sent as.
+        new: Messages that were changed just now.
+    """
     calls, results = _collect_ids(history, kept)
     left: list[int] = []
     dropped: list[int] = []
@@ -170,7 +193,7 @@ def repair_pairs(
 
 
 def sanitize(history: History, kept: Sequence[int]) -> Repaired:
-    """The same once more before the model is called; answers that only called and now end the list are left out."""
+    """Repair pairs once more before the model is called. Drop answers at the end that only called tools."""
     calls, results = _collect_ids(history, kept)
     left: list[int] = []
     dropped: list[int] = []
@@ -201,20 +224,22 @@ def _collect_ids(history: History, kept: Iterable[int]) -> tuple[AbstractSet[str
 
 
 def remove_calls(bodies: Bodies, gone: AbstractSet[int]) -> Bodies:
-    """A message without some of its calls."""
+    """Remove some calls from a message."""
     left = {at: tuple(part for part in bodies.get(at, ()) if part.kind != "tool_use") for at in gone}
     return {**bodies, **left}
 
 
 def is_emptied(history: History, i: int, gone: AbstractSet[int]) -> bool:
-    """Whether nothing is left of a message without these calls. Bare text stays, even where it is empty."""
+    """Return whether nothing is left of a message without these calls. A bare text stays, even an empty one."""
     return all(block.at in gone or (block.raw is None) for block in history.get_blocks(i))
 
 
 def find_recent(history: History, turns: int = 2, cap: int | None = None, counts: Column[int] | None = None) -> tuple[int, int]:
-    """Where the last `turns` begin (a turn begins with a human message), and how many they are; (length, 0) where none is.
+    """Return where the last `turns` begin, and how many they are; (length, 0) if there are none.
 
-    Older turns come whole and only while all have at most `cap` tokens; the newest always stays.
+    A turn begins with a human message.
+
+    Older turns are added whole, and only while all of them have at most `cap` tokens. The newest turn always stays.
     """
     starts = history.list_turns
     if not starts or turns <= 0:
@@ -228,14 +253,22 @@ def find_recent(history: History, turns: int = 2, cap: int | None = None, counts
 
 
 class Trigger(Struct, frozen=True, gc=False):
-    """When pruned messages are summarised: `kind` is token_ratio, remaining_tokens or messages_to_refine; any other never."""
+    """When dropped messages are summarised. `kind`: token_ratio, remaining_tokens or messages_to_refine; any other = never."""
 
     kind: str
     value: float | None = None
 
 
 def is_triggered(trigger: Trigger | None, refine: int, limit: int | None, tokens: int | None, remaining: int | None) -> bool:
-    """Whether to summarise now: `refine` messages were pruned, there were `tokens` before that."""
+    """Return whether to summarise now.
+
+    Args:
+        trigger: The configured trigger.
+        refine: How many messages are dropped.
+        limit: The limit in tokens.
+        tokens: Tokens before they are dropped.
+        remaining: Tokens that are free.
+    """
     if refine <= 0:
         return False
     if trigger is None:

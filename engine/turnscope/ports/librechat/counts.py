@@ -1,6 +1,7 @@
-"""Numbers per message that change in few places from request to request, kept in shared chunks.
+"""Numbers per message that change in few places from request to request, stored in shared chunks.
 
-Holds the data structure alone: a change copies the chunks it touches, so that every plan of a long session can hold its own.
+A change copies only the chunks that it touches, so every plan of a long session can hold its own numbers. This module is the
+data structure alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _FOLDS: Mapping[str, Callable[[Iterable[Any]], int]] = {"sum": sum, "max": max, 
 
 
 class Column(Struct, Generic[T], frozen=True, gc=False):
-    """A list of values in chunks; `folds` holds one number per chunk: its sum, its largest, or how many are not None."""
+    """A list of values in chunks. `folds` holds one number per chunk: its sum, its maximum, or how many values are not None."""
 
     fold: Literal["sum", "max", "held"]
     chunks: tuple[tuple[T, ...], ...] = ()
@@ -39,7 +40,7 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
         return (value for chunk in self.chunks for value in chunk)
 
     def extend(self, values: Iterable[T]) -> Column[T]:
-        """With further values at the end."""
+        """Return the column with further values at the end."""
         new = list(values)
         if not new:
             return self
@@ -52,7 +53,7 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
         return Column(self.fold, (*self.chunks[:last], *more), (*self.folds[:last], *map(_FOLDS[self.fold], more)))
 
     def take(self, count: int) -> Column[T]:
-        """The first `count` values."""
+        """Return the first `count` values."""
         whole, rest = divmod(count, CHUNK)
         if not rest or whole >= len(self.chunks):
             return Column(self.fold, self.chunks[:whole], self.folds[:whole])
@@ -60,7 +61,7 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
         return Column(self.fold, (*self.chunks[:whole], chunk), (*self.folds[:whole], _FOLDS[self.fold](chunk)))
 
     def replace(self, values: Mapping[int, T]) -> Column[T]:
-        """With other values at some places."""
+        """Return the column with other values at some places."""
         if not values:
             return self
         chunks, folds = list(self.chunks), list(self.folds)
@@ -73,14 +74,14 @@ class Column(Struct, Generic[T], frozen=True, gc=False):
         return Column(self.fold, tuple(chunks), tuple(folds))
 
     def find_above(self, least: int) -> list[int]:
-        """Numbers of the chunks whose fold is above `least`."""
+        """Return the numbers of the chunks whose fold is above `least`."""
         return [number for number, fold in enumerate(self.folds) if fold > least]
 
 
 def iter_above(column: Column[int], limit: Callable[[int], int], stop: int) -> Iterator[tuple[int, int]]:
-    """Places before `stop` whose value is above the limit there, and that limit. The column is folded by its largest.
+    """Yield the places before `stop` whose value is above the limit there, each with that limit.
 
-    No limit is below one of an earlier place.
+    The column is folded by its maximum. Limits must not fall from one place to the next.
     """
     for number in column.find_above(limit(0)) if stop else ():
         first = number * CHUNK
@@ -92,7 +93,7 @@ def iter_above(column: Column[int], limit: Callable[[int], int], stop: int) -> I
 
 
 def sum_between(column: Column[int], start: int, stop: int) -> int:
-    """Sum of the values `start:stop` of a column that is folded by its sum."""
+    """Return the sum of the values `start:stop` of a column that is folded by its sum."""
     first, last = -(-start // CHUNK), stop // CHUNK
     if first > last:
         return sum(column.chunks[last][start - last * CHUNK : stop - last * CHUNK])
@@ -103,9 +104,16 @@ def sum_between(column: Column[int], start: int, stop: int) -> int:
 
 
 def find_fitting(column: Column[int], start: int, stop: int, taken: int, room: int) -> tuple[int, int]:
-    """How far back from `stop` values fit into `room` beside what is `taken`: the first that does, and all that is then taken.
+    """Return how far back from `stop` values fit: the first place that fits, and the tokens then taken.
 
     Nothing is added once the room is full, not even a value of 0.
+
+    Args:
+        column: The tokens of the messages.
+        start: The first place that may be taken.
+        stop: The place after the last.
+        taken: Tokens that are taken already.
+        room: Tokens that may be taken in all.
     """
     while stop > start and taken < room:
         number = (stop - 1) // CHUNK

@@ -1,8 +1,8 @@
-"""How LibreChat's agents shorten texts: results of tools from the middle, oversized arguments of calls as an envelope.
+"""How LibreChat's agents shorten texts: tool results lose their middle, oversized arguments of calls become an envelope.
 
 Pure functions over texts, ported from `truncation.ts`, `toolContent.ts`, `prune.ts` and `contextPruning.ts` of
-@librechat/agents 3.6.11. All lengths are UTF-16 units, as in JavaScript. What the original writes into a cut is not repeated:
-our words have its length, and its line breaks where it has them, for both decide where a text is cut the next time.
+@librechat/agents 3.6.11. All lengths are UTF-16 units, as in JavaScript. The texts that mark a cut are in our wording, at
+the lengths and with the line breaks of the original, because both decide where a text is cut the next time.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Annotated
 
 from turnscope.session.model import JSON
 
-MAX_RESULT, MAX_ARGS = 400_000, 200_000  # characters that no result and no call's arguments may exceed
-MASKED = 300  # characters that a result keeps at least once it was answered
+MAX_RESULT, MAX_ARGS = 400_000, 200_000  # most characters of a result, and of the arguments of a call
+MASKED = 300  # least characters of an answered result
 LEAST_RESULT, LEAST_ARGS = 200, 4
 CLEARED = "[Result of an old call, left out]"
-_MARK, _ENDS = "\n\n… [shortened: ", "] …\n\n"  # around the numbers of what was cut from the middle
+_MARK, _ENDS = "\n\n… [shortened: ", "] …\n\n"  # before and after the numbers of the characters that were cut out
 CUT_ARGS = "… [shortened]"
-_SNAP = 200  # characters within which a cut moves to a line break
+_SNAP = 200  # a cut moves to a line break within so many characters
 _SPLIT = re.compile("[\ud800-\udfff]")
 _LONE = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class ByPosition:
-    """Shortening by age, whatever the pressure (`contextPruningConfig`; off unless asked for)."""
+    """Options for shortening by age, at any fill (`contextPruningConfig`; off by default)."""
 
     by_age: Annotated[bool, "shorten results by their age"] = False
     keep_turns: Annotated[int, "assistant turns at the end that are left alone"] = 3
@@ -45,28 +45,29 @@ class ByPosition:
 
 
 def widen(text: str) -> str:
-    """A text as UTF-16 units: one character each, so that lengths and slices are JavaScript's."""
+    """Return a text as UTF-16 units, one character each, so that lengths and slices are JavaScript's."""
     if text.isascii() or max(text) <= "\uffff":
         return text
     return "".join(map(chr, array("H", text.encode("utf-16-le", "surrogatepass"))))
 
 
 def narrow_text(text: str) -> str:
-    """The text that `widen` took apart; halves of characters that a cut parted stay halves."""
+    """Return the text that `widen` took apart. Halves of surrogate pairs stay halves."""
     if text.isascii() or not _SPLIT.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def pack(text: str, whole: str) -> bytes:
-    """A wide text that was cut out of `whole`: how much of its beginning and end are that one's, and what is between them.
+    """Return a wide text that was cut out of `whole`, as bytes.
 
-    Bytes, because halves of characters have no form in UTF-8 proper, and so no other form that can be stored.
+    They say how much of the start and the end is unchanged, and what is between. Bytes, because halves of surrogate pairs
+    cannot be written as proper UTF-8.
     """
     size, large = len(text), len(whole)
     a = text.find(_MARK)
     b = text.find(_ENDS, a) + len(_ENDS)
-    if 0 <= a < b - len(_ENDS) and whole.startswith(text[:a]) and whole.endswith(text[b:]):  # as one cut leaves it
+    if 0 <= a < b - len(_ENDS) and whole.startswith(text[:a]) and whole.endswith(text[b:]):  # the result of a single cut
         return b"%d %d " % (a, size - b) + text[a:b].encode("utf-8", "surrogatepass")
     head = _find_most(min(size, large), lambda low, high: text[low:high] == whole[low:high])
     tail = _find_most(
@@ -76,18 +77,18 @@ def pack(text: str, whole: str) -> bytes:
 
 
 def pack_cut(whole: str, cut: Middle) -> bytes:
-    """`pack` where it is known how `whole` was cut."""
+    """Return the same as `pack`, if it is known how `whole` was cut."""
     return b"%d %d " % (cut[0], len(whole) - cut[2]) + cut[1].encode("utf-8", "surrogatepass")
 
 
 def unpack(text: bytes, whole: str) -> str:
-    """The wide text that `pack` wrote."""
+    """Return the wide text that `pack` wrote."""
     head, tail, between = text.split(b" ", 2)
     return whole[: int(head)] + between.decode("utf-8", "surrogatepass") + whole[len(whole) - int(tail) :]
 
 
 def _find_most(stop: int, alike: Callable[[int, int], bool]) -> int:
-    """The largest number up to `stop` of characters that are alike, where it is known of any stretch whether it is."""
+    """Return the largest number of equal characters, up to `stop`, if `alike` says of any number whether they are equal."""
     low = 0
     while low < stop:
         middle = (low + stop + 1) // 2
@@ -100,9 +101,9 @@ Middle = tuple[int, str, int]
 
 
 def find_middle(text: str, limit: int) -> Middle:
-    """How a wide text that is longer than `limit` is cut: beginning (70 %) and end, with a mark between that counts toward it.
+    """Return how a wide text that is longer than `limit` is cut: its start (70 %), its end, and a mark between, which counts.
 
-    Only a beginning where less than 200 characters are left for both, and no mark where none fits.
+    If fewer than 200 characters are left for both, only the start stays. If no mark fits, there is none.
     """
     length = len(text)
     mark = f"{_MARK}{length} characters, allowed: {limit}{_ENDS}"
@@ -121,14 +122,14 @@ def find_middle(text: str, limit: int) -> Middle:
 
 
 def find_list_middle(text: str, limit: int) -> Middle:
-    """The same for the joined texts of a list, which keep their beginning alone."""
+    """Return the same for the joined texts of a list. Only their start stays."""
     mark = f"\n\n… [shortened: {len(text)} characters, allowed: {limit}] …"
     head = max(0, limit - len(mark))
     return head, mark[: limit - head], len(text)
 
 
 def shorten(text: str, limit: int) -> str:
-    """A wide text cut to `limit` characters as `find_middle` says; itself where it is no longer."""
+    """Cut a wide text to `limit` characters as `find_middle` says."""
     if len(text) <= limit:
         return text
     end, mark, start = find_middle(text, limit)
@@ -136,19 +137,19 @@ def shorten(text: str, limit: int) -> str:
 
 
 def trim(text: str, settings: ByPosition) -> str:
-    """A wide text without its middle, by age alone. A tail of 0 keeps all, as the original's slice does."""
+    """Cut the middle out of a wide text, by age alone. A tail of 0 keeps everything, as the original's slice does."""
     mark = f"\n\n… [middle is taken out of {len(text)} characters; {settings.head + settings.tail} are left] …\n\n"
     return text[: settings.head] + mark + text[-settings.tail :]
 
 
 def write_json(value: JSON) -> str:
-    """Compact JSON text as JavaScript writes it, as a wide text."""
+    """Write compact JSON as JavaScript does, as a wide text."""
     text = widen(json.dumps(_convert_numbers(value), ensure_ascii=False, separators=(",", ":")))
     return _LONE.sub(lambda m: f"\\u{ord(m[0]):04x}", text) if not text.isascii() else text
 
 
 def _convert_numbers(value: JSON) -> JSON:
-    """JavaScript has one kind of number: 1.0 is written 1."""
+    """Convert numbers as JavaScript writes them: 1.0 becomes 1."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < 1e21 else value
     if isinstance(value, Mapping):
@@ -157,7 +158,7 @@ def _convert_numbers(value: JSON) -> JSON:
 
 
 def envelope_arguments(value: JSON, limit: int) -> tuple[JSON, bool]:
-    """Arguments of a call within `limit` characters of JSON, and whether they had to change for that."""
+    """Fit the arguments of a call into `limit` characters of JSON. Return them, and whether they changed."""
     limit = max(LEAST_ARGS, limit)
     text = write_json(value)
     if len(text) <= limit:
@@ -181,33 +182,33 @@ def envelope_arguments(value: JSON, limit: int) -> tuple[JSON, bool]:
 
 
 def compute_result_cap(tokens: int) -> int:
-    """Characters that one result may have in a window of `tokens`: 30 % of it."""
+    """Return the characters that one result may have: 30 % of a window of `tokens`."""
     return min(math.floor(tokens * 0.3) * 4, MAX_RESULT) if tokens > 0 else MAX_RESULT
 
 
 def compute_arguments_cap(tokens: int) -> int:
-    """Characters that the arguments of one call may have in a window of `tokens`: 15 % of it."""
+    """Return the characters that the arguments of one call may have: 15 % of a window of `tokens`."""
     return max(LEAST_ARGS, min(math.floor(tokens * 0.15) * 4, MAX_ARGS)) if tokens > 0 else MAX_ARGS
 
 
 def compute_share(number: int, count: int) -> float:
-    """The part of a cap for result `number` of `count`: from 0.2 for the oldest to 1 for the newest."""
+    """Return the share of a cap for result `number` of `count`: from 0.2 for the oldest to 1 for the newest."""
     return 0.2 + 0.8 * (number / (count - 1) if count > 1 else 1)
 
 
 def compute_faded_cap(number: int, count: int, cap: int) -> int:
-    """Characters for result `number` of `count` where the newest may have `cap`."""
+    """Return the characters for result `number` of `count`, if the newest may have `cap`."""
     return max(LEAST_RESULT, math.floor(cap * compute_share(number, count)))
 
 
 def build_masks(count: int, characters: int) -> Callable[[int], int]:
-    """Characters for each of `count` answered results that share `characters` (0 = the least for each)."""
+    """Return the characters for each of `count` answered results that share `characters`; 0 = the minimum for each."""
     if characters <= 0:
         return lambda _number: MASKED
     last, shares = count - 1, 0.6 * count
     if last < 1:
         return lambda _number: max(MASKED, characters)
-    floor = math.floor  # this is asked of all results for each request
+    floor = math.floor  # a local name, because this runs for all results of each request
 
     def most(number: int) -> int:
         found = floor((0.2 + 0.8 * (number / last)) / shares * characters)

@@ -1,8 +1,8 @@
-"""What LibreChat's agents shorten while a task runs: answered results, results and arguments by pressure, old results by age.
+"""What LibreChat's agents shorten while a task runs: answered results, results and arguments as the window fills, old results.
 
-Pure functions over a `History` and what is `Held` of it: counts and shortened texts, which stay shortened. Ported from
-`maskConsumedToolResults`, `preFlightTruncateToolResults`, `preFlightTruncateToolCallInputs` and `applyContextPruning`
-(@librechat/agents 3.6.11). Results that hold anything but text are not shortened.
+Pure functions over a `History` and what is `Held` of it: counts and shortened texts. A shortened text stays shortened.
+Ported from `maskConsumedToolResults`, `preFlightTruncateToolResults`, `preFlightTruncateToolCallInputs` and
+`applyContextPruning` (@librechat/agents 3.6.11). Results that hold anything but text are not shortened.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ from turnscope.session.model import Part
 
 
 class Held(Struct, frozen=True, gc=False):
-    """Per message its tokens; per result its length and, once shortened, its text (packed); per answer the longest arguments
-    and, once shortened, all that are (as JSON, by address of the call)."""
+    """What is known of the messages so far.
+
+    Per message its tokens; per result its length and, if shortened, its text (packed); per answer its longest arguments and,
+    if shortened, all shortened arguments (as JSON, by address of the call).
+    """
 
     counts: Column[int] = field(default_factory=lambda: Column("sum"))
     lengths: Column[int] = field(default_factory=lambda: Column("max"))
@@ -46,12 +49,12 @@ class Held(Struct, frozen=True, gc=False):
     inputs: Column[Mapping[int, str] | None] = field(default_factory=lambda: Column("held"))
 
     def get_text(self, history: History, j: int) -> str | None:
-        """The text of result `j` as it was shortened, wide; None where it was not."""
+        """Return the shortened text of result `j`, wide; None if it was not shortened."""
         held = self.texts[j]
         return None if held is None else unpack(held, history.get_result_by_number(history.first_tool + j)[1])
 
     def get_bodies(self, history: History, i: int) -> Bodies:
-        """What stands for a message's blocks where it was shortened."""
+        """Return the placeholders of a message's shortened blocks."""
         role = history.get_role(i)
         if role == "tool":
             j = history.count_tools_before(i)
@@ -62,7 +65,7 @@ class Held(Struct, frozen=True, gc=False):
 
 
 def iter_shortened(history: History, held: Held) -> Iterator[int]:
-    """Numbers of the messages that were shortened."""
+    """Yield the numbers of the messages that were shortened."""
     for column, place in ((held.texts, history.get_tool), (held.inputs, history.get_answer)):
         for number in column.find_above(0):
             chunk = column.chunks[number]
@@ -70,7 +73,7 @@ def iter_shortened(history: History, held: Held) -> Iterator[int]:
 
 
 def add_new_messages(history: History, held: Held, counts: Iterable[int]) -> Held:
-    """With messages that are new, which have `counts`."""
+    """Add new messages, with their `counts`."""
     known, answers = history.first_tool, history.first_answer
     lengths = history.reading.lengths[known + len(held.lengths) : known + history.tools]
     longest = history.reading.longest[answers + len(held.longest) : answers + history.answers]
@@ -84,7 +87,10 @@ def add_new_messages(history: History, held: Held, counts: Iterable[int]) -> Hel
 
 
 def begin_held(history: History, count: int) -> Held:
-    """What is held of the first `count` messages, as the host counts them. Read once for all runs that begin at one message."""
+    """Return what is known of the first `count` messages, as the host counts them.
+
+    It is read once for all runs that begin there.
+    """
     since, reading = history.since, history.reading
     if since not in history.whole:
         every = structs.replace(history, there=len(reading.rows))
@@ -106,24 +112,30 @@ Faded = tuple[Held, list[int]]
 
 
 def mask_answered(history: History, held: Held, budget: int | None) -> Faded:
-    """Results that an ai message with text follows share a `budget` of tokens (4 characters each), the newer the more."""
+    """Shorten answered results (an ai message with text follows them). Newer ones keep more.
+
+    Args:
+        history: The messages.
+        held: What is known of them.
+        budget: Tokens for all of these results, at 4 characters each.
+    """
     count, characters = history.answered_results, max(0, budget or 0) * 4
     return _cut(history, held, count, build_masks(count, characters))
 
 
 def fade_results(history: History, held: Held, tokens: int) -> Faded:
-    """Each result gets its share of what one result may have in a window of `tokens`."""
+    """Shorten each result to its share of what one result may have in a window of `tokens`."""
     count, cap = history.tools, compute_result_cap(tokens)
     return _cut(history, held, count, lambda j: compute_faded_cap(j, count, cap))
 
 
 def cut_results(history: History, held: Held, limit: int) -> Faded:
-    """No result is longer than `limit` characters."""
+    """Shorten results to at most `limit` characters."""
     return _cut(history, held, history.tools, lambda _place: limit)
 
 
 def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) -> Faded:
-    """Cut results that are longer than their cap; no cap is below one of an older result."""
+    """Cut results that are longer than their cap. Caps must not fall from a result to the next newer one."""
     memo, tools, first, cuts = history.memo, history.reading.tools, history.first_tool, dict[int, Cut]()
     made: list[tuple[int, int, bytes | None, bytes, int]] = []
     parts: list[Part] = []
@@ -131,7 +143,7 @@ def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) ->
         text = held.texts[j]
         known = memo.get((tools[first + j], text is None))
         if known and known[1] == limit and known[0] == text:
-            cuts[j] = known[2]  # the same was cut for another request
+            cuts[j] = known[2]  # another request cut it in the same way
             continue
         block, whole, listed = history.get_result_by_number(first + j)
         if text is None:
@@ -144,7 +156,7 @@ def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) ->
         made.append((j, limit, text, kept, len(new)))
         parts.append(
             replace_content(block, new if whole.isascii() else narrow_text(new))
-        )  # its marks hold no halves of characters
+        )  # its marks hold no halves of surrogate pairs
     for (j, limit, text, kept, length), tokens in zip(made, history.count_each(parts), strict=True):
         cuts[j] = Cut(kept, length, tokens)
         memo[tools[first + j], text is None] = (text, limit, cuts[j])
@@ -152,7 +164,7 @@ def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) ->
 
 
 def _count_cuts(history: History, texts: Mapping[int, str]) -> dict[int, Cut]:
-    """Results with new texts, which are counted together."""
+    """Count results with new texts together."""
     wholes = [history.get_result_by_number(history.first_tool + j)[:2] for j in texts]
     parts = [replace_content(block, narrow_text(text)) for (block, _), text in zip(wholes, texts.values(), strict=True)]
     tokens = history.count_each(parts)
@@ -175,12 +187,12 @@ def _store_texts(history: History, held: Held, cuts: Mapping[int, Cut]) -> Faded
 
 
 def fade_args(history: History, held: Held, tokens: int) -> Faded:
-    """No call's arguments exceed what they may have in a window of `tokens`."""
+    """Shorten the arguments of calls to what they may have in a window of `tokens`."""
     return cut_args(history, held, compute_arguments_cap(tokens))
 
 
 def cut_args(history: History, held: Held, limit: int) -> Faded:
-    """No call's arguments are longer than `limit` characters of JSON."""
+    """Shorten the arguments of calls to at most `limit` characters of JSON."""
     inputs: dict[int, Mapping[int, str] | None] = {}
     counts: dict[int, int] = {}
     longest: dict[int, int] = {}
@@ -202,7 +214,7 @@ def cut_args(history: History, held: Held, limit: int) -> Faded:
 
 
 def trim_by_position(history: History, held: Held, settings: ByPosition) -> Faded:
-    """Old results lose their middle, older ones all of their text; the last assistant turns are left alone."""
+    """Cut the middle out of old results, and the whole text out of older ones. The last assistant turns are not changed."""
     humans, total, texts = history.list_turns, len(history), dict[int, str]()
     if not settings.by_age or not humans:
         return held, []
@@ -223,7 +235,7 @@ def trim_by_position(history: History, held: Held, settings: ByPosition) -> Fade
 
 
 def _find_protected(history: History, turns: int) -> int:
-    """The first message of the last assistant turns: runs of ai and tool messages, with what stands between them."""
+    """Return the first message of the last assistant turns: runs of ai and tool messages, with what lies between them."""
     breaks = history.reading.breaks
     i, found = len(history), 0
     while i > 0:

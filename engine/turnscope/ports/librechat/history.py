@@ -1,6 +1,6 @@
-"""A session as LibreChat's agents see it: a list of system, human, ai and tool messages, numbered from the last summary on.
+"""A session as LibreChat's agents see it: system, human, ai and tool messages, numbered from the last summary on.
 
-Holds readings alone: roles, who calls and who answers, where reasoning stands, and what the counter says of a message.
+It only reads: roles, calls and results, reasoning, and the tokens of a message.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from turnscope.ports.rows import Row, read_rows
 from turnscope.session.content import extract_block_text
 from turnscope.session.model import JSON, Block, Part, Session
 
-TOGETHER = 128  # texts counted at once: so few are counted on one core, which takes half the CPU time of two
+TOGETHER = 128  # texts that are counted at once: so few run on one core, which needs half the CPU time of two
 ROLES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
 Bodies = Mapping[int, tuple[Part, ...]]
 """What stands for some blocks of a message, by address; () = nothing."""
 
 
 class Cut(Struct, frozen=True, gc=False):
-    """A text that was shortened, packed (see `cuts.pack`), its length, and the tokens of its message."""
+    """A shortened text, packed (see `cuts.pack`), its length, and the tokens of its message."""
 
     text: bytes
     length: int
     tokens: int
 
 
-_text, _raw = vars(Part)["text"], vars(Part)["raw"]  # what was given for them
+_text, _raw = vars(Part)["text"], vars(Part)["raw"]  # the stored fields, which the properties below replace
 
 
 class Shortened(Part, frozen=True, gc=False):
-    """A result with another text, which is made when somebody reads it: a replay keeps tens of thousands that nobody reads."""
+    """A result with another text. The text is made when it is read: a replay keeps tens of thousands that nobody reads."""
 
     of: Block | None = None
     kept: bytes = b""  # see `cuts.pack`
@@ -44,6 +44,7 @@ class Shortened(Part, frozen=True, gc=False):
 
     @property  # type: ignore[misc]
     def text(self) -> str:
+        """The text, narrow."""
         given: str = _text.__get__(self)
         if given or not self.of:
             return given
@@ -53,18 +54,20 @@ class Shortened(Part, frozen=True, gc=False):
 
     @property  # type: ignore[misc]
     def raw(self) -> JSON:
+        """The block with the text."""
         given = _raw.__get__(self)
         return {**self.of.raw, "content": self.text} if given is None and self.of else given
 
     @property
     def key(self) -> str:
+        """A key under which its token count is known."""
         return make_text_key(f"{self.of.digest} {self.kept.decode('utf-8', 'surrogatepass')}") if self.of else ""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is Shortened and other.of is self.of:
             same = other.kept == self.kept
             if same or other.size != self.size or other.kept.split(b" ", 2)[:2] == self.kept.split(b" ", 2)[:2]:
-                return same  # cut at the same places, so all that may differ is what stands between
+                return same  # cut at the same places, so only the part between them may differ
         return isinstance(other, Part) and _describe_part(self) == _describe_part(other)
 
     def __hash__(self) -> int:
@@ -76,12 +79,12 @@ def _describe_part(part: Part) -> tuple[object, ...]:
 
 
 def replace_content(block: Block, text: str) -> Part:
-    """A result with another text."""
+    """Return a result with another text."""
     return Part(block.role, "tool_result", text, {**block.raw, "content": text})
 
 
 class Reading(Struct, frozen=True, gc=False):
-    """All messages of a session, and where what stands in them. Numbers are places in `rows`."""
+    """All messages of a session, and where their parts are. Numbers are places in `rows`."""
 
     rows: tuple[Row, ...]
     starts: tuple[int, ...]
@@ -91,15 +94,20 @@ class Reading(Struct, frozen=True, gc=False):
     said: tuple[int, ...]  # ai messages with text
     breaks: tuple[int, ...]  # messages that are neither ai nor tool
     humans: tuple[int, ...]
-    thoughts: Mapping[str, tuple[int, ...]]  # ai messages with a reasoning block, by the kind that is looked for
-    reach: tuple[int, ...]  # the last result of a call that stands before each message
-    odd: tuple[int, ...]  # messages with calls without a result, results without a call, or ids met before
-    lengths: tuple[int, ...]  # characters of each result in `tools`, 0 where it holds anything but text
+    thoughts: Mapping[str, tuple[int, ...]]  # ai messages with a reasoning block, by kind of reasoning
+    reach: tuple[int, ...]  # the last result of any call before each message
+    odd: tuple[int, ...]  # messages with calls without a result, results without a call, or repeated ids
+    lengths: tuple[int, ...]  # characters of each result in `tools`; 0 if it holds anything but text
     longest: tuple[int, ...]  # characters of the longest arguments in each of `answers`
 
 
 def read_session(session: Session, with_system: bool) -> Reading:
-    """Read a session; without its system messages unless asked for."""
+    """Read a session.
+
+    Args:
+        session: The session.
+        with_system: Include its system messages.
+    """
     rows = [row for row in read_rows(session).rows if with_system or row.role != "system"]
     roles = tuple(ROLES.get(row.role, "human") for row in rows)
     blocks = session.blocks
@@ -139,12 +147,12 @@ def read_session(session: Session, with_system: bool) -> Reading:
 
 
 def is_call(block: Block) -> bool:
-    """Whether a block calls a tool whose result is a message of its own; tools that the provider runs do not."""
+    """Return whether a block calls a tool whose result is a message of its own. Tools that the provider runs do not."""
     return isinstance(block.raw, Mapping) and block.raw.get("type") == "tool_use"
 
 
 def get_call_id(block: Block) -> str:
-    """The id of a call, or the id of the call that a result answers."""
+    """Return the id of a call, or of the call that a result answers."""
     if not isinstance(block.raw, Mapping):
         return ""
     found = block.raw.get("id") if block.kind == "tool_use" else block.raw.get("tool_use_id")
@@ -152,7 +160,7 @@ def get_call_id(block: Block) -> str:
 
 
 def get_result_text(block: Block) -> tuple[str | None, bool]:
-    """The text of a result, wide, and whether it was a list of texts; None where it holds anything but text."""
+    """Return the text of a result, wide, and whether it was a list of texts; None if it holds anything but text."""
     raw = block.raw
     held = raw.get("content") if type(raw) is dict or isinstance(raw, Mapping) else None
     if isinstance(held, str):
@@ -163,7 +171,12 @@ def get_result_text(block: Block) -> tuple[str | None, bool]:
 
 
 def measure_longest_input(blocks: Iterable[Block], inputs: Mapping[int, JSON] | None = None) -> int:
-    """Characters of JSON of the longest arguments among calls, some of which have new `inputs`."""
+    """Return the characters of JSON of the longest arguments among calls.
+
+    Args:
+        blocks: The blocks of an answer.
+        inputs: New arguments of some calls, by address.
+    """
     given = inputs or {}
     return max((len(write_json(given.get(b.at, b.raw.get("input")))) for b in blocks if is_call(b)), default=0)
 
@@ -176,7 +189,7 @@ def _has_text(block: Block) -> bool:
 
 
 def _find_reasoning(blocks: Sequence[Block], kind: str) -> int:
-    """Address of the first reasoning block in content that is a list; -1: there is none. `thinking` accepts both kinds."""
+    """Return the address of the first reasoning block in a list of content; -1 = none. `thinking` accepts both kinds."""
     wanted = {kind, "reasoning_content"}
     if any(isinstance(block.raw, str) for block in blocks):
         return -1
@@ -186,19 +199,19 @@ def _find_reasoning(blocks: Sequence[Block], kind: str) -> int:
 class History(Struct, frozen=True, gc=False):
     """The messages `since:there` of a reading, numbered from 0.
 
-    `attached`: addresses of reasoning that was put in front of a message for good.
+    `attached`: addresses of reasoning that was put before a message for good.
     """
 
     session: Session
     reading: Reading
     own: Ledger
-    frame: int  # tokens that frame a message
+    frame: int  # tokens of a message's frame
     there: int
     since: int = 0
     attached: Mapping[int, int] | None = None
     host: Sequence[int] = ()  # tokens of every message of the reading, as the host counts them
     memo: dict[tuple[int, bool], tuple[bytes | None, int, Cut]] = {}  # the last cuts: see fading
-    whole: dict[int, Any] = {}  # what is held of all messages from one on: see fading
+    whole: dict[int, Any] = {}  # what is known of all messages from one on: see `fading`
 
     def __len__(self) -> int:
         return self.there - self.since
@@ -228,7 +241,7 @@ class History(Struct, frozen=True, gc=False):
         return bisect_left(self.reading.tools, self.there) - self.first_tool
 
     def get_tool(self, j: int) -> int:
-        """Number of the message that is result `j`."""
+        """Return the number of the message that is result `j`."""
         return self.reading.tools[self.first_tool + j] - self.since
 
     def count_tools_before(self, i: int) -> int:
@@ -251,17 +264,17 @@ class History(Struct, frozen=True, gc=False):
 
     @property
     def answered_results(self) -> int:
-        """How many results stand before an ai message with text."""
+        """How many results come before an ai message with text."""
         said = bisect_left(self.reading.said, self.there)
         last = self.reading.said[said - 1] if said else -1
         return max(0, bisect_left(self.reading.tools, last) - self.first_tool)
 
     def get_result(self, i: int) -> tuple[str | None, bool]:
-        """The text of a tool message, as `get_result_text` gives it."""
+        """Return the text of a tool message, as `get_result_text` does."""
         return get_result_text(self.get_blocks(i)[0])
 
     def get_result_by_number(self, number: int) -> tuple[Block, str, bool]:
-        """Result `number` of the reading, its text, and whether that was a list; "" where it holds anything but text."""
+        """Return the block of result `number`, its text ("" if it holds anything but text), and whether that was a list."""
         block = self.session.blocks[self.reading.rows[self.reading.tools[number]].start]
         text, listed = get_result_text(block)
         return block, text or "", listed
@@ -270,13 +283,13 @@ class History(Struct, frozen=True, gc=False):
         return [block for block in self.get_blocks(i) if is_call(block)] if self.get_role(i) == "ai" else []
 
     def find_reasoning(self, i: int, kind: str) -> int:
-        """Address of the reasoning of a message, -1 where it has none."""
+        """Return the address of a message's reasoning; -1 = none."""
         if self.attached and self.since + i in self.attached:
             return self.attached[self.since + i]
         return _find_reasoning(self.get_blocks(i), kind) if self.get_role(i) == "ai" else -1
 
     def find_last_reasoning(self, kind: str) -> int:
-        """Number of the last message with a reasoning block; -1 where there is none."""
+        """Return the number of the last message with a reasoning block; -1 = none."""
         known = self.reading.thoughts[kind]
         place = bisect_left(known, self.there)
         more = [i for i in self.attached or () if i < self.there]
@@ -284,49 +297,59 @@ class History(Struct, frozen=True, gc=False):
 
     @property
     def find_last_break(self) -> int:
-        """Number of the last message that is neither ai nor tool; -1 where there is none."""
+        """The number of the last message that is neither ai nor tool; -1 = none."""
         place = bisect_left(self.reading.breaks, self.there)
         return max(self.reading.breaks[place - 1] if place else -1, self.since - 1) - self.since
 
     @property
     def list_turns(self) -> list[int]:
-        """Numbers of the human messages."""
+        """Return the numbers of the human messages."""
         humans = self.reading.humans
         return [i - self.since for i in humans[bisect_left(humans, self.since) : bisect_left(humans, self.there)]]
 
     def is_paired(self, start: int) -> bool:
-        """Whether the messages from `start` on surely hold a result for each call and a call for each result."""
+        """Return whether the messages from `start` on certainly hold a result for each call, and a call for each result."""
         a, odd, reach = self.since + start, self.reading.odd, self.reading.reach
         same = bisect_left(odd, a) == bisect_right(odd, self.there - 1)
         return same and reach[a] < a and reach[self.there] < self.there
 
     def count_parts(self, parts: Iterable[Part]) -> int:
-        """What the counter says of a message of these parts."""
+        """Count a message of these parts."""
         return self.frame + self.own.count_parts(parts)
 
     def count_each(self, parts: Sequence[Part]) -> list[int]:
-        """What the counter says of messages of one part each."""
+        """Count messages of one part each."""
         batches = (parts[i : i + TOGETHER] for i in range(0, len(parts), TOGETHER))
         return [self.frame + tokens for batch in batches for tokens in self.own.count_each_part(batch)]
 
     def recount(self, i: int) -> int:
-        """What the counter says of a message as it was said."""
+        """Count a message as it was said."""
         return self.frame + self.own.count_content(self.get_blocks(i))
 
     def build_parts(self, i: int, bodies: Bodies) -> list[Part]:
-        """A message as parts, with other bodies for some of its blocks."""
+        """Return a message as parts, with other bodies for some of its blocks."""
         parts: list[Part] = []
         for block in self.get_blocks(i):
             parts += bodies.get(block.at, (Part(block.role, block.kind, block.text, block.raw),))
         return parts
 
     def replace_text(self, i: int, kept: bytes, size: int) -> Bodies:
-        """A tool message with another text (packed), of so many characters."""
+        """Return the placeholder of a tool message.
+
+        Args:
+            i: The number of the message.
+            kept: The other text, packed.
+            size: Its characters.
+        """
         block = self.session.blocks[self.get_row(i).start]
         return {block.at: (Shortened(block.role, "tool_result", of=block, kept=kept, size=size),)}
 
     def replace_inputs(self, inputs: Mapping[int, JSON]) -> dict[int, tuple[Part, ...]]:
-        """An ai message with other arguments for some of its calls (by address)."""
+        """Return the placeholders of calls with other arguments.
+
+        Args:
+            inputs: The arguments, by address of the call.
+        """
         bodies: dict[int, tuple[Part, ...]] = {}
         for at, given in inputs.items():
             block = self.session.blocks[at]

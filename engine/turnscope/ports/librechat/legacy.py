@@ -1,7 +1,7 @@
 """LibreChat's legacy clients: the path through a conversation's tree, and how much of it fits.
 
-Pure functions, ported from `getMessagesForConversation` and `getMessagesWithinTokenLimit`
-(danny-avila/LibreChat, api/app/clients/BaseClient.js, 0012cbfb). Rules that discard or summarise act on what they say.
+Pure functions, ported from `getMessagesForConversation` and `getMessagesWithinTokenLimit` (danny-avila/LibreChat,
+api/app/clients/BaseClient.js, 0012cbfb). The rules that discard or summarise act on their results.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ Stored = Mapping[str, Any]
 
 
 def find_path(messages: Iterable[Stored], head: str | None, stop_at_summary: bool = False) -> list[Stored]:
-    """The messages from the root to `head`, oldest first; a missing parent or one that was met before ends the walk.
+    """Return the messages from the root to `head`, oldest first. A missing parent, or one that was met before, ends the walk.
 
-    With `stop_at_summary` the path begins at the newest message with a stored summary, which becomes a system message of
-    that text.
+    Args:
+        messages: The messages of the conversation.
+        head: The id of the newest message.
+        stop_at_summary: Begin at the newest message with a stored summary, which becomes a system message with that text.
     """
     known: dict[Any, Stored] = {}
     for message in messages:
-        known.setdefault(_get_id(message), message)  # the first of several with one id counts
+        known.setdefault(_get_id(message), message)  # of several messages with one id the first counts
     path: list[Stored] = []
     met: set[str] = set()
     while head and head not in met and head in known:
@@ -51,7 +53,7 @@ def _get_id(message: Stored) -> Any:
 
 
 def get_summary(message: Stored) -> str:
-    """The summary that a message carries: its last summary part that holds a text, else its `summary`; "" = none."""
+    """Return the summary that a message carries: its last summary part with a text, or else its `summary`; "" = none."""
     parts = message.get("content")
     for part in reversed(parts) if isinstance(parts, list) else ():
         if isinstance(part, Mapping) and part.get("type") == "summary":
@@ -64,17 +66,22 @@ def get_summary(message: Stored) -> str:
 
 
 def find_begin(ctx: Ctx, first: int, room: int) -> int:
-    """The number of the oldest conversation message >= `first` that is kept where `room` tokens are left for them.
+    """Return the number of the oldest message that stays. If none fits, it is the number of messages of the request.
 
-    From the newest backwards: one is taken up while less than `room` is used, and stays if all fit then. The first that does
-    not fit ends it. Without any that fits, the number of messages of the request.
+    Newest first: a message is looked at while less than `room` is used, and stays if everything fits. The first that does
+    not fit ends it.
+
+    Args:
+        ctx: The context of the request.
+        first: The oldest message that may stay.
+        room: Tokens for the messages.
     """
     starts, there = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     if room <= 0:
         return there
     numbers = range(first, there)
     fits = bisect_left(numbers, -room, key=lambda i: -count_conversation_tokens(ctx, starts[i]))
-    # ... and everything newer must leave something, or the loop has ended before it
+    # ... and the newer ones must leave some room, or the loop ended before
     open_ = bisect_right(
         numbers, -room, key=lambda i: -count_conversation_tokens(ctx, starts[i + 1] if i + 1 < there else ctx.request.cut)
     )
@@ -82,13 +89,13 @@ def find_begin(ctx: Ctx, first: int, room: int) -> int:
 
 
 def count_conversation_tokens(ctx: Ctx, start: int) -> int:
-    """Tokens of the conversation from address `start` on, without system and tools."""
+    """Return the tokens of the conversation from address `start` on, without system prompt and tools."""
     total, system, tools, cut = ctx.own.total, ctx.own.sums[0], ctx.own.sums[1], ctx.request.cut
     return total[cut] - total[start] - (system[cut] - system[start]) - (tools[cut] - tools[start])
 
 
 def count_instructions(ctx: Ctx) -> int | None:
-    """Tokens of the system prompt; None where there is none."""
+    """Return the tokens of the system prompt; None if there is none."""
     cut = ctx.request.cut
     held = any(ctx.session.blocks[at].role == "system" for at in ctx.index.static[: count_before(ctx.index.static, cut)])
     return ctx.own.sums[0][cut] if held else None

@@ -1,7 +1,7 @@
-"""One request of LibreChat's agents: calibrate, shorten by pressure, keep what fits, mend, and rescue what came out empty.
+"""One request of LibreChat's agents: calibrate, shorten, keep what fits, repair pairs, and save a request that became empty.
 
-Pure functions, ported from `createPruneMessages` (prune.ts, @librechat/agents 3.6.11); the rule `prune_by_pressure` acts on
-what they say.
+Pure functions, ported from `createPruneMessages` (prune.ts, @librechat/agents 3.6.11). The rule `prune_by_pressure` acts on
+their results.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Struct, structs
 
-from turnscope.ports.librechat.agents import (  # fmt: skip
+from turnscope.ports.librechat.agents import (
     PRIMER,
     Fit,
     Reasoning,
@@ -27,7 +27,7 @@ from turnscope.ports.librechat.agents import (  # fmt: skip
 )
 from turnscope.ports.librechat.counts import sum_between
 from turnscope.ports.librechat.cuts import LEAST_RESULT, MAX_RESULT, ByPosition
-from turnscope.ports.librechat.fading import (  # fmt: skip
+from turnscope.ports.librechat.fading import (
     Held,
     cut_args,
     cut_results,
@@ -49,15 +49,15 @@ from turnscope.ports.librechat.state import (
 )
 from turnscope.session.model import JSON
 
-PRESSED = 0.8  # share of the budget from which results are shortened
-BANDS = ((0.99, 0.05), (0.9, 0.2), (0.85, 0.5), (0.8, 1.0))  # share of the budget, part of the room that caps are taken from
-NONE = frozenset[int]()  # one for all plans: Python makes a new one each time
-LEAST_ROOM = 1_024  # tokens that caps are taken from at least
+PRESSED = 0.8  # share of the budget from which on results are shortened
+BANDS = ((0.99, 0.05), (0.9, 0.2), (0.85, 0.5), (0.8, 1.0))  # share of the budget; share of the room that caps are made of
+NONE = frozenset[int]()  # one object for all plans, to save memory
+LEAST_ROOM = 1_024  # tokens that caps are made of, at least
 
 
 @dataclass(frozen=True, slots=True)
 class Settings(ByPosition):
-    """What the original is configured with."""
+    """The options of the original."""
 
     reserve: Annotated[float, "share of the budget kept free against counting errors"] = 0.05
     thinking: Annotated[bool, "put reasoning back where the answers and results at the end would lose it"] = True
@@ -68,9 +68,9 @@ class Settings(ByPosition):
 
 
 class Outcome(Struct, frozen=True, gc=False):
-    """The messages to be sent, by number, those that may be summarised (runs), and the state that the next request starts from.
+    """The messages that are sent, by number, those that may be summarised (runs), and the state for the next request.
 
-    `faded`: numbers of messages that were shortened for good; `shaped`: how others stand that do so in this request alone.
+    `faded`: messages that were shortened for good. `shaped`: how others are sent in this request alone.
     """
 
     state: State
@@ -89,7 +89,16 @@ class _Choice(NamedTuple):
 
 
 def prepare(history: History, old: State, seen: Seen | None, limit: int, instructions: int, settings: Settings) -> Outcome:
-    """Prepare one request within `limit` tokens. `instructions`: tokens of what is sent beside the messages, as estimated."""
+    """Prepare one request.
+
+    Args:
+        history: The messages.
+        old: The state after the previous request.
+        seen: What the provider reported for the previous request; None = nothing.
+        limit: The limit in tokens.
+        instructions: Estimated tokens of what is sent beside the messages.
+        settings: The options.
+    """
     budget, there = limit - compute_reserve(limit, settings.reserve), len(history)
     if not there:
         left = max(0, budget - instructions - round_half_up(PRIMER * old.scale.ratio))
@@ -121,7 +130,7 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
         settings.reasoning,
     )
     choices = [_choose(history, state, raw, held, frozenset())]
-    plain = structs.replace(raw, limit=budget, instructions=used)  # the original does not scale these when it tries again
+    plain = structs.replace(raw, limit=budget, instructions=used)  # the original does not scale them on its second try
     choices += _rescue(history, state, plain, choices[0], room, settings)
     first, last = choices[0], choices[-1]
     spare = max(0, first.fit.remaining + last.repaired.reclaimed)
@@ -143,7 +152,7 @@ def _build_facts(state: State, budget: int, used: int, tokens: int, left: int, p
 def _fade(
     history: History, held: Held, room: int, pressure: float, ratio: float, settings: Settings
 ) -> tuple[Held, frozenset[int], bool]:
-    """Shorten for good what pressure, age or the whole room asks for; says whether answered results were masked."""
+    """Shorten for good, by fill, by age or by the whole room. Return whether answered results were shortened."""
     touched, masked, raw = set[int](), list[int](), math.floor(room / ratio)
     if pressure >= PRESSED:
         extra = math.floor(raw * settings.reserve * 0.5) if settings.summarization else 0
@@ -179,7 +188,7 @@ def _choose(history: History, state: State, terms: Terms, held: Held, changed: f
 
 
 def _rescue(history: History, state: State, terms: Terms, first: _Choice, room: int, settings: Settings) -> list[_Choice]:
-    """Where nothing was left to send: results and arguments cut for this request alone, at last to pieces."""
+    """Cut results and arguments for this request alone if nothing would be left to send; at last into pieces."""
     tries: list[_Choice] = []
     if first.repaired.kept or room <= 0:
         return tries
@@ -201,7 +210,7 @@ def _find_cutoff(history: History, choice: _Choice) -> int:
 
 
 def _collect_attached(history: History, state: State, choices: Sequence[_Choice]) -> Mapping[int, int]:
-    """Reasoning that was put into content that is a list stays there: the original changes the list itself."""
+    """Return the reasoning that stays where it was put: the original changes the message's list itself."""
     found = dict(state.attached)
     for choice in choices:
         i, block = choice.fit.attach or (-1, -1)
@@ -212,7 +221,7 @@ def _collect_attached(history: History, state: State, choices: Sequence[_Choice]
 
 
 def _collect_shaped(history: History, choice: _Choice) -> dict[int, Bodies]:
-    """Messages that stand otherwise in this request than they are held."""
+    """Return the messages that are sent otherwise in this request than they are held."""
     shaped: dict[int, Bodies] = {i: choice.held.get_bodies(history, i) for i in choice.changed if i in choice.repaired.kept}
     for i, gone in choice.repaired.stripped.items():
         shaped[i] = remove_calls(shaped.get(i, choice.held.get_bodies(history, i)), gone)
@@ -225,7 +234,7 @@ def _collect_shaped(history: History, choice: _Choice) -> dict[int, Bodies]:
 def _finish(
     history: History, state: State, kept: Sequence[int], shaped: dict[int, Bodies], settings: Settings
 ) -> tuple[Sequence[int], dict[int, Bodies]]:
-    """What is left after the last mending, with reasoning that stays in front of messages."""
+    """Return the outcome after the last repair, with reasoning that stays before messages."""
     whole = isinstance(kept, range) and history.is_paired(kept.start)
     if settings.mend and not whole:
         mended = sanitize(history, kept)

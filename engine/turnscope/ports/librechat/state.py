@@ -15,19 +15,19 @@ from turnscope.ports.librechat.counts import sum_between
 from turnscope.ports.librechat.fading import Held, add_new_messages, begin_held
 from turnscope.ports.librechat.history import History
 
-LOWEST, HIGHEST = 0.5, 5.0  # what the provider's count may be of ours
-STABLE = 0.1  # change of the estimated instructions up to which an observed overhead is believed
+LOWEST, HIGHEST = 0.5, 5.0  # the provider's count as a multiple of ours
+STABLE = 0.1  # an observed overhead is believed while the estimated instructions change by no more than this share
 
 
 def round_half_up(value: float) -> int:
-    """JavaScript's Math.round: halves go up."""
+    """Round as JavaScript's Math.round: halves go up."""
     return math.floor(value + 0.5)
 
 
 class Sent(Struct, frozen=True, gc=False):
-    """Which messages stood in a request: `first` and all after it, but for those `gone`; some were `shaped` for it alone.
+    """Which messages were in a request: `first` and all after it, except those `gone`. Some were `shaped` for it alone.
 
-    Places in the session's reading. A system message in front of the first stands unless it is `gone`.
+    Numbers are places in the session's reading. A system message before `first` was sent unless it is `gone`.
     """
 
     first: int = 0
@@ -36,35 +36,39 @@ class Sent(Struct, frozen=True, gc=False):
 
 
 class Scale(Struct, frozen=True, gc=False):
-    """Calibration: tokens of messages as sent and as the provider reported them, and the overhead that explained them best."""
+    """The calibration: tokens of messages as sent and as reported by the provider, and the overhead that fits them best."""
 
     ratio: float = 1.0
     counted: int = 0
     reported: int = 0
     variance: float | None = None
     overhead: int | None = None
-    estimate: int = 0  # of the instructions, when the overhead was observed
+    estimate: int = 0  # tokens of the instructions, when the overhead was observed
 
 
 class State(Struct, frozen=True, gc=False):
-    """Everything that the next request starts from. `told`: counts that the host gave beforehand, None = all it has seen."""
+    """Everything that the next request starts from. `told`: the host's counts by message; None = it counted all so far."""
 
     held: Held = field(default_factory=Held)
     scale: Scale = field(default_factory=Scale)
-    start: int = 0  # messages before it were there at the request before
-    cutoff: int = 0  # first message that was sent
+    start: int = 0  # messages before it existed at the previous request
+    cutoff: int = 0  # the first message that was sent
     thought: int = -1
     attached: Mapping[int, int] = {}
     sent: Sent = field(default_factory=Sent)
     told: Mapping[int, int] | None = None
     since: int = 0  # messages before it were summarised
-    summary: int = 0  # tokens of the summary that stands for them
+    summary: int = 0  # tokens of their summary
 
 
 def restart(history: History, state: State, since: int, summary: int) -> State:
-    """The state when a run begins: shortened texts and what was observed are forgotten, all is counted by the host again.
+    """Return the state at the start of a run. Shortened texts and observations are forgotten; the host counts everything again.
 
-    `since`: messages of the reading that a summary of `summary` tokens stands for.
+    Args:
+        history: The messages.
+        state: The state so far.
+        since: Messages of the reading that a summary replaces.
+        summary: Tokens of that summary.
     """
     sent = state.sent
     gone, shaped = (frozenset(i for i in numbers if i >= since) for numbers in (sent.gone, sent.shaped))
@@ -73,16 +77,16 @@ def restart(history: History, state: State, since: int, summary: int) -> State:
 
 
 class Seen(Struct, frozen=True, gc=False):
-    """Tokens that the provider reported for the request before: its prompt and its answer."""
+    """Tokens that the provider reported for the previous request: its prompt and its answer."""
 
     prompt: int
     answer: int
 
 
 def grow_counts(history: History, state: State, seen: Seen | None) -> tuple[Held, AbstractSet[int]]:
-    """Counts with the messages that are new, and which of those the provider has not seen.
+    """Add the counts of new messages. Return them, and the messages that the provider has not seen yet.
 
-    The first new answer has the tokens that the provider reported; results are recounted, and only ever upwards.
+    The first new answer has the tokens that the provider reported. Results are recounted, and their counts only grow.
     """
     fresh = set[int]()
     counts: list[int] = []
@@ -111,7 +115,16 @@ def grow_counts(history: History, state: State, seen: Seen | None) -> tuple[Held
 def calibrate(
     history: History, held: Held, fresh: AbstractSet[int], state: State, seen: Seen | None, instructions: int
 ) -> Scale:
-    """The calibration with what the provider reported for the request before; unchanged where that cannot be compared."""
+    """Return the calibration with what the provider reported for the previous request; unchanged if that cannot be compared.
+
+    Args:
+        history: The messages.
+        held: What is known of them.
+        fresh: Messages that the provider has not seen.
+        state: The state before the request.
+        seen: What the provider reported; None = nothing.
+        instructions: Estimated tokens of the instructions.
+    """
     scale = state.scale
     if seen is None:
         return scale
@@ -133,12 +146,12 @@ def calibrate(
 
 
 def compute_overhead(scale: Scale, instructions: int) -> int:
-    """Tokens of the instructions: as observed where that is below the estimate and the estimate has hardly changed."""
+    """Return the tokens of the instructions: as observed, if that is below the estimate and the estimate has hardly changed."""
     if scale.overhead is None or scale.estimate <= 0 or scale.overhead > instructions:
         return instructions
     return scale.overhead if abs(instructions - scale.estimate) / scale.estimate < STABLE else instructions
 
 
 def compute_reserve(limit: int, share: float) -> int:
-    """Tokens kept free of `limit`."""
+    """Return the tokens of `limit` that are kept free."""
     return round_half_up(limit * share) if 0 < share < 1 else 0

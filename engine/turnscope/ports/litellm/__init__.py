@@ -1,1 +1,1 @@
-"""LiteLLM's message trimming, as pure functions; the rules of the same name act on them."""
+"""LiteLLM's message trimming, as pure functions for its rule."""

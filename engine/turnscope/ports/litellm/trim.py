@@ -1,7 +1,7 @@
-"""LiteLLM's `trim_messages`: texts shortened from the middle, and the walk that keeps the newest messages.
+"""LiteLLM's `trim_messages`: texts lose their middle, and a walk keeps the newest messages.
 
 Pure functions, ported from litellm/utils.py 1.106.2 (`shorten_message_to_fit_limit`, `process_messages`,
-`attempt_message_addition`). The rule `shorten_middles_to_fit` acts on what they say.
+`attempt_message_addition`). The rule `shorten_middles_to_fit` acts on their results.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from turnscope.session.content import extract_text
 from turnscope.session.index import Index
 from turnscope.session.model import Part, Session
 
-PRIMER = 3  # every count of a list starts with it, also that of an empty list (litellm's token_counter)
-LEAST = 3  # process_messages: with no more than this left, the walk ends
-TINY = 10  # shorten_message_to_fit_limit: "gpt" models are not asked to shorten to this or less
-MARK = ".."  # what stands between the halves
+PRIMER = 3  # tokens of every list, even of an empty one (litellm's token_counter)
+LEAST = 3  # process_messages: the walk ends when no more tokens than this are left
+TINY = 10  # shorten_message_to_fit_limit: texts of "gpt" models are not shortened to so few tokens
+MARK = ".."  # between the halves of a shortened text
 ROUNDS = 10  # MAX_TOKEN_TRIMMING_ATTEMPTS
 
 Skipped = dict[int, dict[int, int]]
@@ -29,11 +29,11 @@ Skipped = dict[int, dict[int, int]]
 
 
 class Failed(Exception):
-    """The original raises here, catches everything, and returns the messages it was given."""
+    """The original raises an error here, catches it, and returns the messages unchanged."""
 
 
 class Stretch(NamedTuple):
-    """Kept rows `start:stop`; one row with a `text` where it was shortened."""
+    """The rows `start:stop` that stay; or one row with a `text`, if it was shortened."""
 
     start: int
     stop: int
@@ -41,7 +41,11 @@ class Stretch(NamedTuple):
 
 
 def join_contents(contents: Iterable[str | None]) -> str:
-    """All system contents as one text. Failed: one of them is no text."""
+    """Join all system contents to one text.
+
+    Raises:
+        Failed: One of them is no text.
+    """
     whole = ""
     for text in contents:
         if text is None:
@@ -51,11 +55,19 @@ def join_contents(contents: Iterable[str | None]) -> str:
 
 
 def shorten(text: str, needed: int, count: Callable[[str], int], gpt: bool, total: int | None = None) -> tuple[str, int | None]:
-    """`text` with its middle cut out until the list that holds it alone has at most `needed` tokens, or after ten rounds.
+    """Cut out the middle of a text until the list that holds it alone has at most `needed` tokens, or ten times.
 
-    `count` gives the tokens of that list; `total` is what it gives for `text`, where that is known. The second value is what
-    it gives for the result, None where that was not counted. A half of no characters is taken from the end as `text[-0:]`,
-    which is the whole text: very small limits make it grow.
+    A half of no characters is taken from the end as `text[-0:]`, which is the whole text, so very small limits make it grow.
+
+    Args:
+        text: The text.
+        needed: Tokens that the list may have.
+        count: Returns the tokens of a list with a text.
+        gpt: Whether the model is a "gpt" model.
+        total: Tokens of the list with `text`; None = not counted.
+
+    Returns:
+        The text, and the tokens of its list; None = not counted.
     """
     if gpt and needed <= TINY:
         return text, total
@@ -69,7 +81,13 @@ def shorten(text: str, needed: int, count: Callable[[str], int], gpt: bool, tota
 
 
 def get_text(session: Session, row: Row, join: bool) -> str | None:
-    """The content of a message as one string; `join`: also of a list of parts or of none. None where it is no string."""
+    """Return the content of a message as one string; None if it is no string.
+
+    Args:
+        session: The session.
+        row: The message.
+        join: Also join a list of parts, or of none.
+    """
     held = build_content(session, row)
     if isinstance(held, str):
         return held
@@ -77,7 +95,13 @@ def get_text(session: Session, row: Row, join: bool) -> str | None:
 
 
 def build_system_text(ctx: Ctx, given: str, frame: int) -> tuple[str, int]:
-    """The joined system text, shortened where it alone exceeds the limit, and the tokens of a list that holds it alone."""
+    """Return the joined system text, shortened if it alone exceeds the limit, and the tokens of a list that holds it alone.
+
+    Args:
+        ctx: The context of the request.
+        given: The system contents.
+        frame: Tokens of a message's frame.
+    """
 
     def count(text: str) -> int:
         return PRIMER + frame + ctx.own.count_parts((Part("system", "system", text, place="system"),))
@@ -91,7 +115,7 @@ def build_system_text(ctx: Ctx, given: str, frame: int) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Numbers of the rows that a walk meets, the tokens before each, and what earlier walks found not to fit."""
+    """The rows of a walk, the tokens before each, and what earlier walks found not to fit."""
 
     numbers: tuple[int, ...]
     prefix: list[int]
@@ -104,7 +128,7 @@ def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, boo
 
 
 def get_walk(ctx: Ctx, frame: int, systems: bool) -> Walk:
-    """All rows with their tokens, or all but the system's."""
+    """Return all rows with their tokens, or all but the system's."""
     known = _memo(ctx)
     if (frame, systems) not in known:
         found = get_rows(ctx).rows
@@ -119,17 +143,22 @@ def get_walk(ctx: Ctx, frame: int, systems: bool) -> Walk:
 def walk_rows(
     prefix: Sequence[int], there: int, room: int, shortened: Callable[[int, int], tuple[str, int] | None], skipped: Skipped
 ) -> tuple[list[Stretch], int]:
-    """The rows that are kept, newest first, and the tokens left.
+    """Return the rows that stay, newest first, and the tokens left.
 
-    `prefix[i]` = tokens of the first `i` rows, `there` of which exist; `room`: tokens for them. `shortened(row, room)` gives
-    a text that may fit and the row's tokens with it, None where it is not to be shortened; a row that fits neither way is
-    skipped, and the walk goes on with older ones. What the room was not enough for is noted in `skipped`.
+    A row that does not fit is dropped, and older ones are tried.
+
+    Args:
+        prefix: Tokens of the first `i` rows.
+        there: How many rows exist.
+        room: Tokens for them.
+        shortened: Returns a text that may fit, and the row's tokens with it; None = the row must not be shortened.
+        skipped: Remembers which rows did not fit.
     """
     kept: list[Stretch] = []
     i = there - 1
     while room > LEAST and (i := _find_next(skipped.get(room), i)) >= 0:
         top = prefix[i + 1]
-        if top - prefix[i] <= room:  # as many as fit, in one step; before each of them more than LEAST must be left
+        if top - prefix[i] <= room:  # takes all that fit in one step; more than LEAST must be left before each of them
             fits = bisect_left(prefix, top - room, 0, i + 1)
             first = max(fits, bisect_right(prefix, top - room + LEAST, 0, i + 2) - 1)
             kept.append(Stretch(first, i + 1))
@@ -146,7 +175,7 @@ def walk_rows(
 
 
 def _find_next(links: dict[int, int] | None, i: int) -> int:
-    """The newest row up to `i` that is not known to be skipped; links are shortened on the way."""
+    """Return the newest row up to `i` that is not known to be dropped. Links are shortened on the way."""
     if not links or i not in links:
         return i
     path = []

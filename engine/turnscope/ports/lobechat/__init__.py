@@ -1,1 +1,1 @@
-"""LobeChat: windows, summaries and the shape of messages, as pure functions; the rules of the same name act on them."""
+"""LobeChat: windows, summaries, and how messages are prepared. Pure functions for its rules."""

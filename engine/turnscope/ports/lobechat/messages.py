@@ -1,8 +1,8 @@
 """LobeChat classic: which stored messages are sent, which are summarised, and what each becomes.
 
 Pure functions over stored messages as plain mappings, written from what is documented of npm @lobehub/chat 1.143.3
-(packages/context-engine, contextEngineering.ts, chatConfig.ts, generateAIChatV2.ts). The summary's frame is ours, at the
-original's length.
+(packages/context-engine, contextEngineering.ts, chatConfig.ts, generateAIChatV2.ts). The frame of the summary is in our
+wording, at the original's length.
 """
 
 from __future__ import annotations
@@ -13,52 +13,81 @@ from hashlib import md5
 from typing import Any
 
 StoredMessage = Mapping[str, Any]
-TOOL = "lobechat"  # under which name a session holds what is stored with messages
+TOOL = "lobechat"  # the key of this tool's data in `Session.about["stored"]`
 COUNT, EXTRA = 20, 2  # messages by default; "include the user message" adds two
-NAME = 64  # characters from which on a function's name is hashed
+NAME = 64  # characters; a function name of that length or longer is hashed
 HEAD = (
     "<chat_history_summary>\n<docstring>This summary stands for the previous messages of this chat with the user.</docstring>\n"
     "<summary>"
 )
 TAIL = "</summary>\n</chat_history_summary>\n"
 _THINKING = (
-    "claude-haiku-4-5-20251001", "claude-sonnet-4-5-latest", "claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4.5",
-    "claude-opus-4-latest", "claude-opus-4-20250514", "claude-sonnet-4-latest", "claude-sonnet-4-20250514",
-    "claude-3-7-sonnet-latest", "claude-3-7-sonnet-20250219",
-)  # fmt: skip
+    "claude-haiku-4-5-20251001",
+    "claude-sonnet-4-5-latest",
+    "claude-sonnet-4-5-20250929",
+    "anthropic/claude-sonnet-4.5",
+    "claude-opus-4-latest",
+    "claude-opus-4-20250514",
+    "claude-sonnet-4-latest",
+    "claude-sonnet-4-20250514",
+    "claude-3-7-sonnet-latest",
+    "claude-3-7-sonnet-20250219",
+)
 _CACHING = (
-    *_THINKING, "claude-3-5-sonnet-latest", "claude-3-5-sonnet-20241022", "claude-3-5-sonnet-20240620",
-    "claude-3-5-haiku-latest", "claude-3-5-haiku-20241022",
-)  # fmt: skip
+    *_THINKING,
+    "claude-3-5-sonnet-latest",
+    "claude-3-5-sonnet-20241022",
+    "claude-3-5-sonnet-20240620",
+    "claude-3-5-haiku-latest",
+    "claude-3-5-haiku-20241022",
+)
 
 
 def is_limited(model: str, switch: bool | None, uncached: bool = False, search: str | None = None) -> bool | None:
-    """Whether the window is on: never for models that cache context, or think with tools while they search."""
+    """Return whether the window is on. It is off for models that cache context, or that think with tools while they search.
+
+    Args:
+        model: The id of the model.
+        switch: Whether the user switched the window on.
+        uncached: Whether the user switched context caching off.
+        search: The search mode; off = no search.
+    """
     if (not uncached and model in _CACHING) or (search != "off" and model in _THINKING):
         return False
     return switch
 
 
 def find_window(count: int, switch: bool | None, keep: int | None) -> int:
-    """The number of the first of `count` messages that is sent."""
+    """Return the number of the first message that is sent.
+
+    Args:
+        count: How many messages there are.
+        switch: Whether the window is on.
+        keep: How many of the newest stay.
+    """
     if not switch or keep is None:
         return 0
     return count if keep <= 0 else max(0, count - keep)
 
 
 def count_handed_over(count: int, keep: int) -> int:
-    """How many of `count` messages, the newest question among them, go to the summariser: JavaScript's slice(0, 1 - keep)."""
+    """Return how many messages the summariser reads: JavaScript's slice(0, 1 - keep).
+
+    Args:
+        count: How many messages there are, with the newest prompt.
+        keep: How many of the newest stay.
+    """
     stop = 1 - keep
     return min(stop, count) if stop >= 0 else max(0, count + stop)
 
 
 def frame_summary(summary: str) -> str:
-    """A summary as it stands in the system message."""
+    """Return a summary as it is written into the system message."""
     return f"{HEAD}{summary}{TAIL}"
 
 
 def build_call_name(tool: StoredMessage) -> str:
-    """The name of the function that a stored call is sent as."""
+    """Return the function name under which a stored call is sent."""
     who, what = str(tool.get("identifier", "")), str(tool.get("apiName", ""))
     kind = tool.get("type") or ""
     tail = f"____{kind}" if kind and kind != "default" else ""
@@ -73,19 +102,27 @@ def _hash(text: str) -> str:
 
 
 def fill_variables(text: str, variables: Mapping[str, str]) -> str:
-    """A text with its `{{name}}` replaced where the name is known."""
+    """Replace `{{name}}` in a text, if the name is known."""
     return re.sub(r"\{\{\s*([^{}]*?)\s*\}\}", lambda m: variables.get(m[1], m[0]), text) if "{{" in text else text
 
 
 def apply_template(text: str, template: str) -> str:
-    """A user's text in the input template, whose only slot is `{{text}}`."""
+    """Put a user's text into the input template, at `{{text}}`."""
     return re.sub(r"\{\{\s*text\s*\}\}", lambda _: text, template) if template else text
 
 
 def shape_message(
     message: StoredMessage, template: str, variables: Mapping[str, str], calling: bool = True, vision: bool = True
 ) -> dict[str, Any]:
-    """A stored message as it is sent: template, variables, pictures, signed reasoning, calls by their full names."""
+    """Return a stored message as it is sent: with template, variables, images, signed reasoning, and full function names.
+
+    Args:
+        message: The stored message.
+        template: The input template; "" = none.
+        variables: Texts by name.
+        calling: Whether the model can call tools.
+        vision: Whether the model sees images.
+    """
     role, content = message.get("role"), message.get("content")
     if isinstance(content, str):
         content = fill_variables(apply_template(content, template) if role == "user" else content, variables)
@@ -118,7 +155,10 @@ def _fill_part(part: Any, template: str, variables: Mapping[str, str]) -> Any:
 
 
 def order_messages(messages: Sequence[StoredMessage]) -> list[int]:
-    """Numbers of the messages in the order in which they go: each result behind its call, the later of two, none without."""
+    """Return the numbers of the messages in the order in which they are sent: each result after its call.
+
+    Of two results of one call the later is sent; results without a call are not.
+    """
     called = {c.get("id") for m in messages if m.get("role") == "assistant" for c in list_calls(m)}
     result = {m.get("tool_call_id"): n for n, m in enumerate(messages) if m.get("role") == "tool"}
     order: list[int] = []
@@ -134,5 +174,5 @@ def order_messages(messages: Sequence[StoredMessage]) -> list[int]:
 
 
 def list_calls(message: StoredMessage) -> Iterable[StoredMessage]:
-    """The calls of a message, as stored or as sent."""
+    """Return the calls of a message, stored or as sent."""
     return message.get("tools") or message.get("tool_calls") or ()

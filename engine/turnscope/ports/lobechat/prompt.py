@@ -1,6 +1,7 @@
 """LobeHub's system message: the texts that are added to the prompt. Pure functions; lines of facts are as the app writes them.
 
-Written from what is documented of its providers (lobehub 2.2.10). The frame of a summary is ours, at the original's length.
+Written from what is documented of its providers (lobehub 2.2.10). The frame of a summary is in our wording, at the
+original's length.
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ HEAD, TAIL = classic.HEAD, classic.TAIL.rstrip("\n")
 
 
 def format_date(at: float | None, timezone: str) -> str:
-    """The day of a request (seconds since the epoch) in a time zone, UTC where that is not known; "" without a time."""
+    """Return the day of a request in a time zone.
+
+    Args:
+        at: The time in seconds since the epoch; None = no text.
+        timezone: The name of the time zone; UTC if it is not known.
+    """
     if at is None:
         return ""
     day, name = datetime.fromtimestamp(at, UTC), "UTC"
@@ -26,16 +32,22 @@ def format_date(at: float | None, timezone: str) -> str:
 
 
 def format_model(name: str, id: str, cutoff: str) -> str:
-    """What the model is called and what it knows, as far as that is known."""
+    """Return the model's name and what it knows, as far as that is known.
+
+    Args:
+        name: The name of the model.
+        id: Its id.
+        cutoff: The end of its training data.
+    """
     called = f"Current model: {name}{f' ({id})' if id and id != name else ''}" if name else ""
     return "\n".join(filter(None, (called, f"Model knowledge cutoff: {cutoff}" if cutoff else "")))
 
 
 def format_summary(summary: str) -> str:
-    """A stored summary as it stands in the system message; "" without one."""
+    """Return a stored summary as it is written into the system message; "" if there is none."""
     return f"{HEAD}{summary}{TAIL}" if summary else ""
 
 
 def parse_variables(given: Iterable[str]) -> dict[str, str]:
-    """What stands for `{{name}}`, from a setting's `name=text`."""
+    """Return the texts for `{{name}}` from a setting of the form `name=text`."""
     return {name.strip(): text for name, _, text in (one.partition("=") for one in given)}

@@ -1,7 +1,7 @@
 """LobeHub's preparation: what stored messages become, and the order in which they are sent.
 
 Pure functions over stored messages as plain mappings, written from what is documented of the message engine (lobehub 2.2.10,
-packages/context-engine). The texts of its own notices are ours, at the originals' lengths.
+packages/context-engine). Its notices are in our wording, at the originals' lengths.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from turnscope.ports.lobechat.tokens import GROUP
 from turnscope.session.content import dumps
 
 StoredMessage = Mapping[str, Any]
-OPENED, CLOSED = "<earlier_history_in_summary>\n", "\n</earlier_history_in_summary>"  # around a stored summary
+OPENED, CLOSED = "<earlier_history_in_summary>\n", "\n</earlier_history_in_summary>"  # the tags of a stored summary
 FAILED = '{"error":"the tool gave no result","success":false,"by":"us"}'
 UNSEEN = "[A picture was here; this model cannot see.]"
 FINISH = (
@@ -34,7 +34,7 @@ _PLAIN = re.compile(r"[\w-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the model can do, and what an app's settings put into messages."""
+    """What the model can do, and what the app's settings add to messages."""
 
     template: str = ""
     variables: tuple[tuple[str, str], ...] = ()
@@ -45,14 +45,17 @@ class Shape:
 
 
 class Made(NamedTuple):
-    """A message as it is sent, and the number of the stored one that it comes from."""
+    """A message as it is sent, and the number of the stored message that it comes from."""
 
     of: int
     message: dict[str, Any]
 
 
 def build_call_name(tool: StoredMessage) -> str:
-    """The name of the function that a stored call is sent as: its parts hashed where they hold odd signs or are too long."""
+    """Return the function name under which a stored call is sent.
+
+    Parts with unusual characters, or that are too long, are hashed.
+    """
     what = str(tool.get("apiName") or "")
     if not tool.get("identifier"):
         return what
@@ -73,12 +76,12 @@ def _hash(text: str) -> str:
 
 
 def frame_summary(summary: str) -> str:
-    """A stored summary as the text of a user's message; an empty one stays empty."""
+    """Return a stored summary as the text of a user message; an empty one stays empty."""
     return f"{OPENED}{summary}{CLOSED}" if summary else ""
 
 
 def prepare_messages(messages: Sequence[StoredMessage], shape: Shape) -> list[Made]:
-    """Stored messages as they are sent, in that order."""
+    """Return stored messages as they are sent, in that order."""
     emojis: list[str] = []
     made = []
     for number, message in enumerate(messages):
@@ -96,7 +99,7 @@ def prepare_messages(messages: Sequence[StoredMessage], shape: Shape) -> list[Ma
 
 
 def flatten(message: StoredMessage) -> Iterator[StoredMessage]:
-    """A stored message as those it stands for: answers that were grouped with their results become both again."""
+    """Return the messages of a stored one: an answer that was grouped with its results becomes both again."""
     if message.get("role") not in CONTAINERS or message.get("children") is None:
         yield message
         return
@@ -110,7 +113,7 @@ def flatten(message: StoredMessage) -> Iterator[StoredMessage]:
 
 
 def _build_message(message: StoredMessage, shape: Shape) -> dict[str, Any]:
-    """Role, content with template and variables filled in, and calls."""
+    """Return role, content and calls of a message, with template and variables filled in."""
     role, content, variables = message.get("role"), message.get("content"), dict(shape.variables)
     if isinstance(content, str):
         text = apply_template(content, shape.template) if role == "user" else content
@@ -142,7 +145,7 @@ def _build_calls(message: StoredMessage, shape: Shape) -> list[dict[str, Any]]:
 
 
 def repair_json(arguments: Any) -> str:
-    """Arguments as JSON: as they are where they are JSON, with what was left open closed, else none."""
+    """Return arguments as JSON: unchanged if they are JSON, with the open parts closed if that helps, else none."""
     text = arguments if isinstance(arguments, str) else ""
     if not text.strip():
         return "{}"
@@ -154,7 +157,7 @@ def repair_json(arguments: Any) -> str:
 
 
 def _iter_endings(text: str) -> Iterator[str]:
-    """What may close a text of JSON that was broken off."""
+    """Yield texts that may close a JSON text that was cut off."""
     opened, quoted, escaped = "", False, False
     for sign in text:
         if quoted:
@@ -169,7 +172,7 @@ def _iter_endings(text: str) -> Iterator[str]:
 
 
 def _add_media(message: StoredMessage, sent: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """A message with its pictures, or with a note on each for a model that does not see, and with its signed reasoning."""
+    """Add images to a message, or a note on each for a model without vision, and its signed reasoning."""
     role, content = sent["role"], sent["content"]
     thought = message.get("reasoning") if role == "assistant" else None
     if isinstance(thought, Mapping) and thought.get("signature"):
@@ -198,7 +201,7 @@ def _add_media(message: StoredMessage, sent: dict[str, Any], shape: Shape) -> di
 
 
 def list_files(files: Iterable[StoredMessage]) -> str:
-    """What tells a model of files and pictures: a line for each; "" where there is none."""
+    """Return the text that describes files and images, one line each; "" if there is none."""
     lines = [f"- {file.get('name') or file.get('alt') or 'picture'}: {file.get('url') or ''}" for file in files]
     return "\n".join(("Attached to this message:", *lines)) if lines else ""
 
@@ -219,7 +222,10 @@ def _convert_part(part: StoredMessage, vision: bool) -> dict[str, Any]:
 
 
 def _order_messages(made: Sequence[tuple[int, StoredMessage, dict[str, Any]]]) -> Iterator[Made]:
-    """Each result behind its call, the first of two; none without a call, and a failure where a call has none."""
+    """Put each result after its call.
+
+    The first of two is sent; results without a call are dropped; a missing result is a failure.
+    """
     results: dict[Any, tuple[int, StoredMessage, dict[str, Any]]] = {}
     for number, message, sent in made:
         if sent["role"] == "tool" and sent.get("tool_call_id"):

@@ -1,7 +1,7 @@
-"""A session as LobeHub stores a topic: one message each, with what it is counted at and where the topic can be cut.
+"""A session as LobeHub stores a topic: its messages, their token counts, and where the topic can be cut.
 
-What is stored with a message stands in the session's `about` under `stored`; without it, what the log holds is taken: calls by
-name, and what an answer was billed. Messages that were made of one stored message (`id`, `id:1`, ...) are one again.
+`Session.about["stored"]` holds what is stored with a message. Without it the log is used: calls by name, and the billed
+tokens of an answer. Messages that were made of one stored message (`id`, `id:1`, ...) become one again.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ from turnscope.ports.rows import memoize_by_ledger
 from turnscope.session.index import Index
 from turnscope.session.model import Session
 
-LISTED = "group "  # how the slots begin of summaries that a compression lists
+LISTED = "group "  # the start of the slots of listed summaries
 
 
 class Topic(NamedTuple):
-    """Stored messages with their blocks, where they begin, running sums of tokens, and how they hang together.
+    """Stored messages with their blocks, where they begin, running sums of tokens, and which belong together.
 
-    `plain`: what each is sent as where nothing changes it; `cuts`: numbers at which the topic can be cut (see
-    `window.find_cuts`); `groups`: numbers of stored summaries; `systems`: of messages of the system; `tools[i]`: tokens of the
-    first i definitions, which stand at `defined`.
+    Attributes:
+        plain: What each message is sent as if nothing changes it.
+        cuts: Numbers at which the topic can be cut (see `window.find_cuts`).
+        groups: Numbers of stored summaries.
+        systems: Numbers of system messages.
+        tools: Tokens of the first i tool definitions, which begin at `defined`.
     """
 
     units: Sequence[ChatMessage]
@@ -79,7 +82,7 @@ def read_topic(session: Session) -> Topic:
 
 
 def _store_message(message: dict[str, Any], billed: int) -> dict[str, Any]:
-    """A message of another tool's log as the app would have stored it."""
+    """Return a message of another tool's log as the app would have stored it."""
     calls = ((call.get("id"), call["function"]) for call in message.get("tool_calls") or ())
     tools = [{"id": id, "apiName": function["name"], "arguments": function["arguments"]} for id, function in calls]
     held = message["content"] if isinstance(message["content"], list) else []
@@ -95,27 +98,27 @@ def _store_message(message: dict[str, Any], billed: int) -> dict[str, Any]:
 
 @memoize_by_ledger
 def get_topic(session: Session, _index: Index, _own: Ledger) -> Topic:
-    """The session at hand as a stored topic, read once."""
+    """Return the session as a stored topic. It is read once."""
     return read_topic(session)
 
 
 def find_stretch(found: Topic, number: int) -> int:
-    """The stretch that a message stands in; -1 for none."""
+    """Return the stretch that a message belongs to; -1 = none."""
     return bisect_left(found.cuts, number + 1) - 1
 
 
 def iter_listed_summaries(envelope: Envelope) -> Iterator[Piece]:
-    """The summaries that a compression listed, oldest first."""
+    """Yield the summaries that a compression listed, oldest first."""
     return (piece for piece in envelope.pieces if piece.start == piece.stop and piece.slot.startswith(LISTED))
 
 
 def are_same(sent: Sequence[Mapping[str, Any]], plain: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether messages are sent as they stand, however their texts and arguments are written."""
+    """Return whether messages are sent verbatim, however their texts and arguments are written."""
     return [*map(_get_compared, sent)] == [*map(_get_compared, plain)]
 
 
 def _get_compared(message: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a message is compared; reasoning that nobody signed stays beside the content, and is sent as it stands."""
+    """Return the part of a message that is compared. Unsigned reasoning is stored outside of the content, and sent verbatim."""
     content = message.get("content") or ""
     if isinstance(content, list):
         content = [part for part in content if part.get("type") != "thinking" or part.get("signature")]

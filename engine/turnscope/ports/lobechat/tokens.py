@@ -1,8 +1,8 @@
-"""LobeHub: what a conversation is estimated at, when it is compressed, and which of its messages are.
+"""LobeHub: the estimated tokens of a conversation, when it is compressed, and which of its messages are.
 
 Pure functions over stored messages as plain mappings, written from what is documented of tokenAccounting, tokenCounter.ts,
-GeneralChatAgent.ts and compressContext.ts (lobehub 2.2.10). The estimate of a text is that of tokenx 1.3.0 (MIT), which the
-app counts with: about a token for six characters of a word, one for a number or a short word, half of one for a sign.
+GeneralChatAgent.ts and compressContext.ts (lobehub 2.2.10). Texts are estimated as by tokenx 1.3.0 (MIT), which the app
+uses: about one token for six characters of a word, one for a number or a short word, half of one for a punctuation mark.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, NamedTuple
 from turnscope.session.content import dumps
 
 StoredMessage = Mapping[str, Any]
-WINDOW, RATIO, DRIFT = 128_000, 0.5, 1.25  # tokens assumed; share of them that is used; what estimates are too low by
+WINDOW, RATIO, DRIFT = 128_000, 0.5, 1.25  # assumed tokens; share that is used; factor by which estimates are too low
 GROUP = "compressedGroup"  # the role of a stored summary
 SOURCES = ("content", "reasoning", "thoughtSignature", "toolCallId", "toolCalls")
-_WORD, _SHORT = 6, 3  # characters per token of a word; of what is always one
-_BLANK = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"  # what JavaScript calls white space
+_WORD, _SHORT = 6, 3  # characters per token of a word; characters of a word that is always one token
+_BLANK = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"  # JavaScript's white space
 _SIGNS = r".,!?;(){}[\]<>:/\\|@#$%^&*+=`~_\-"
 _SPLIT = re.compile(f"([{_BLANK}]+|[{_SIGNS}]+)")
 _BLANKS = re.compile(f"[{_BLANK}]")
 _SIGN = re.compile(f"[{_SIGNS}]")
-_CLASSES = bytes(  # of ASCII: blank, sign, or of a word
+_CLASSES = bytes(  # the class of each ASCII character: blank, punctuation, or part of a word
     ord(" ") if _BLANKS.match(chr(n)) else ord("s") if _SIGN.match(chr(n)) else ord("w") for n in range(256)
 )
 _THREE = re.compile(rb"(?<!s)sss(?!s)")
@@ -34,7 +34,7 @@ _CJK = re.compile(
     "[\u4e00-\u9fff\u3400-\u4dbf\u3000-\u303f\uff00-\uffef\u30a0-\u30ff\u2e80-\u2eff\u31c0-\u31ef\u3200-\u32ff"
     "\u3300-\u33ff\uac00-\ud7af\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\ud7b0-\ud7ff]"
 )
-_LANGUAGES = (  # characters per token of a word that holds one of these letters
+_LANGUAGES = (  # characters per token, for words with one of these letters
     (re.compile("[äöüßẞ]", re.IGNORECASE), 3),
     (re.compile("[éèêëàâîïôûùüÿçœæáíóúñ]", re.IGNORECASE), 3),
     (re.compile("[ąćęłńóśźżěščřžýůúďťň]", re.IGNORECASE), 3.5),
@@ -42,7 +42,7 @@ _LANGUAGES = (  # characters per token of a word that holds one of these letters
 
 
 def estimate_tokens(value: Any) -> int:
-    """Tokens of a text, or of the JSON of anything else; None has none."""
+    """Estimate the tokens of a text, or of the JSON of another value; None has none."""
     if value is None:
         return 0
     text = value if isinstance(value, str) else dumps(value)
@@ -54,7 +54,7 @@ def estimate_tokens(value: Any) -> int:
 
 
 def _count_ascii(text: str) -> int:
-    """Tokens of ASCII, which is most: what `_count_segment` gives its parts, counted without a look at each of them."""
+    """Estimate the tokens of ASCII text as `_count_segment` does, but without looking at each part."""
     held = text.encode().translate(_CLASSES) + b" "
     tokens = _count_pieces(held, b"w", _WORD) + _count_pieces(held, b"s", 2) - len(_THREE.findall(held))
     for found in _DIGITS.finditer(text):
@@ -65,14 +65,14 @@ def _count_ascii(text: str) -> int:
 
 
 def _count_pieces(held: bytes, one: bytes, size: int) -> int:
-    """How many pieces of at most `size` bytes the runs of `one` make, each run for itself."""
+    """Return how many pieces of at most `size` bytes the runs of `one` make."""
     whole = held.count(one * size)
     rest = held.replace(one * size, b"|") if whole else held
     return whole + sum(rest.count(one + other) for other in (b" ", b"s", b"w") if other != one)
 
 
 def _count_segment(text: str) -> int:
-    """Tokens of a run of white space, of signs, or of anything else."""
+    """Estimate the tokens of a run of white space, of punctuation, or of anything else."""
     if _BLANKS.match(text):
         return 0
     if _CJK.search(text):
@@ -87,7 +87,7 @@ def _count_segment(text: str) -> int:
 
 
 def count_by_source(message: StoredMessage) -> dict[str, int]:
-    """Tokens of one stored message by source. What a provider billed for an answer stands for all that is in it."""
+    """Return the tokens of a stored message by source. The billed tokens of an answer count for all that is in it."""
     found = dict.fromkeys(SOURCES, 0)
     billed = _get_billed(message) if message.get("role") == "assistant" else 0
     if billed:
@@ -113,12 +113,12 @@ def _get_billed(message: StoredMessage) -> int:
 
 
 def count_message(message: StoredMessage) -> int:
-    """Tokens of one stored message; what it holds as children counts nothing."""
+    """Return the tokens of a stored message, without those of its children."""
     return sum(count_by_source(message).values())
 
 
 class Trigger(NamedTuple):
-    """The estimate of a request, the threshold, and whether the one exceeds the other."""
+    """The estimate of a request, the threshold, and whether the estimate exceeds it."""
 
     tokens: int
     threshold: int
@@ -126,12 +126,19 @@ class Trigger(NamedTuple):
 
 
 def compute_trigger(tokens: int, window: int = WINDOW, ratio: float = RATIO, drift: float = DRIFT) -> Trigger:
-    """Whether a request estimated at `tokens`, tool definitions among them, is compressed first."""
+    """Return whether a request is compressed before it is sent.
+
+    Args:
+        tokens: Estimated tokens of the request, with tool definitions.
+        window: The window in tokens; None = unknown.
+        ratio: The share of the window that may be used.
+        drift: The factor by which estimates are too low.
+    """
     threshold = floor(window * ratio)
     return Trigger(tokens, threshold, ceil(tokens * drift) > threshold)
 
 
 def get_stored_summary(messages: Iterable[StoredMessage]) -> str | None:
-    """The text of a system message that an older release marked as its summary."""
+    """Return the text of the system message that an older version marked as its summary."""
     marked = (m for m in messages if m.get("role") == "system" and (m.get("metadata") or {}).get("compressionSummary"))
     return next((m.get("content") for m in marked), None)

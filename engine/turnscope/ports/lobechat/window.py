@@ -1,7 +1,7 @@
-"""LobeHub's window: which messages belong together, and which of them the newest groups are.
+"""LobeHub's window: which messages form a group, and which of them are in the newest groups.
 
-Pure functions over stored messages as plain mappings (`id`, `role`, `parentId`, `tools`, `metadata`, `agentId`), written from
-what is documented of processors/HistoryTruncate.ts (lobehub 2.2.10).
+Pure functions over stored messages as plain mappings (`id`, `role`, `parentId`, `tools`, `metadata`, `agentId`), written
+from what is documented of processors/HistoryTruncate.ts (lobehub 2.2.10).
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from itertools import accumulate
 from typing import Any
 
 StoredMessage = Mapping[str, Any]
-COUNT, EXTRA = 20, 1  # messages by default; the app hands over one more
+COUNT, EXTRA = 20, 1  # messages by default; the app passes in one more
 
 
 class _Tree:
-    """Messages by id, and the ids of each one's children in order."""
+    """Messages by id, and the ids of the children of each, in order."""
 
     def __init__(self, messages: Iterable[StoredMessage]) -> None:
         self.by_id: dict[Any, StoredMessage] = {}
@@ -26,7 +26,7 @@ class _Tree:
                 self.below.setdefault(message["parentId"], []).append(message.get("id"))
 
     def find_neighbours(self, message: StoredMessage) -> list[Any]:
-        """Ids of the messages that form a group with this one, its own first."""
+        """Return the ids of the messages that form a group with this one, its own first."""
         own, role, about = message.get("id"), message.get("role"), message.get("metadata") or {}
         if role == "assistant" and message.get("tools"):
             return list(self._iter_chain(message))
@@ -43,7 +43,7 @@ class _Tree:
         return [own]
 
     def iter_ties(self, message: StoredMessage) -> Iterator[Any]:
-        """What ties a message to others: its own id, those of its calls, its parent's where that can make a group."""
+        """Yield what ties a message to others: its own id, those of its calls, and its parent's if that can form a group."""
         yield message.get("id")
         yield from list_call_ids(message)
         if message.get("tool_call_id"):
@@ -53,7 +53,7 @@ class _Tree:
             yield message.get("parentId")
 
     def _iter_chain(self, message: StoredMessage) -> Iterator[Any]:
-        """An answer, its results, and the answers of the same agent that these are the parents of."""
+        """Yield an answer, its results, and the answers of the same agent that follow these."""
         known: set[Any] = set()
         todo = [message]
         while todo:
@@ -72,12 +72,12 @@ class _Tree:
 
 
 def list_call_ids(message: StoredMessage) -> list[Any]:
-    """Ids of the calls of a stored message."""
+    """Return the ids of the calls of a stored message."""
     return [tool.get("id") for tool in message.get("tools") or ()]
 
 
 def find_groups(messages: Sequence[StoredMessage]) -> list[list[int]]:
-    """The groups that messages form, as numbers, from the newest back. A message may stand in two of them."""
+    """Return the groups of messages, as numbers, newest first. A message may be in two groups."""
     tree = _Tree(messages)
     numbers = {message.get("id"): n for n, message in enumerate(messages)}
     found: list[list[int]] = []
@@ -92,13 +92,13 @@ def find_groups(messages: Sequence[StoredMessage]) -> list[list[int]]:
 
 
 def find_cuts(messages: Sequence[StoredMessage]) -> list[int]:
-    """Numbers at which the messages can be cut so that no group, call, result or reaction reaches across, 0 among them.
+    """Return the numbers at which the messages can be cut, 0 included.
 
-    What is cut there can be read on its own: nothing on one side changes what becomes of the other.
+    No group, call, result or reaction reaches across such a cut, so each side can be read without the other.
     """
     tree = _Tree(messages)
     last: dict[Any, int] = {}
-    asked = len(messages)  # the newest user's message so far, from behind
+    asked = len(messages)  # the newest user message so far, seen from the end
     reach = []
     for number in range(len(messages) - 1, -1, -1):
         message = messages[number]

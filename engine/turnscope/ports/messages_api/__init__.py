@@ -1,1 +1,1 @@
-"""What Anthropic's Messages API does to a prompt on its server, as pure functions."""
+"""What the server of Anthropic's Messages API does to a prompt, as pure functions."""

@@ -1,7 +1,7 @@
 """Context edits of the Messages API's server, as edits of the envelope that the model sees.
 
 Sources: platform.claude.com, "Context editing" and "Compaction" (as of 2026-11), and the types of the SDK (anthropic 2.12).
-Which blocks an edit reaches is documented; the words that stand for what was cleared are not.
+Which blocks an edit changes is documented; the text that replaces them is not.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from turnscope.session.model import JSON, Ask, AskKind, Edit, Part, Span
 TOOL_USES = "clear_tool_uses_20250919"
 THINKING = "clear_thinking_20251015"
 COMPACT = "compact_20260112"
-CLEARED = "[cleared to save context]"  # ours: the server's own words are in no document
+CLEARED = "[cleared to save context]"  # our wording: that of the server is not documented
 
 
 def find_begin(seen: Envelope, ctx: Ctx) -> int:
-    """The first block that the server reads: the newest compaction block that is sent, 0 where there is none."""
+    """Return the first block that the server reads: the newest compaction block that is sent; 0 if there is none."""
     compactions = ctx.index.compactions
     sent = (
         at for at in reversed(compactions[: count_before(compactions, ctx.request.cut)]) if seen.find_piece(at).body is None
@@ -33,18 +33,26 @@ def find_begin(seen: Envelope, ctx: Ctx) -> int:
 
 
 def count_tokens(seen: Envelope, ctx: Ctx) -> int:
-    """Input tokens of what the server reads, in its own units."""
+    """Return the input tokens of what the server reads, in its own units."""
     return ctx.calibration.predict(seen.tokens)
 
 
 def list_tool_uses(seen: Envelope, ctx: Ctx) -> Sequence[int]:
-    """Results of the tool uses that the server reads, oldest first."""
+    """Return the results that the server reads, oldest first."""
     results = ctx.index.results
     return results[count_before(results, find_begin(seen, ctx)) : count_before(results, ctx.request.cut)]
 
 
 def iter_clearable(seen: Envelope, ctx: Ctx, start: int, stop: int, spared: Iterable[str]) -> Iterator[int]:
-    """Results in `[start, stop)` that stand, and are of no tool that is spared; oldest first."""
+    """Yield the results in `[start, stop)` that are still verbatim, oldest first.
+
+    Args:
+        seen: The envelope that the model sees.
+        ctx: The context of the request.
+        start: The first address.
+        stop: The address after the last.
+        spared: Names of tools whose results stay.
+    """
     names, results = set(spared), ctx.index.results
     for at in results[count_before(results, max(start, find_begin(seen, ctx))) : count_before(results, stop)]:
         if ctx.session.blocks[at].name not in names and find_replaceable(seen, at) and seen.find_piece(at).body is None:
@@ -52,7 +60,10 @@ def iter_clearable(seen: Envelope, ctx: Ctx, start: int, stop: int, spared: Iter
 
 
 def find_kept_start(seen: Envelope, ctx: Ctx, keep: int) -> int:
-    """Where the oldest of the newest `keep` turns with thinking begins; 0 where there are no more. A tool loop is one turn."""
+    """Return where the oldest of the newest `keep` turns with thinking begins; 0 if there are no more.
+
+    A tool loop is one turn.
+    """
     at = ctx.request.cut
     for _ in range(keep):
         last = find_at_or_before(find_signed_thinking(ctx), at - 1)
@@ -63,7 +74,7 @@ def find_kept_start(seen: Envelope, ctx: Ctx, keep: int) -> int:
 
 
 def find_cleared_end(seen: Envelope, ctx: Ctx, many: int) -> int:
-    """Where the first turn begins behind the oldest `many` that hold thinking."""
+    """Return where the first turn begins after the oldest `many` turns with thinking."""
     at = find_begin(seen, ctx)
     for _ in range(many):
         first = find_at_or_after(find_signed_thinking(ctx), at)
@@ -74,7 +85,7 @@ def find_cleared_end(seen: Envelope, ctx: Ctx, many: int) -> int:
 
 
 def clear_thinking(seen: Envelope, ctx: Ctx, start: int, stop: int, because: str, facts: Mapping[str, JSON]) -> Iterator[Edit]:
-    """No thinking in `[start, stop)`."""
+    """Yield the edits that remove the thinking in `[start, stop)`."""
     thinking = find_signed_thinking(ctx)
     read = thinking[
         count_before(thinking, max(start, find_begin(seen, ctx))) : count_before(thinking, min(stop, ctx.request.cut))
@@ -86,7 +97,19 @@ def clear_thinking(seen: Envelope, ctx: Ctx, start: int, stop: int, because: str
 def build_summary_edits(
     ctx: Ctx, start: int, stop: int, summary: str, because: str, facts: Mapping[str, JSON], block: JSON = None
 ) -> Iterator[Edit]:
-    """A summary in place of the conversation in `[start, stop)`, sent as `block`; system prompt and tools amid it stay."""
+    """Return the edits that put a summary in place of the conversation in `[start, stop)`.
+
+    System prompt and tools inside it stay.
+
+    Args:
+        ctx: The context of the request.
+        start: The first address.
+        stop: The address after the last.
+        summary: The text of the summary.
+        because: The reason of the edits.
+        facts: Facts about them.
+        block: The block that is sent for the summary.
+    """
     spans = [*ctx.index.find_conversation_spans(start, stop)]
     for number, span in enumerate(spans, 1):
         body = (Part("assistant", "summary", summary, block),) if number == len(spans) else ()
@@ -96,7 +119,17 @@ def build_summary_edits(
 def build_summary_ask(
     kind: AskKind, seen: Envelope, ctx: Ctx, stop: int, prompt: str, cap: int, body: Mapping[str, JSON]
 ) -> Ask:
-    """The ask for a summary of all before block `stop`; `prompt` "" = the server's own."""
+    """Return the query for a summary of everything before block `stop`.
+
+    Args:
+        kind: `compact` or `expect`; see `AskKind`.
+        seen: The envelope that the model sees.
+        ctx: The context of the request.
+        stop: The address after the last block.
+        prompt: Instructions; "" = the server's own.
+        cap: Tokens that the summary may have.
+        body: The conversation as a request body, for a summary on demand.
+    """
     content = render_transcript(seen, ctx, Span(0, stop))
     told = "\0".join((kind, ctx.request.model, prompt, str(cap), content))
     key = blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
@@ -104,7 +137,7 @@ def build_summary_ask(
 
 
 def get_edits(settings: Mapping[str, JSON]) -> Mapping[str, Mapping[str, JSON]]:
-    """The context edits that a request asks for, by type."""
+    """Return the context edits that a request asks for, by type."""
     held = settings.get("context_management")
     listed = held.get("edits") if isinstance(held, Mapping) else None
     edits = [edit for edit in listed if isinstance(edit, Mapping)] if isinstance(listed, list) else []
@@ -112,5 +145,5 @@ def get_edits(settings: Mapping[str, JSON]) -> Mapping[str, Mapping[str, JSON]]:
 
 
 def take_oldest(found: Iterable[int], many: int) -> list[int]:
-    """The first `many` of them."""
+    """Return the first `many` of them."""
     return [*islice(found, max(0, many))]

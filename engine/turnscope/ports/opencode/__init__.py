@@ -1,1 +1,1 @@
-"""opencode's compaction and pruning, as pure functions; the rules of the same name act on them."""
+"""opencode's compaction and pruning, as pure functions for its rules."""

@@ -1,8 +1,8 @@
-"""What opencode sends of a stored history, how it writes it out for a summary, and what it keeps beside one.
+"""What opencode sends of a stored history, how it writes it out for a summary, and what stays after one.
 
-Pure functions over stored messages: `id`, `role`, `parts` (text, reasoning, file, step-start, compaction, tool), and at will
-`finish`, `error`, `summary`, `parent`. From the released program (npm opencode-ai 1.18.33), sources
-`packages/opencode/src/session/{message-v2,compaction}.ts`. Texts of the program's own are ours.
+Pure functions over stored messages: `id`, `role`, `parts` (text, reasoning, file, step-start, compaction, tool), and
+optionally `finish`, `error`, `summary`, `parent`. From the released program (npm opencode-ai 1.18.33), sources
+`packages/opencode/src/session/{message-v2,compaction}.ts`. The program's own texts are in our wording.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from turnscope.ports.opencode.limits import CLEARED, PROTECTED_TOOLS, count_fitt
 from turnscope.session.model import Block
 
 Message = Mapping[str, Any]
-# Ours, at the lengths of the original (22, 100, 429 and 32 characters): what stays beside a summary depends on them.
+# Our wording, at the lengths of the original (22, 100, 429 and 32 characters), because they decide what stays.
 QUESTION = "What did we do before?"
 CONTINUE = "Go on where you stopped, and if nothing is left to be done or you have to know more then say so now."
 CONTINUE_AFTER_MEDIA = (
@@ -27,22 +27,22 @@ CONTINUE_AFTER_MEDIA = (
 )
 INTERRUPTED = "[Tool execution was interrupted]"
 MEDIA = "Attached is what the tool gives:"
-READ_MOST = 2_000  # characters of an output that the summariser reads
+READ_MOST = 2_000  # characters that the summariser reads of an output
 
 
 def is_mark(message: Message) -> bool:
-    """Whether a message of the user asks for a compaction."""
+    """Return whether a user message asks for a compaction."""
     return message["role"] == "user" and any(part["type"] == "compaction" for part in message["parts"])
 
 
 def find_summaries(messages: Sequence[Message]) -> dict[str, Message]:
-    """Finished summaries by the id of the message that asked for them."""
+    """Return finished summaries, by the id of the message that asked for them."""
     done = (m for m in messages if m.get("summary") and m.get("finish", "stop") and not m.get("error"))
     return {m["parent"]: m for m in done}
 
 
 def select_view(messages: Sequence[Message]) -> list[Message]:
-    """The messages in force: from the newest finished compaction on, its tail behind its summary."""
+    """Return the messages in force: from the newest finished compaction on, its tail after its summary."""
     done = find_summaries(messages)
     newest = next((i for i in range(len(messages) - 1, -1, -1) if is_mark(messages[i]) and messages[i]["id"] in done), None)
     if newest is None:
@@ -52,7 +52,7 @@ def select_view(messages: Sequence[Message]) -> list[Message]:
     if not tail:
         return list(messages[newest:])
     start = next((i for i, m in enumerate(messages[:newest]) if m["id"] == tail), None)
-    if start is None:  # a tail that nobody finds: nothing is left out
+    if start is None:  # the start of the tail is missing, so nothing is dropped
         return list(messages)
     summary = done[mark["id"]]
     rest = [m for m in messages[newest + 1 :] if m is not summary]
@@ -60,7 +60,12 @@ def select_view(messages: Sequence[Message]) -> list[Message]:
 
 
 def build_messages(messages: Sequence[Message], media: bool = True) -> list[dict[str, Any]]:
-    """Messages for the model, in the form of the library that opencode uses; without `media` a text names each file."""
+    """Return messages for the model, in the form of the library that opencode uses.
+
+    Args:
+        messages: Stored messages.
+        media: Whether files are sent; else a text names each.
+    """
     return [
         each for message in messages for each in (_build_user if message["role"] == "user" else _build_answer)(message, media)
     ]
@@ -117,23 +122,29 @@ def _build_answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
 
 
 def get_output(part: Mapping[str, Any]) -> str:
-    """What a call is answered with: its output, its error, or what stands for either."""
+    """Return the result of a call: its output, its error, or a replacement for either."""
     if part["status"] == "completed":
         return CLEARED if part.get("compacted") else str(part["output"])
     return str(part.get("error") or "") if part["status"] == "error" else INTERRUPTED
 
 
 def estimate_size(messages: Sequence[Message]) -> int:
-    """Estimated tokens of some stored messages."""
+    """Estimate the tokens of some stored messages."""
     return estimate_tokens(count_units(_write_json(build_messages(messages, media=False))))
 
 
 def find_tail_start(messages: Sequence[Message], most: int, turns: int | None = None) -> int | None:
-    """Number of the first message that stays beside a summary of those before it; None where all are summarised."""
+    """Return the number of the first message that stays after a summary; None if all are summarised.
+
+    Args:
+        messages: Stored messages.
+        most: Tokens that may stay.
+        turns: Turns that may stay.
+    """
     starts = [i for i, m in enumerate(messages) if m["role"] == "user" and not is_mark(m)]
     recent = starts if turns is None else starts[max(0, len(starts) - turns) :]
     spans = list(pairwise([*recent, len(messages)]))
-    # sizes are only looked at as far as they are needed: newest first, up to the first that does not fit
+    # sizes are computed only as far as necessary: newest first, up to the first that does not fit
     sizes: list[int] = []
     for a, b in reversed(spans):
         sizes.insert(0, estimate_size(messages[a:b]))
@@ -148,7 +159,7 @@ def find_tail_start(messages: Sequence[Message], most: int, turns: int | None = 
 
 
 def write_conversation(messages: Sequence[Message]) -> str:
-    """A conversation as the summariser reads it."""
+    """Return a conversation as the summariser reads it."""
     return "\n\n".join(filter(None, map(_write_message, messages)))
 
 
@@ -182,14 +193,14 @@ def _cut(text: str) -> str:
 
 
 def find_clearable(messages: Sequence[Message]) -> list[Any]:
-    """The parts of calls whose outputs are old, oldest first; none where they are too few."""
+    """Return the call parts whose outputs are old, oldest first; none if they are too few."""
     calls = list(takewhile(lambda part: not part.get("compacted"), _iter_older_calls(messages)))
     count = count_old([estimate_tokens(count_units(str(part["output"]))) for part in calls])
     return calls[::-1][:count]
 
 
 def _iter_older_calls(messages: Sequence[Message]) -> Iterator[Any]:
-    """Finished calls from the newest backwards, without those of the two newest turns, up to a summary."""
+    """Yield finished calls, newest first, without those of the two newest turns, back to a summary."""
     prompts = 0
     for message in reversed(messages):
         prompts += message["role"] == "user"
@@ -207,17 +218,22 @@ def _write_json(value: Any) -> str:
 
 
 def count_units(text: str) -> int:
-    """Length in UTF-16 code units, as JavaScript counts."""
+    """Return the length of a text in UTF-16 code units, as JavaScript counts."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def estimate_from_characters(characters: int, messages: int) -> int:
-    """Estimated tokens of so many messages whose JSON has so many characters: brackets and commas stand around them."""
+    """Estimate the tokens of messages.
+
+    Args:
+        characters: Characters of their JSON.
+        messages: How many they are, because brackets and commas count too.
+    """
     return estimate_tokens(characters + max(1, messages + 1))
 
 
 def count_message_units(role: str, blocks: Sequence[Block]) -> int:
-    """Characters of the JSON of a message of a session, as it would be sent; files count by a text that names them."""
+    """Return the characters of the JSON of a session's message as sent. A file counts with the text that names it."""
     content: list[dict[str, Any]] = []
     for block in blocks:
         if block.kind == "tool_use":

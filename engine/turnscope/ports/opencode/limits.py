@@ -1,7 +1,7 @@
-"""opencode's limits: how many tokens a prompt may have, how much stays beside a summary, which outputs are old.
+"""opencode's limits: the tokens of a prompt, the tokens that stay after a summary, and which outputs are old.
 
-Pure arithmetic; the rules call it, and so do `history` and `session`. From the released program (npm opencode-ai 1.18.33),
-sources `packages/opencode/src/session/{overflow,compaction}.ts`.
+Pure arithmetic, used by the rules, `history` and `session`. From the released program (npm opencode-ai 1.18.33), sources
+`packages/opencode/src/session/{overflow,compaction}.ts`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-OUTPUT_MOST = 32_000  # tokens of an answer, and what is assumed where the model names no limit
+OUTPUT_MOST = 32_000  # most tokens of an answer; also assumed if the model names no limit
 RESERVED_MOST = 20_000
 KEEP_LEAST, KEEP_MOST, KEEP_SHARE = 2_000, 15_000, 0.25
 PRUNE_PROTECT, PRUNE_MINIMUM = 40_000, 20_000
@@ -19,36 +19,48 @@ CLEARED = "[Old tool result content cleared]"
 
 
 def estimate_tokens(characters: int) -> int:
-    """Tokens of so many characters, rounded half up as JavaScript does."""
+    """Estimate tokens from characters; halves are rounded up, as in JavaScript."""
     return math.floor(characters / 4 + 0.5)
 
 
 def compute_max_output(limit: int | None) -> int:
-    """The most tokens of an answer."""
+    """Return the most tokens of an answer."""
     return min(limit or OUTPUT_MOST, OUTPUT_MOST)
 
 
 def compute_usable(context: int, output: int | None, given: int | None, reserved: int | None) -> int:
-    """Tokens at which is compacted. `given`: the model's limit of input, if it has one; `reserved` is taken off that alone."""
+    """Return the tokens at which opencode compacts.
+
+    Args:
+        context: The window in tokens.
+        output: The model's output limit in tokens.
+        given: The model's input limit in tokens, if it has one.
+        reserved: Tokens that are subtracted from the input limit, and from it alone.
+    """
     if given:
         return max(0, given - (min(RESERVED_MOST, compute_max_output(output)) if reserved is None else reserved))
     return max(0, context - compute_max_output(output))
 
 
 def count_used(tokens: Mapping[str, Any]) -> int:
-    """Tokens of an answer's request as they are compared: the total, else prompt, answer and cache, but no reasoning."""
+    """Return the tokens of a request that are compared: the total, or else prompt, answer and cache without reasoning."""
     cache = tokens.get("cache") or {}
     parts = tokens.get("input", 0) + tokens.get("output", 0) + cache.get("read", 0) + cache.get("write", 0)
     return int(tokens.get("total") or parts)
 
 
 def compute_keep(room: int, given: int | None) -> int:
-    """Tokens that stay beside a summary."""
+    """Return the tokens that stay after a summary."""
     return min(KEEP_MOST, max(KEEP_LEAST, math.floor(KEEP_SHARE * room))) if given is None else given
 
 
 def count_fitting(sizes: Sequence[int], most: int) -> tuple[int, int]:
-    """How many of the newest stretches fit, their sizes oldest first, and what is left for a part of the next one."""
+    """Return how many of the newest stretches fit, and the tokens that are left for a part of the next one.
+
+    Args:
+        sizes: Tokens of the stretches, oldest first.
+        most: Tokens that they may have.
+    """
     count, left = 0, most
     for size in reversed(sizes):
         if size > left:
@@ -58,7 +70,7 @@ def count_fitting(sizes: Sequence[int], most: int) -> tuple[int, int]:
 
 
 def count_old(sizes: Sequence[int]) -> int:
-    """How many outputs are cleared, from the last of them on; sizes newest first. 0 where too little would be."""
+    """Return how many outputs are cleared, counted from the end of `sizes` (newest first); 0 if that saves too little."""
     total = gone = count = 0
     for size in sizes:
         total += size

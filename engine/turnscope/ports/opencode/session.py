@@ -1,6 +1,6 @@
-"""One prompt in an opencode session: what a model is asked, and what is stored, until an answer stands or an error ends it.
+"""One prompt in an opencode session: what a model is asked, and what is stored, until there is an answer or an error.
 
-Pure but for the model, which is a function. From the released program (npm opencode-ai 1.18.33), sources
+Pure, apart from the model, which is passed in as a function. From the released program (npm opencode-ai 1.18.33), sources
 `packages/opencode/src/session/{prompt,compaction,overflow}.ts`.
 """
 
@@ -21,13 +21,13 @@ LONG, FAILED = "ContextOverflowError", "APIError"
 
 @dataclass(slots=True)
 class Conversation:
-    """A session that grows: its model's limits, its settings, and all that is stored."""
+    """A session that grows: its model's limits, its settings, and everything that is stored."""
 
     model: Mapping[str, Any]
     settings: Mapping[str, Any]
     stored: list[dict[str, Any]]
     ids: Iterator[str]
-    current: list[dict[str, Any]] = field(default_factory=list)  # what this prompt stored
+    current: list[dict[str, Any]] = field(default_factory=list)  # the messages that this prompt stored
 
     @property
     def auto(self) -> bool:
@@ -46,7 +46,13 @@ class Conversation:
 
 
 def answer_prompt(talk: Conversation, text: str, ask: Ask) -> str | None:
-    """Answer a prompt; gives the error that ended it, None where there was none. What was stored is in `talk.current`."""
+    """Answer a prompt. Return the error that ended it; None if there was none. `talk.current` holds what was stored.
+
+    Args:
+        talk: The session.
+        text: The prompt.
+        ask: Asks the model.
+    """
     talk.current = []
     question = talk.store("user", [{"type": "text", "text": text}])
     error = _answer_until_done(talk, question, ask)
@@ -84,7 +90,7 @@ def _answer_until_done(talk: Conversation, question: dict[str, Any], ask: Ask) -
 
 
 def _is_over(talk: Conversation) -> bool:
-    """Whether the newest finished answer says that the next prompt is too long. A summary never does."""
+    """Return whether the newest finished answer says that the next prompt is too long. A summary never does."""
     newest = next((m for m in reversed(talk.stored) if m["role"] == "assistant" and m.get("finish", "stop")), None)
     if not newest or newest.get("summary") or not talk.auto or not talk.model["context"]:
         return False
@@ -92,9 +98,13 @@ def _is_over(talk: Conversation) -> bool:
 
 
 def _compact(talk: Conversation, refused: dict[str, Any] | None, ask: Ask, overflow: bool | None = None) -> str | None:
-    """Store a compaction: its mark, its summary, and what is asked then. Gives the error that ended it.
+    """Store a compaction: its mark, its summary, and the follow-up prompt. Return the error that ended it.
 
-    `refused`: the question that a provider found too long. `overflow` is noted on the mark, unless a prompt began with it.
+    Args:
+        talk: The session.
+        refused: The prompt that a provider called too long.
+        ask: Asks the model.
+        overflow: Whether a provider called the prompt too long, as noted on the mark; None = before a prompt.
     """
     seen, replay = port.select_view(talk.stored), None
     if refused:
@@ -142,5 +152,5 @@ def _replay_part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def get_text(message: Mapping[str, Any]) -> str:
-    """The texts of a message."""
+    """Return the texts of a message."""
     return "\n".join(part["text"] for part in message["parts"] if part["type"] == "text" and part["text"])

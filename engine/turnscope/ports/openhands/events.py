@@ -1,4 +1,4 @@
-"""A session as OpenHands' events: the system prompt, texts, calls, and results, one each."""
+"""A session as OpenHands' events: the system prompt, texts, calls and results, one event each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from turnscope.session.model import Bucket, Session
 
 
 class Piece(NamedTuple):
-    """One event: the blocks `start:stop`; `call` is what it asks for or answers, `batch` the message that it came in."""
+    """One event: the blocks `start:stop`. `call` is the id of its call, `batch` the message that it came in."""
 
     start: int
     stop: int
@@ -19,7 +19,7 @@ class Piece(NamedTuple):
 
 
 def read_pieces(session: Session) -> tuple[Piece, ...]:
-    """The events of a session, in order. What an answer says before its first call belongs to that call."""
+    """Return the events of a session, in order. The text of an answer before its first call belongs to that call."""
     found: list[Piece] = []
     for number, message in enumerate(session.messages):
         start, thinking = message.start, False

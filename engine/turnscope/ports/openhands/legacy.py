@@ -1,8 +1,8 @@
 """OpenHands 0.62: what its view shows of a history of events, and what each condenser forgets of it.
 
 Pure functions, ported from `openhands/memory/view.py` and `openhands/memory/condenser/impl` (PyPI openhands-ai 0.62.0). An
-event is a mapping with `id` (a rising number), `type`, and at will `cause`, `url`, `text`; a condensation has `forgotten` ids
-or `forgotten_range`, `summary`, `summary_offset`. What a condenser puts in has the id -1, as in the original.
+event is a mapping with `id` (a rising number), `type`, and optionally `cause`, `url`, `text`; a condensation has `forgotten`
+ids or `forgotten_range`, `summary`, `summary_offset`. Events that a condenser inserts have the id -1, as in the original.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OBSERVED = ("observation", "browser", "recall_result", "inserted")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The events that are sent, in order; `pending`: a condensation was asked for since the newest one."""
+    """The events that are sent, in order. `pending`: a condensation was requested since the newest one."""
 
     events: tuple[Event, ...]
     pending: bool = False
@@ -32,22 +32,22 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Condensation:
-    """What is forgotten: `ids`, or all of the `span` from its first to its last id."""
+    """What is forgotten: `ids`, or the whole `span` from its first to its last id."""
 
     ids: tuple[int, ...] | None = None
     span: tuple[int, int] | None = None
     summary: str | None = None
     offset: int | None = None
-    saw: tuple[str, tuple[Event, ...]] | None = None  # what the summariser was given
+    saw: tuple[str, tuple[Event, ...]] | None = None  # what the summariser read
 
     def build_event(self, id: int) -> Event:
-        """The condensation as an event of the history."""
+        """Return the condensation as an event of the history."""
         held: dict[str, Any] = {"id": id, "type": "condensation", "summary": self.summary, "summary_offset": self.offset}
         return held | ({"forgotten_range": self.span} if self.span else {"forgotten": self.ids or ()})
 
 
 def build_view(events: Sequence[Event]) -> View:
-    """What a history shows: without what was forgotten, with the newest summary that has a place."""
+    """Return what a history shows: without what was forgotten, with the newest summary that has a place."""
     gone: set[int] = set()
     spans: list[tuple[int, int]] = []
     placed: tuple[str, int] | None = None
@@ -74,12 +74,21 @@ def build_view(events: Sequence[Event]) -> View:
 
 
 def insert_text(text: str) -> Event:
-    """A text that a condenser puts in the place of events."""
+    """Return the event that a condenser inserts in place of others."""
     return {"id": INSERTED, "type": "inserted", "text": text}
 
 
 def condense(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
-    """What a condenser of `type` with its options makes of a view. ValueError, IndexError: as the original refuses it."""
+    """Return what a condenser makes of a view.
+
+    Args:
+        view: The view.
+        options: The `type` of the condenser, and its options.
+        ask: Asks a model.
+
+    Raises:
+        ValueError, IndexError: The original raises them too.
+    """
     run, known = CONDENSERS[options["type"]]
     given = {**known, **{name: value for name, value in options.items() if name != "type"}}
     return run(view, given, ask)
@@ -88,11 +97,11 @@ def condense(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condens
 def _keep_recent(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
     head = view.events[: options["keep_first"]]
     tail = max(0, options["max_events"] - len(head))
-    return View((*head, *view.events[-tail:]))  # no tail takes the whole list: the original's defect
+    return View((*head, *view.events[-tail:]))  # a defect of the original: a tail of 0 takes the whole list
 
 
 def _is_due(view: View, options: Mapping[str, Any]) -> bool:
-    """Whether a condenser that waits for a size has to act. ValueError: its options leave no room."""
+    """Return whether a condenser that waits for a size must act now. Raise ValueError if its options leave no room."""
     first, most = options["keep_first"], options["max_size"]
     if first >= most // 2 or first < 0 or most < 1:
         raise ValueError("keep_first must be less than half of max_size")

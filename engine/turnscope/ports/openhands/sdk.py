@@ -1,8 +1,8 @@
 """OpenHands' agent SDK: what its view shows of a history of events, where a view may be cut, and what its condenser forgets.
 
 Pure functions, ported from `openhands/sdk/context/{view,condenser}` (PyPI openhands-sdk 1.58.0). An event is a mapping with
-`id`, `type` (system, user, agent, action, observation, error, condensation, request; others are not for the model), and for
-actions and results `call`, for actions `batch` (the answer that they came in) and `thinking`; a condensation has `forgotten`,
+`id`, `type` (system, user, agent, action, observation, error, condensation, request; the model does not see others). Actions
+and results have `call`; actions have `batch` (the answer that they came in) and `thinking`; a condensation has `forgotten`,
 `summary`, `summary_offset`.
 """
 
@@ -23,12 +23,12 @@ RESULTS = ("observation", "error")
 
 
 class NoCondensation(Exception):
-    """Something has to be forgotten, and nothing can be."""
+    """Something must be forgotten, but nothing can be."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The events that are sent, in order; `pending`: a condensation was asked for since the newest one."""
+    """The events that are sent, in order. `pending`: a condensation was requested since the newest one."""
 
     events: tuple[Event, ...]
     pending: bool = False
@@ -36,7 +36,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The condenser's options, as it has them by default."""
+    """The condenser's options, with its defaults."""
 
     max_size: int = 240
     max_tokens: int | None = None
@@ -51,7 +51,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Condensation:
-    """What is forgotten, what stands for it, and the place of that in what is left."""
+    """What is forgotten, the summary that replaces it, and the place of the summary in what is left."""
 
     forgotten: tuple[str, ...]
     summary: str
@@ -59,7 +59,7 @@ class Condensation:
 
 
 def build_view(events: Sequence[Event]) -> View:
-    """What a history shows. KeyError: a result stands before its call."""
+    """Return what a history shows. Raise KeyError if a result comes before its call."""
     shown: list[Event] = []
     pending = False
     for event in events:
@@ -80,7 +80,7 @@ def build_view(events: Sequence[Event]) -> View:
 
 
 def _find_torn(shown: Sequence[Event], events: Sequence[Event]) -> set[str]:
-    """Ids of what may not stay, by the first of the view's properties that does not hold."""
+    """Return the ids that must not stay, by the first property of the view that is violated."""
     there = {event["id"] for event in shown}
     batches: dict[str, set[str]] = {}
     for event in events:
@@ -104,7 +104,7 @@ def _find_torn(shown: Sequence[Event], events: Sequence[Event]) -> set[str]:
 
 
 def _find_loops(events: Sequence[Event]) -> list[set[str]]:
-    """Tool loops: from a call with thinking on all calls and results, up to the next such call or anything else."""
+    """Return tool loops: from a call with thinking, all calls and results up to the next such call or any other event."""
     loops: list[set[str]] = []
     inside = False
     for event in events:
@@ -119,7 +119,11 @@ def _find_loops(events: Sequence[Event]) -> list[set[str]]:
 
 
 def find_safe_indices(events: Sequence[Event]) -> list[int]:
-    """Where a view may be cut: outside pairs, batches and thinking loops, both ends included. KeyError as for `build_view`."""
+    """Return where a view may be cut, both ends included: outside of pairs, batches and thinking loops.
+
+    Raises:
+        KeyError: A result comes before its call.
+    """
     loop_of = {id: number for number, loop in enumerate(_find_loops(events)) for id in loop}
     open_calls: set[str] = set()
     safe: list[int] = []
@@ -142,14 +146,32 @@ Requirement = Literal["hard", "soft"] | None
 
 
 def find_requirement(view: View, settings: Settings, limit: int | None, total: int) -> Requirement:
-    """Whether something must be forgotten (hard), should be (soft), or need not be. `total`: tokens of the view."""
+    """Return whether something must be forgotten (hard), should be (soft), or need not be.
+
+    Args:
+        view: The view.
+        settings: The options.
+        limit: Tokens that the view may have; None = any number.
+        total: Tokens of the view.
+    """
     if view.pending or (limit is not None and total > limit):
         return "hard"
     return "soft" if len(view.events) > settings.max_size else None
 
 
 def find_span_to_forget(view: View, settings: Settings, limit: int | None, count: Count, total: int) -> tuple[int, int]:
-    """The stretch of the view that is forgotten, moved to places where it may be cut; NoCondensation: too little, or none."""
+    """Return the part of the view that is forgotten, moved to places where the view may be cut.
+
+    Args:
+        view: The view.
+        settings: The options.
+        limit: Tokens that the view may have; None = any number.
+        count: Counts the tokens of events.
+        total: Tokens of the view.
+
+    Raises:
+        NoCondensation: Nothing, or too little, can be forgotten.
+    """
     events, first = view.events, settings.keep_first
     suffixes: list[int] = []
     if view.pending:
@@ -174,9 +196,17 @@ def _find_next(safe: Sequence[int], at: int, otherwise: int) -> int:
 
 
 def condense(view: View, settings: Settings, limit: int | None, count: Count, ask: Ask) -> Condensation | None:
-    """What the condenser forgets of a view; None where nothing. NoCondensation: something has to be, and nothing can be.
+    """Return what the condenser forgets of a view; None if nothing needs to be.
 
-    `limit`: tokens that the view may have; None = any number.
+    Args:
+        view: The view.
+        settings: The options.
+        limit: Tokens that the view may have; None = any number.
+        count: Counts the tokens of events.
+        ask: Asks a model.
+
+    Raises:
+        NoCondensation: Something must be forgotten, but nothing can be.
     """
     total = count(view.events) if limit is not None else 0
     need = find_requirement(view, settings, limit, total)
@@ -194,7 +224,7 @@ def condense(view: View, settings: Settings, limit: int | None, count: Count, as
 
 
 def _reset(view: View, settings: Settings, ask: Ask) -> Condensation:
-    """All behind the system prompt is forgotten; the original reads ever less of each event after each failure."""
+    """Forget everything after the system prompt. After each failure the original reads less of each event."""
     start = next((i + 1 for i, event in enumerate(view.events) if event["type"] == "system"), 0)
     gone = view.events[start:]
     for _ in range(settings.hard_context_reset_max_retries if gone else 0):

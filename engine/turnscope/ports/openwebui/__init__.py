@@ -1,1 +1,1 @@
-"""Open WebUI: how a saved chat becomes a request, as pure functions; the rules of the same name act on them."""
+"""Open WebUI: how a stored chat becomes a request, as pure functions for its rules."""

@@ -1,7 +1,7 @@
-"""Open WebUI's context compaction: what a chat is estimated at, when it is too long, and where it is cut.
+"""Open WebUI's context compaction: the estimated tokens of a chat, when it is too long, and where it is cut.
 
-Pure functions, written from what is documented of `context_compaction.py` (open-webui 0.12.4). Estimates are tokens of its own
-making: a quarter of the characters, rounded down, at least 1 for what is not empty.
+Pure functions, written from what is documented of `context_compaction.py` (open-webui 0.12.4). Its estimate is a quarter of
+the characters, rounded down, and at least 1 for anything that is not empty.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from turnscope.ports.openwebui.messages import ChatMessage
 
-PICTURE, FRAME = 1_000, 4  # tokens of a picture; tokens that frame a message
-SHARE, LEAST, MOST = 40, 10, 50  # the share that is kept, in per cent, and its bounds
-EXCERPT, FALLBACK = 500, 4_000  # characters of a message, and of the whole, where the model gave no summary
+PICTURE, FRAME = 1_000, 4  # tokens of an image; tokens of a message's frame
+SHARE, LEAST, MOST = 40, 10, 50  # per cent of the messages that stay, and the bounds of that number
+EXCERPT, FALLBACK = 500, 4_000  # characters of one message, and of the whole replacement, if the model gave no summary
 HEADING = "[CONVERSATION SUMMARY]"
 _DATA = re.compile(r"data:[^;\"]*;base64,[A-Za-z0-9+/=]*")
 _PROMPT = (("prompt_tokens",), ("prompt_eval_count",), ("prompt_n", "cache_n"), ("input_tokens",))
@@ -25,7 +25,7 @@ _ANSWER = ("completion_tokens", "output_tokens", "eval_count", "predicted_n")
 
 
 def estimate_tokens(value: Any) -> int:
-    """Tokens of a text, or of the JSON of anything else; None has none."""
+    """Estimate the tokens of a text, or of the JSON of another value; None has none."""
     if value is None:
         return 0
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
@@ -33,7 +33,7 @@ def estimate_tokens(value: Any) -> int:
 
 
 def count_message(message: ChatMessage) -> int:
-    """Tokens of one stored message: frame, content, items, calls and files."""
+    """Estimate the tokens of a stored message: frame, content, items, calls and files."""
     content, found = message.get("content"), FRAME
     if isinstance(content, list):
         for part in content:
@@ -49,7 +49,7 @@ def count_message(message: ChatMessage) -> int:
 
 
 def count_usage(usage: Any) -> int:
-    """Tokens of prompt and answer, by whichever of a provider's names for them; 0 where it names none."""
+    """Return the tokens of prompt and answer, under any provider's names for them; 0 if there are none."""
     if not isinstance(usage, Mapping):
         return 0
     prompt = next((n for names in _PROMPT if (n := sum(_to_int(usage.get(name)) for name in names))), 0)
@@ -61,16 +61,20 @@ def _to_int(value: Any) -> int:
 
 
 def get_usage(message: ChatMessage) -> int:
-    """Tokens that the usage stored with a message names."""
+    """Return the tokens of the usage that is stored with a message."""
     info = message.get("info")
     return count_usage(message.get("usage")) or count_usage(info.get("usage") if isinstance(info, Mapping) else None)
 
 
 class History(NamedTuple):
-    """Stored messages as numbers, so that any stretch of them is judged without reading it.
+    """Stored messages as numbers, so that any part of them is judged without reading it.
 
-    `sums[i]`: tokens of the first i; `usages`: numbers of messages with usage, and their tokens; `users`, `callers`: numbers
-    of users' messages and of answers that call tools; `tools`: of results.
+    Attributes:
+        sums: Tokens of the first i messages.
+        usages: Numbers of messages with usage, and their tokens.
+        users: Numbers of user messages.
+        callers: Numbers of answers that call tools.
+        tools: Numbers of results.
     """
 
     sums: list[int]
@@ -98,7 +102,16 @@ def read_history(messages: Iterable[ChatMessage]) -> History:
 
 
 def count_history(found: History, start: int, stop: int, extra: int) -> int:
-    """Tokens of the messages `start:stop`: those of the newest usage and what came after it, else all, with `extra` it."""
+    """Return the tokens of the messages `start:stop`.
+
+    With usage: that of the newest message, and what came after it. Without: all messages and `extra`.
+
+    Args:
+        found: The history.
+        start: The first message.
+        stop: The message after the last.
+        extra: Tokens of what is sent beside the messages.
+    """
     place = bisect_left(found.usages, (stop, 0)) - 1
     if place >= 0 and found.usages[place][0] >= start:
         number, total = found.usages[place]
@@ -107,12 +120,18 @@ def count_history(found: History, start: int, stop: int, extra: int) -> int:
 
 
 def is_exceeded(total: int, threshold: int) -> bool:
-    """Whether a chat of `total` tokens is too long. No threshold (0 or less) is never exceeded."""
+    """Return whether a chat of `total` tokens is too long. A threshold of 0 or less is never exceeded."""
     return threshold > 0 and total > threshold
 
 
 def get_threshold(threshold: int, cap: int | None, own: Any = None) -> int:
-    """The threshold in force: a chat's own value where it is a positive number, else the global one, at most the cap."""
+    """Return the threshold in force.
+
+    Args:
+        threshold: The global threshold in tokens.
+        cap: The most tokens of any threshold; None = none.
+        own: The chat's own threshold. It counts if it is a positive number.
+    """
     try:
         chosen = int(own)
     except (TypeError, ValueError):
@@ -122,10 +141,16 @@ def get_threshold(threshold: int, cap: int | None, own: Any = None) -> int:
 
 
 def find_boundary(found: History, start: int, stop: int, retention: Any = SHARE) -> int:
-    """How many of the messages `start:stop` are summarised; 0 where nothing can be cut.
+    """Return how many of the messages `start:stop` are summarised; 0 if nothing can be cut.
 
-    `retention` per cent of them stay, at least two. The cut is at a user's message, or at an answer that calls tools where
-    results are among them; the first of these is none.
+    The cut is before a user message, or, if there are results, before an answer that calls tools; but not before the first
+    of these.
+
+    Args:
+        found: The history.
+        start: The first message.
+        stop: The message after the last.
+        retention: Per cent of the messages that stay. At least two stay.
     """
     count, share = stop - start, SHARE
     with contextlib.suppress(TypeError, ValueError):
@@ -147,12 +172,12 @@ class Checkpoint(NamedTuple):
 
     start: int
     summary: str | None
-    item: int = 0  # the first item that is left ...
-    of: int = -1  # ... of this message's output; -1 = all of every message
+    item: int = 0  # the first item that is left of the output of message `of`
+    of: int = -1  # -1 = all messages are complete
 
 
 def find_checkpoint(messages: Sequence[ChatMessage]) -> Checkpoint:
-    """The newest summary that is stored with a message, or in an answer's items where compaction ran between its calls."""
+    """Return the newest summary, which is stored with a message, or between the calls of an answer."""
     for number in range(len(messages) - 1, -1, -1):
         stored = messages[number].get("contextSummary")
         if isinstance(stored, str) and stored.strip():
@@ -165,7 +190,7 @@ def find_checkpoint(messages: Sequence[ChatMessage]) -> Checkpoint:
 
 
 def _resume_items(messages: Sequence[ChatMessage], number: int, marker: ChatMessage) -> Checkpoint:
-    """From the items on that begin the batch of the call named by the marker, and the message just before that answer."""
+    """Return the items from the batch on to which the marker's call belongs, and the message before that answer."""
     for holder in range(number, -1, -1):
         output = messages[holder].get("output")
         items = output if isinstance(output, list) else []
@@ -181,7 +206,12 @@ def _resume_items(messages: Sequence[ChatMessage], number: int, marker: ChatMess
 
 
 def build_fallback(previous: str | None, messages: Iterable[ChatMessage]) -> str:
-    """What stands for a summary where the model gave an empty one: the beginnings of what it should have summarised."""
+    """Return the replacement for an empty summary: the beginnings of what it should have summarised.
+
+    Args:
+        previous: The summary before it.
+        messages: The messages to summarise.
+    """
     lines = [previous] if previous else []
     for message in messages:
         content = message.get("content")

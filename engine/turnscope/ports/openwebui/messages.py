@@ -1,9 +1,9 @@
-"""Open WebUI: stored answers as chat messages, calls beside their results, and the system message.
+"""Open WebUI: stored answers as chat messages, results after their calls, and the system message.
 
 Pure functions over messages as plain mappings, written from what is documented of `convert_output_to_messages`,
 `process_messages_with_output`, `sanitize_tool_pairs`, `reconcile_tool_pairs`, `merge_system_messages`,
-`add_or_update_system_message` and `strip_empty_content_blocks` (open-webui 0.12.4, open_webui/utils/misc.py and middleware.py).
-The texts of its own notices are ours, at the originals' lengths.
+`add_or_update_system_message` and `strip_empty_content_blocks` (open-webui 0.12.4, open_webui/utils/misc.py and
+middleware.py). Its notices are in our wording, at the originals' lengths.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 ChatMessage = Mapping[str, Any]
 """A message: `role`, `content`, and what else is stored or sent with it."""
 
-TOOL = "open-webui"  # under which name a session holds what is stored with messages
+TOOL = "open-webui"  # the key of this tool's data in `Session.about["stored"]`
 FINISHED = ("completed", "failed", "rejected")  # states of a call whose result is sent
 IMAGES = "The pictures that the tools gave in their results stand here. See it."
 VOICE = "[This answer was spoken. What follows is a transcript of voice:]\n"
@@ -24,7 +24,7 @@ STORED = ("id", "role", "content", *sorted(FIELDS))
 
 
 def load_messages(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
-    """Stored messages as a request begins with them: empty answers are left out."""
+    """Return stored messages as a request begins with them, without empty answers."""
     kept = ({key: message[key] for key in STORED if key in message} for message in messages)
     return [m for m in kept if m.get("role") != "assistant" or m.get("content") or m.get("output")]
 
@@ -32,11 +32,14 @@ def load_messages(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
 def convert_items(
     output: Sequence[ChatMessage], raw: bool = False, reasoning: str | None = None, flatten_images: bool = False
 ) -> list[dict[str, Any]]:
-    """The items of a stored answer as chat messages.
+    """Return the items of a stored answer as chat messages.
 
-    `reasoning` names the field that it goes to (`thinking`, `reasoning_content`), or `think_tags` for text in the content;
-    None leaves it out. `raw` keeps the details that a provider signed. `flatten_images`: pictures in results go into a
-    user's message behind them.
+    Args:
+        output: The items.
+        raw: Keep the details that a provider signed.
+        reasoning: The field for reasoning (`thinking`, `reasoning_content`), or `think_tags` for text in the content; None =
+            drop it.
+        flatten_images: Put images of results into a user message after them.
     """
     made = _Output(reasoning, raw, flatten_images)
     done = {i.get("call_id") for i in output if i.get("type") == "function_call" and i.get("status") in FINISHED}
@@ -60,7 +63,7 @@ def convert_items(
 
 
 class _Output:
-    """Chat messages being made from the items of an answer."""
+    """Chat messages while they are built from the items of an answer."""
 
     def __init__(self, reasoning: str | None, raw: bool, flatten: bool) -> None:
         self.reasoning, self.raw, self.flatten = reasoning, raw, flatten
@@ -115,7 +118,7 @@ class _Output:
         self._reset()
 
     def flush_results(self) -> None:
-        """Results that wait go out behind the calls; pictures in them behind all of them, where they are taken out."""
+        """Append waiting results after the calls, and their images after all of them, if images are flattened."""
         if not self.results:
             return
         self.flush_message()
@@ -136,12 +139,22 @@ class _Output:
 
 
 def convert_messages(messages: Iterable[ChatMessage], reasoning: str | None = None) -> list[dict[str, Any]]:
-    """Stored messages as chat messages: answers by their items where they have any that are sent, spoken ones headed."""
+    """Return stored messages as chat messages. An answer becomes its items, if it has any that are sent.
+
+    Args:
+        messages: The stored messages.
+        reasoning: See `convert_items`.
+    """
     return [made for message in messages for made in convert_message(message, reasoning)]
 
 
 def convert_message(message: ChatMessage, reasoning: str | None = None) -> list[dict[str, Any]]:
-    """One stored message as the chat messages that are sent for it."""
+    """Return the chat messages of one stored message.
+
+    Args:
+        message: The stored message.
+        reasoning: See `convert_items`.
+    """
     output = message.get("output") if message.get("role") == "assistant" else None
     meta = message.get("meta")
     voice = (meta.get("voice") if isinstance(meta, Mapping) else None) or {}
@@ -157,12 +170,12 @@ def convert_message(message: ChatMessage, reasoning: str | None = None) -> list[
 
 
 def drop_unpaired(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """No call without its result directly behind it and no result without its call; an answer left without text goes."""
+    """Drop calls without a result directly after them, results without a call, and answers that are left without text."""
     return _pair(messages, lambda message: bool(message.get("content")))
 
 
 def drop_unpaired_stored(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """The same for a stored answer: blank text is none, and reasoning alone keeps an answer."""
+    """Do the same for a stored answer. Blank text does not count as text; reasoning alone keeps an answer."""
     return _pair(messages, lambda message: bool(_get_text(message).strip() or message.get("reasoning_content")))
 
 
@@ -201,14 +214,20 @@ def _pair(messages: Sequence[ChatMessage], stays: Callable[[ChatMessage], bool])
 
 
 def merge_system(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """All system messages as one in front, joined by line breaks."""
+    """Join all system messages to one at the start, with line breaks between them."""
     held = [_get_text(message) for message in messages if message.get("role") == "system"]
     rest = [dict(message) for message in messages if message.get("role") != "system"]
     return [{"role": "system", "content": "\n".join(held)}, *rest] if held else rest
 
 
 def add_to_system(messages: Sequence[ChatMessage], text: str, append: bool = False) -> list[dict[str, Any]]:
-    """`text` before (or behind) the text of the system message in front; where there is none it becomes one."""
+    """Add a text to the system message at the start, or make it one.
+
+    Args:
+        messages: The messages.
+        text: The text.
+        append: Add it at the end; else at the start.
+    """
     if messages and messages[0].get("role") == "system":
         old = _get_text(messages[0])
         joined = f"{old}\n{text}" if append else f"{text}\n{old}"
@@ -217,7 +236,7 @@ def add_to_system(messages: Sequence[ChatMessage], text: str, append: bool = Fal
 
 
 def drop_blanks(messages: Iterable[ChatMessage]) -> list[dict[str, Any]]:
-    """Blank text parts leave lists of parts, unless nothing else is in them."""
+    """Drop blank text parts from lists of parts, unless nothing else is in them."""
     kept = []
     for message in messages:
         content = message.get("content")

@@ -1,1 +1,1 @@
-"""Roo Code's context management, as pure functions; the rules of the same name act on them."""
+"""Roo Code's context management, as pure functions for its rules."""

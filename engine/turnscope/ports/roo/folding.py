@@ -1,8 +1,9 @@
-"""Outlines of files that a session read, as Roo adds them to a summary: one text per file, so many characters in all.
+"""Outlines of files that a session read, as Roo adds them to a summary: one text per file, with a limit for all of them.
 
-Roo parses the files on disk with tree-sitter. Here the text is what the session itself shows of a file, and definitions are
-found by the words that begin them: what was never read has no outline, and a definition's end is where its indentation ends.
-Order and limits are of RooCodeInc/Roo-Code v3.52.1: core/condense/foldedFileContext.ts, services/tree-sitter/index.ts.
+Roo parses the files on the disk with tree-sitter. Here the text is what the session shows of a file, and definitions are
+recognised by their first words. So a file that was not read has no outline, and a definition ends where its indentation
+ends. Order and limits are those of RooCodeInc/Roo-Code v3.52.1: core/condense/foldedFileContext.ts,
+services/tree-sitter/index.ts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 MOST = 50_000  # characters of all outlines (maxCharacters)
-LEAST = 200  # characters below which no further outline is begun
+LEAST = 200  # with fewer characters left, no further outline begins
 LINES = 4  # lines that a definition must have (getMinComponentLines)
 HEAD = "<system-reminder>\n## File Context: {}\n(An outline, made when this was condensed: read the file for more.)\n"
 TAIL = "\n</system-reminder>"
@@ -27,7 +28,12 @@ _BEGINS = re.compile(
 
 
 def build_outlines(files: Iterable[tuple[str, str]], most: int = MOST) -> list[str]:
-    """An outline of each `(path, text)` that has definitions, in order, of `most` characters in all; the last may be cut."""
+    """Return an outline of each file that has definitions, in order. The last one may be cut.
+
+    Args:
+        files: Path and text of each file.
+        most: Characters of all outlines.
+    """
     found: list[str] = []
     room = most
     for path, text in files:
@@ -43,7 +49,7 @@ def build_outlines(files: Iterable[tuple[str, str]], most: int = MOST) -> list[s
 
 
 def find_definitions(text: str) -> Iterator[str]:
-    """The first line of each definition of at least four lines, as `first--last | line`."""
+    """Return the first line of each definition of at least four lines, as `first--last | line`."""
     rows = (_NUMBERED.sub("", text) if len(_NUMBERED.findall(text)) > text.count("\n") // 2 else text).split("\n")
     for at, row in enumerate(rows):
         begins = _BEGINS.match(row)
@@ -52,7 +58,7 @@ def find_definitions(text: str) -> Iterator[str]:
 
 
 def _find_end(rows: list[str], at: int, indent: int) -> int:
-    """The last line that belongs to the definition that begins at line `at`: what is indented further, and its bracket."""
+    """Return the last line of the definition at line `at`: the lines with more indentation, and a closing bracket."""
     end = at
     for place in range(at + 1, len(rows)):
         row = rows[place]

@@ -1,9 +1,9 @@
-"""A session as Roo Code's stored history: which of its messages are hidden, and which summaries and markers stand among them.
+"""A session as Roo Code's stored history: which messages are hidden, and where summaries and markers are.
 
-The messages are the session's; what else a rule has to know is its state. Each rule keeps its own: that another one condensed
-is seen in the envelope. Truncations hide from the second message on, so one place says what all of them hide. Entries are what
-`turnscope.ports.roo` reads; their `at` is a place: (address, 1) of a message, (address, 0) of a summary or marker, which stands
-before the message at that address.
+The messages are the session's. Everything else is the state of a rule. Each rule has its own state: the envelope shows it
+that another rule condensed. Truncations hide messages from the second on, so one place says what all of them hide. Entries
+are those that `turnscope.ports.roo` reads. Their `at` is a place: (address, 1) of a message, (address, 0) of a summary or
+marker, which comes before the message at that address.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 class Summary(Struct, frozen=True, gc=False):
     """A summary that request `request` stored when the history reached up to address `at`.
 
-    `size`: tokens of that whole request with it; `ts`: its time in milliseconds.
+    `size`: Tokens of that whole request with the summary. `ts`: its time in milliseconds.
     """
 
     number: int
@@ -44,7 +44,7 @@ class Summary(Struct, frozen=True, gc=False):
 
 
 class Store(Struct, frozen=True, gc=False):
-    """What a stored history holds beside the messages. `first`: the first visible place behind the opening message."""
+    """What a stored history holds beside the messages. `first`: the first visible place after the opening message."""
 
     summaries: tuple[Summary, ...] = ()
     first: Place | None = None
@@ -62,7 +62,7 @@ class Store(Struct, frozen=True, gc=False):
 
 
 class Size(NamedTuple):
-    """Tokens: of the context as the newest event tells them, of the last message, and of the two."""
+    """Tokens of the context (as the newest event reports them), of the last message, and of both."""
 
     total: float
     last: int
@@ -70,7 +70,7 @@ class Size(NamedTuple):
 
 
 def find_own_summary(envelope: Envelope, ctx: Ctx) -> Piece | None:
-    """The summary with which this very request begins, where one of its own decisions put it there."""
+    """Return the summary at the start of this request, if one of the request's own decisions put it there."""
     start = ctx.index.messages[0] if ctx.index.messages else envelope.stop
     piece = envelope.find_piece(start) if start < envelope.stop else None
     began = ctx.previous.first + len(ctx.previous.decisions) if ctx.previous else 0
@@ -78,13 +78,21 @@ def find_own_summary(envelope: Envelope, ctx: Ctx) -> Piece | None:
 
 
 def get_fresh_start(envelope: Envelope, ctx: Ctx) -> tuple[Part, ...]:
-    """The summary that now stands for all messages; () where there is none, or where anything stands behind it."""
+    """Return the summary that replaces all messages; () if there is none, or if anything comes after it."""
     piece = find_own_summary(envelope, ctx)
     return piece.body or () if piece and find_next_present(envelope, ctx, piece.stop) >= ctx.request.cut else ()
 
 
 def store_summary(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: Summary | None, factor: float) -> Summary:
-    """What is stored of a summary that begins this request; `older` is the one before."""
+    """Return what is stored of a summary at the start of this request.
+
+    Args:
+        envelope: The envelope.
+        ctx: The context of the request.
+        parts: The parts of the summary.
+        older: The summary before it.
+        factor: The factor of the token counts.
+    """
     count = sum(ctx.own.count_placeholder(parts))
     system, tools = (count_static_tokens(envelope, ctx, bucket) for bucket in (Bucket.SYSTEM, Bucket.TOOLS))
     size = math.ceil((system + count) * factor) + math.ceil(tools * factor)
@@ -94,8 +102,15 @@ def store_summary(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: 
 
 
 def measure_size(ctx: Ctx, newest: Summary | None, factor: float, counted: bool) -> Size | None:
-    """The size that Roo compares, None before anything was billed. `counted`: right after a condense its own count is read,
-    because that event stands behind the request's in Roo's list."""
+    """Return the size that Roo compares; None before anything was billed.
+
+    Args:
+        ctx: The context of the request.
+        newest: The newest summary.
+        factor: The factor of the token counts.
+        counted: Whether the request follows a condense. Then Roo reads its own count, because that event comes later in its
+            list.
+    """
     events: list[Entry] = [{"type": "say", "say": "api_req_started", "text": {"tokensIn": ctx.previous_usage}}]
     if counted and ctx.previous and newest and newest.request == ctx.previous.request.n:
         events.append({"type": "say", "say": "condense_context", "contextCondense": {"newContextTokens": newest.size}})
@@ -109,20 +124,20 @@ def measure_size(ctx: Ctx, newest: Summary | None, factor: float, counted: bool)
 
 
 def count_message(ctx: Ctx, start: int, factor: float) -> int:
-    """Tokens of the message that begins at `start`: the counter's times `factor`, rounded up."""
+    """Return the tokens of the message at address `start`: the counter's times `factor`, rounded up."""
     stop = min(ctx.session.messages[ctx.session.blocks[start].message].stop, ctx.request.cut)
     return math.ceil(ctx.count_tokens(start, stop) * factor)
 
 
 def count_static_tokens(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> int:
-    """Tokens of the system prompt or of the tools that stand in an envelope, as counted."""
+    """Return the counted tokens of the system prompt, or of the tools, in an envelope."""
     there = ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
     blocks = (ctx.session.blocks[at] for at in there if envelope.find_piece(at).body is None)
     return sum(ctx.count_tokens(block.at, block.at + 1) for block in blocks if block.bucket == bucket)
 
 
 def build_entry(ctx: Ctx, start: int) -> Entry:
-    """The message that begins at address `start` as an entry."""
+    """Return the message at address `start` as an entry."""
     blocks = ctx.session.blocks
     source = ctx.session.messages[blocks[start].message]
     raws = [block.raw for block in blocks[start : min(source.stop, ctx.request.cut)] if block.raw is not None]
@@ -135,19 +150,19 @@ def build_entry(ctx: Ctx, start: int) -> Entry:
 
 
 def get_last_time(ctx: Ctx, newest: Summary | None) -> int | None:
-    """Time of the history's last entry."""
+    """Return the time of the history's last entry."""
     start = ctx.index.messages[count_before(ctx.index.messages, ctx.request.cut) - 1]
     return newest.ts if newest and newest.at > start else get_time(ctx, start)
 
 
 def get_time(ctx: Ctx, start: int) -> int | None:
-    """Time of a message in Roo's unit, milliseconds."""
+    """Return the time of a message in milliseconds, which is Roo's unit."""
     sent = ctx.session.messages[ctx.session.blocks[start].message].sent_at
     return None if sent is None else round(sent * 1000)
 
 
 def list_since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> list[Entry]:
-    """The history from the newest summary on, hidden messages and markers included; all of it where there is no summary."""
+    """Return the history from the newest summary on, with hidden messages and markers; all of it if there is no summary."""
     begin = newest.at if newest else 0
     starts = ctx.index.messages
     found = [build_entry(ctx, start) for start in starts[count_before(starts, begin) : count_before(starts, ctx.request.cut)]]
@@ -160,14 +175,17 @@ def list_since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> 
 
 
 def build_summary_entry(stored: Summary) -> Entry:
-    """A summary as an entry."""
+    """Return a summary as an entry."""
     content = [{"type": "text", "text": text} for text in stored.texts] or ""
     told = {"role": "user", "content": content, "ts": stored.ts, "isSummary": True, "condenseId": stored.number}
     return {"at": (stored.at, 0), **told}
 
 
 def list_visible(ctx: Ctx, store: Store) -> list[Entry]:
-    """Roles, times and tags, without content, of what no truncation hides; and a hidden newest summary with a marker for it."""
+    """Return what no truncation hides, without content: roles, times and tags.
+
+    A hidden newest summary is included, with a marker.
+    """
     starts, blocks = ctx.index.messages, ctx.session.blocks
     found = [*_iter_summaries(store)]
     first = count_before(starts, store.first[0]) if store.first else 1

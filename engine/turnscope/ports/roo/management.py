@@ -1,10 +1,10 @@
-"""Roo Code's context management over its stored history: what is hidden, what a summary replaces, what a request then holds.
+"""Roo Code's context management over its stored history: what is hidden, and what a summary replaces.
 
 Pure functions over messages as `api_conversation_history.json` holds them: Anthropic's, with `ts` and the tags
-`truncationParent`, `isTruncationMarker`, `truncationId`, `condenseParent`, `isSummary`, `condenseId`. Nothing is ever deleted:
-a message is hidden while what its tag names exists. `results` mends results, `history` reads a history off a session.
-Ported from RooCodeInc/Roo-Code v3.52.1 (cb83656718): context-management/index.ts, condense/index.ts,
-mergeConsecutiveApiMessages.ts, consolidateTokenUsage.ts.
+`truncationParent`, `isTruncationMarker`, `truncationId`, `condenseParent`, `isSummary`, `condenseId`. Nothing is ever
+deleted: a message is hidden while the summary or marker that its tag names exists. `results` repairs results; `history`
+reads a history from a session. Ported from RooCodeInc/Roo-Code v3.52.1 (cb83656718): context-management/index.ts,
+condense/index.ts, mergeConsecutiveApiMessages.ts, consolidateTokenUsage.ts.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ THRESHOLDS = (5, 100)  # MIN_CONDENSE_THRESHOLD, MAX_CONDENSE_THRESHOLD
 INHERIT = -1
 SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
     map(chr, range(0x2000, 0x200B))
-)  # what JavaScript trims
+)  # the characters that JavaScript's trim removes
 
-# Roo's own wording is not repeated here. The lengths are its (24, 63 + digits, 132 around the commands, 56): they are counted.
+# Our wording, at the lengths of the original (24, 63 + digits, 132 around the commands, 56), because tokens are counted.
 HEADING = "## Conversation so far:\n"
 STAND_IN = "[Stand-in made offline]\n"
 MARKER = "[Context note: {} earlier messages were hidden here to make room]"
@@ -42,7 +42,7 @@ _COMMAND = re.compile(r"<command[^>]*>.*?</command>", re.DOTALL)
 
 
 class Truncation(NamedTuple):
-    """A history after the sliding window: how many messages were newly hidden, and the marker that stands for them."""
+    """A history after the sliding window: how many messages were newly hidden, and the marker that replaces them."""
 
     messages: list[Stored]
     removed: int
@@ -50,9 +50,12 @@ class Truncation(NamedTuple):
 
 
 def count_context(events: Sequence[Stored]) -> float:
-    """What the newest telling event says the context held: a request's tokens in and out, or the count after a condense.
+    """Return the tokens of the context as the newest event reports them; 0 if none does.
 
-    `events` as `ui_messages.json` holds them (`text` may be read already). Truncations are not asked; 0 where nothing tells.
+    That is the input and output of a request, or the count after a condense. Truncations report nothing.
+
+    Args:
+        events: The events, as `ui_messages.json` holds them. `text` may be parsed already.
     """
     for event in reversed(events):
         found: float = 0
@@ -77,7 +80,12 @@ def _parse(text: Any) -> Stored:
 
 
 def compute_allowed(window: int, max_output: int | None) -> float:
-    """Tokens that a request may have: a tenth of the window and the reserve for the answer taken off."""
+    """Return the tokens that a request may have: the window without a tenth of it, and without the reserve for the answer.
+
+    Args:
+        window: The window in tokens.
+        max_output: The reserve in tokens; None = the default.
+    """
     return window * (1 - BUFFER) - (max_output or RESERVED)
 
 
@@ -90,9 +98,16 @@ def will_manage(
     threshold: float = 100,
     profile: float | None = None,
 ) -> bool:
-    """Whether `total` tokens and the `last` message's make Roo act: above what is allowed, or with `auto` at the percentage.
+    """Return whether Roo acts: above the allowed tokens, or, with `auto`, at the percentage.
 
-    `profile`: a percentage of the profile's own; -1 = inherit, anything outside 5 to 100 is ignored.
+    Args:
+        total: Tokens of the context.
+        last: Tokens of the last message.
+        window: The window in tokens.
+        max_output: The reserve for the answer in tokens; None = the default.
+        auto: Whether automatic condensing is on.
+        threshold: The global percentage.
+        profile: The percentage of the profile; -1 = the global one. Values outside of 5 to 100 are ignored.
     """
     size = total + last
     if size > compute_allowed(window, max_output):
@@ -103,9 +118,14 @@ def will_manage(
 
 
 def truncate(messages: Sequence[Stored], share: float, name: str) -> Truncation:
-    """Hide `share` of the visible messages behind the first, an even number, and put a marker before the first that is kept.
+    """Hide the oldest visible messages after the first, and put a marker before the first that stays.
 
-    Messages that a summary hides count as visible. Nothing changes where fewer than two would go.
+    Messages that a summary hides count as visible. Nothing changes if fewer than two would be hidden.
+
+    Args:
+        messages: The history.
+        share: The share of the visible messages that is hidden; the number is made even.
+        name: The id of the truncation.
     """
     visible = [at for at, m in enumerate(messages) if not m.get("truncationParent") and not m.get("isTruncationMarker")]
     removed = math.floor((len(visible) - 1) * share)
@@ -127,13 +147,13 @@ def truncate(messages: Sequence[Stored], share: float, name: str) -> Truncation:
 
 
 def select_since_summary(messages: Sequence[Stored]) -> list[Stored]:
-    """From the last summary on; all where there is none."""
+    """Return the messages from the last summary on; all if there is none."""
     start = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].get("isSummary")), 0)
     return list(messages[start:])
 
 
 def explain_refusal(messages: Sequence[Stored]) -> str:
-    """Why a history is not condensed, under Roo's name for it; "" where it can be."""
+    """Return why a history is not condensed, by Roo's name of the error; "" if it can be."""
     since = select_since_summary(messages)
     if len(since) <= 1:
         return "condense_not_enough_messages" if len(messages) <= 1 else "condensed_recently"
@@ -141,7 +161,7 @@ def explain_refusal(messages: Sequence[Stored]) -> str:
 
 
 def build_missing_results(messages: Sequence[Stored]) -> list[JSON] | None:
-    """Results for the calls that have none, as content of one more user's message for the summariser; None where all have."""
+    """Return results for calls that have none, as the content of a user message for the summariser; None if all have."""
     calls = {b.get("id"): None for m in messages for b in _list_blocks(m, "assistant") if b.get("type") == "tool_use"}
     results = {b.get("tool_use_id") for m in messages for b in _list_blocks(m, "user") if b.get("type") == "tool_result"}
     missing = [call for call in calls if call not in results]
@@ -151,7 +171,15 @@ def build_missing_results(messages: Sequence[Stored]) -> list[JSON] | None:
 def build_summary_content(
     heading: str, summary: str, first: Stored, environment: str, outlines: Sequence[str] = ()
 ) -> list[JSON]:
-    """What a summary message holds: the summary, the task's first commands, outlines of files, and the environment."""
+    """Return the content of a summary message.
+
+    Args:
+        heading: The line before the summary.
+        summary: The summary.
+        first: The first message, whose commands are repeated.
+        environment: Details of the environment; "" = none.
+        outlines: Outlines of files.
+    """
     texts = [heading + summary]
     if found := _COMMAND.findall(_get_text(first.get("content"))):
         texts.append("\n".join(found).join(WORKFLOWS))
@@ -168,7 +196,7 @@ def _get_text(content: Any) -> str:
 
 
 def render_transcript(messages: Iterable[Stored]) -> str:
-    """What the summariser reads: a line or more per message, calls and results as text, thinking left out."""
+    """Return what the summariser reads: lines for each message, calls and results as text, without thinking."""
     lines = []
     for message in messages:
         for block in _to_list(message.get("content")):
@@ -181,7 +209,7 @@ def render_transcript(messages: Iterable[Stored]) -> str:
 
 
 def clean_up(messages: Sequence[Stored]) -> list[Stored]:
-    """The history without tags whose summary or marker is gone, as after a rewind: what they hid is active again."""
+    """Remove tags whose summary or marker is gone, as after a rewind. What they hid becomes active again."""
     known = {
         "condenseParent": {m.get("condenseId") for m in messages if m.get("isSummary") and m.get("condenseId")},
         "truncationParent": {m.get("truncationId") for m in messages if m.get("isTruncationMarker") and m.get("truncationId")},
@@ -190,9 +218,10 @@ def clean_up(messages: Sequence[Stored]) -> list[Stored]:
 
 
 def select_effective(messages: Sequence[Stored]) -> list[Stored]:
-    """What would be sent of a history: from the last summary on, without what a marker there hides; else what is not hidden.
+    """Return what would be sent of a history.
 
-    Behind a summary, results whose call is not behind it too are left out, and messages that this empties.
+    That is everything from the last summary on, without what a marker there hides; or else everything that is not hidden.
+    After a summary, results without their call are dropped, and messages that become empty.
     """
     summary = next((at for at in range(len(messages) - 1, -1, -1) if messages[at].get("isSummary") is True), None)
     since = list(messages) if summary is None else _drop_unanswered(messages[summary:])
@@ -215,7 +244,10 @@ def _drop_unanswered(messages: Sequence[Stored]) -> list[Stored]:
 
 
 def merge_neighbours(messages: Sequence[Stored], roles: Iterable[str] = ("user",)) -> list[Stored]:
-    """Neighbours of one of `roles` as one message with the first's keys. Markers stay alone, a summary joins none before it."""
+    """Join neighbours of one of `roles`, with the keys of the first.
+
+    Markers are not joined, and a summary not with those before it.
+    """
     joined, out = set(roles), list[Stored]()
     for message in messages:
         before = out[-1] if out else None

@@ -1,7 +1,7 @@
-"""How Roo Code fits a user's message to the calls before it when the message is stored.
+"""How Roo Code matches the results in a user message with the calls before it, when the message is stored.
 
 Ported from validateToolResultIds.ts and Task.addToApiConversationHistory (RooCodeInc/Roo-Code v3.52.1, cb83656718). Results
-that lose their call to a summary later on are `roo.management.select_effective`'s business.
+that lose their call to a summary later on are handled by `roo.management.select_effective`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ from typing import Any
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON
 
-INTERRUPTED = "This call was broken off, so it has no result yet"  # ours, at the length of Roo's (49)
-Fitted = list[tuple[int, JSON]]  # (place in the message's content, block); -1 = a result that was put in
+INTERRUPTED = "This call was broken off, so it has no result yet"  # our wording, at the length of Roo's (49)
+Fitted = list[tuple[int, JSON]]  # (place in the message's content, block); -1 = an added result
 
 
 def fit_results(user: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> Fitted | None:
-    """A user's content fitted to the calls of the last answer in `history`; None where there is nothing to fit it to.
+    """Match the results of a user message with the calls of the last answer; None if there is nothing to match.
 
     The first of several results of one call stays. A result with an unknown id gets the id of the call at its own position
-    among the results, or goes where that is taken. Calls without a result get one, in front.
+    among the results, or is dropped if that call has a result. Calls without a result get one, at the start.
+
+    Args:
+        user: The content of the user message.
+        history: The messages before it.
     """
     content = user.get("content")
     before = next((m for m in reversed(history) if m.get("role") == "assistant"), None)
@@ -40,7 +44,7 @@ def fit_results(user: Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -
 def _fit(kept: Fitted, calls: list[Any]) -> Fitted:
     used: set[Any] = set()
     out: Fitted = []
-    number = -1  # of the result among the results
+    number = -1  # the number of the result among the results
     for place, block in kept:
         if not _is_kind(block, "tool_result"):
             out.append((place, block))
@@ -59,7 +63,7 @@ def _fit(kept: Fitted, calls: list[Any]) -> Fitted:
 
 
 def convert_to_text(result: Mapping[str, Any]) -> dict[str, JSON]:
-    """A result as a text block: what Roo stores where no answer stands before the message."""
+    """Return a result as a text block. Roo stores that if no answer comes before the message."""
     content = result.get("content")
     return {"type": "text", "text": f"Result of a tool:\n{content if isinstance(content, str) else dumps(content)}"}
 

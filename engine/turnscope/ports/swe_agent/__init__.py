@@ -1,1 +1,1 @@
-"""SWE-agent's history processors, as pure functions; the rules of the same name act on them."""
+"""SWE-agent's history processors, as pure functions for its rules."""

@@ -1,9 +1,8 @@
-"""SWE-agent's history processors that no rule does, over a list of messages: tags, marks for the cache, images in texts.
+"""SWE-agent's history processors that have no rule, over a list of messages: tags, cache marks, images in texts.
 
-What is sent of old observations, of windows and of what patterns match is decided by the rules, with the functions of `texts`.
-Messages are those of SWE-agent: `role`, `content` (text or a list of blocks), `message_type`, and at will `tags`, `tool_calls`,
-`cache_control`. Given ones are not changed. Raises as the original does: ValueError for a refused option, else AssertionError,
-KeyError and TypeError.
+The rules handle old observations, windows and patterns, with the functions of `texts`. Messages are those of SWE-agent:
+`role`, `content` (text or a list of blocks), `message_type`, and optionally `tags`, `tool_calls`, `cache_control`. The input
+is not changed. Errors are those of the original: ValueError for a wrong option, else AssertionError, KeyError and TypeError.
 """
 
 from __future__ import annotations
@@ -19,7 +18,12 @@ EPHEMERAL = {"type": "ephemeral"}
 
 
 def process(messages: Sequence[Message], processors: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """The messages as sent: each processor is its `type` with its options."""
+    """Return the messages as they are sent.
+
+    Args:
+        messages: The messages.
+        processors: The `type` of each processor, with its options.
+    """
     history = [deepcopy(message) for message in messages]
     for given in processors:
         run, known = PROCESSORS[given["type"]]

@@ -1,6 +1,6 @@
 """What SWE-agent's history processors do to one text, and which observations are old.
 
-Pure functions; the rules of the same name and `processors` call them. Ported from `sweagent/agent/history_processors.py`
+Pure functions for the rules of the same name, and for `processors`. Ported from `sweagent/agent/history_processors.py`
 (SWE-agent/SWE-agent 3ea751c0).
 """
 
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-KEEP, REMOVE = "keep_output", "remove_output"  # tags by default
+KEEP, REMOVE = "keep_output", "remove_output"  # the default tags
 NUMBERED = re.compile(r"^(\d+)\:.*?(\n|$)", re.MULTILINE)
 HEADER = re.compile(r"\[File:\s+(.*)\s+\(\d+\s+lines\ total\)\]")
 IMAGE = re.compile(r"(!\[([^\]]*)\]\(data:)([^;]+);base64,([^)]+)(\))")
@@ -18,18 +18,27 @@ IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp")
 
 
 def find_elided_stop(count: int, n: int, polling: int = 1) -> int:
-    """Observations 1 to this number (not included) are old among `count`; number 0, the task, never is."""
+    """Return up to which number (not included) observations are old, counted from 1. Number 0 is the task, and never old.
+
+    Args:
+        count: How many observations there are.
+        n: How many of the newest stay.
+        polling: The result changes once every so many observations, so that the cached prefix lasts.
+    """
     return max(0, count // polling * polling - n)
 
 
 def build_placeholder(texts: Iterable[str], images: int) -> str:
-    """What stands for an old observation: how many lines, and images if there are any, were left out."""
+    """Return the placeholder of an old observation. It says how many lines, and how many images, were left out."""
     lines = sum(len(text.splitlines()) for text in texts)
     return f"Old environment output: ({lines} lines omitted)" + (f" ({images} images omitted)" if images else "")
 
 
 def find_window(text: str) -> str | None:
-    """The file that a text shows a window of; "" where it has numbered lines and names none, None where it has no lines."""
+    """Return the file whose window a text shows.
+
+    "" if the text has numbered lines but no file name; None if it has no numbered lines.
+    """
     if not NUMBERED.search(text):
         return None
     named = HEADER.search(text)
@@ -37,20 +46,20 @@ def find_window(text: str) -> str | None:
 
 
 def close_windows(text: str) -> str:
-    """A text whose window is outdated: a line stands for the stretch of its numbered lines."""
+    """Replace the numbered lines of a text by one line that says that they are outdated."""
     found = list(NUMBERED.finditer(text))
     return f"{text[: found[0].start()]}Outdated window with {len(found)} lines omitted...\n{text[found[-1].end() :]}"
 
 
 def remove_matches(text: str, patterns: Sequence[str]) -> str:
-    """A text without what each pattern in turn matches; a dot matches line breaks as well."""
+    """Remove from a text what each pattern matches, one after the other. A dot matches line breaks too."""
     for pattern in patterns:
         text = re.sub(pattern, "", text, flags=re.DOTALL)
     return text
 
 
 def split_images(text: str, allowed: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Text and image blocks of a text with markdown images of allowed types; None where it has none."""
+    """Split a text with Markdown images of allowed types into text and image blocks; None if it has none."""
     blocks: list[dict[str, Any]] = []
     end = 0
 

@@ -1,4 +1,4 @@
-"""Chatbot UI's window: the newest messages whose texts fit beside the chat's prompt, with the passages found for them."""
+"""Chatbot UI's window: the newest messages whose texts fit after the chat's prompt, with the passages retrieved for them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from turnscope.session.model import Block, Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    """Only the system prompt as the log holds it is charged; where not even the newest message fits, it is sent alone."""
+    """Yield the edits of a request.
+
+    Only the system prompt that the log holds is counted. The newest message is always sent, even if it does not fit.
+    """
     starts, there, weight = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut), count_weights(ctx)
     room = ctx.limit - ctx.own.sums[0][ctx.request.cut]
-    newest = weight.plain[there - 1] if there else 0  # nothing follows it yet that could bring passages
+    newest = weight.plain[there - 1] if there else 0  # passages come with the message that follows; there is none yet
 
     def size(i: int) -> int:
         return weight.sums[there - 1] - weight.sums[i] + newest
@@ -53,7 +56,10 @@ def _add_passage(ctx: Ctx, block: Block, text: str) -> tuple[Span, tuple[Part, .
 
 
 def _add_question_passages(envelope: Envelope, ctx: Ctx, found: Any, newest: int | None) -> Iterator[Edit]:
-    """Passages for the new question go onto the last message, uncharged: onto the system prompt where no other is left."""
+    """Add the passages for the new question to the last message, or to the system prompt if no message is left.
+
+    They are not counted.
+    """
     because, text = "passages found for the new question go onto the last message, uncharged", build_retrieval_text(found)
     facts: dict[str, Any] = {"passages": len(found)}
     if newest is None:
@@ -74,7 +80,7 @@ def _add_question_passages(envelope: Envelope, ctx: Ctx, found: Any, newest: int
     message = ctx.session.messages[ctx.session.blocks[newest].message]
     blocks = ctx.session.blocks[message.start : min(message.stop, ctx.request.cut)]
     pictures = sum(b.kind == "image" for b in blocks)
-    if pictures:  # a list of parts is put into a string: the original's defect
+    if pictures:  # a defect of the original: a list of parts becomes one string
         objects = ",".join([OBJECT] * (pictures + 1))
         part = Part(message.role, "text", objects + text, fence=message.fence)
         yield Edit(

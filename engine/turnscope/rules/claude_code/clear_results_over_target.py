@@ -1,4 +1,4 @@
-"""Claude Code's microcompaction: near the trigger, the oldest results are cleared until few enough tokens of them are left."""
+"""Claude Code's microcompaction: near the trigger, the oldest tool results are cleared until the rest is small enough."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from turnscope.session.model import Session
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     keep: Annotated[int, "newest results that stay"] = port.KEEP
     target: Annotated[int, "tokens of results that may stay"] = port.TARGET
@@ -31,16 +31,19 @@ class Params:
 class _Results(NamedTuple):
     at: tuple[int, ...]
     sizes: tuple[int, ...]
-    sums: tuple[int, ...]  # of all results before each
+    sums: tuple[int, ...]  # estimated tokens of all results before each
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """State: up to which address results are cleared, by this rule or by a compaction."""
+    """Yield the edits of a request.
+
+    State: the address up to which results are cleared, by this rule or by a compaction.
+    """
     done: int = ctx.state or 0
     seen = _get_results(ctx) if params.tools == port.TOOLS else _find_results(ctx.session, ctx.index, params.tools)
     there = count_before(seen.at, ctx.request.cut)
     first = count_before(seen.at, done)
-    while first < there and envelope.find_piece(seen.at[first]).body is not None:  # a summary stands for it, or it was cleared
+    while first < there and envelope.find_piece(seen.at[first]).body is not None:  # it is summarised or cleared already
         first += 1
     held = seen.sums[there] - seen.sums[first]
     done = seen.at[first - 1] + 1 if first else done
@@ -56,7 +59,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _count_previous(ctx: Ctx) -> int:
-    """Tokens of the previous request, as the compaction beside this sees them."""
+    """Return the tokens of the previous request, counted as the compaction of the same policy counts them."""
     last = ctx.previous.get_state("compact_into_summary") if ctx.previous else None
     return recorded_compactions.count_previous_usage(ctx, -1 if last is None else last, 0)
 

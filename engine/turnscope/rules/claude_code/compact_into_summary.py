@@ -1,4 +1,4 @@
-"""Claude Code's compaction: a summary stands for the whole conversation, and files that were read come back behind it."""
+"""Claude Code's compaction: a summary replaces the whole conversation, and files that were read are re-injected after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SLOT = "files read"
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters. What a person asked for (/compact) happens where the log shows it, whatever the trigger."""
+    """Parameters. A compaction that the user asked for (/compact) happens where the log shows it, whatever the trigger."""
 
     trigger: Annotated[
         Literal["default", "observed"], "observed: where the log shows that the tool itself compacted, at whatever size"
@@ -32,11 +32,14 @@ class Params:
     files: Annotated[int, "files read last that come back after a compaction"] = port.FILES
     file_tokens: Annotated[int, "tokens of each"] = port.FILE
     files_tokens: Annotated[int, "tokens of all of them"] = port.ALL_FILES
-    cap: Annotated[int, "tokens that the summary may have"] = 4_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 4_000
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """State: the request that compacted last. A summary that the log holds for this very compaction is taken as it is."""
+    """Yield the edits of a request.
+
+    State: the request that compacted last. If the log holds a summary for this very compaction, it is used.
+    """
     last: int = -1 if ctx.state is None else ctx.state
     seen = recorded_compactions.find_compactions(ctx)
     at, text = recorded_compactions.find_recorded_summary(ctx, seen)
@@ -47,7 +50,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return last
     told = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
     facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": told} if told else {})
-    because = f"{size:,} tokens, {mark:,} is the mark"
+    because = f"{size:,} tokens, the threshold is {mark:,}"
     if asked or params.trigger == "observed":
         because = f"{'the user asked for it' if asked else 'the tool did so here'}, at {size:,} tokens"
     if text:
@@ -70,9 +73,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _follow_log(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, because: str, facts: dict[str, Any]) -> Edits:
-    """The log's own summary, for what the log says it stands for; what the tool preserved stays."""
+    """Put the log's own summary where the log says it stood. Blocks that the tool preserved stay."""
     found = [*recorded_compactions.iter_compacted_spans(ctx, seen)]
-    if any(_is_inside(envelope, at) for span in found for at in span):  # of what stands as one, nothing can be preserved
+    if any(_is_inside(envelope, at) for span in found for at in span):  # a part of a placeholder cannot be preserved
         found = [*ctx.index.find_conversation_spans(envelope.find_piece(found[0].start).start, found[-1].stop)]
     messages = sum(count_before(ctx.index.messages, b) - count_before(ctx.index.messages, a) for a, b in found)
     body = (Part("user", "summary", text),)
@@ -83,12 +86,12 @@ def _follow_log(envelope: Envelope, ctx: Ctx, seen: list[Edit], text: str, becau
 
 
 def _is_inside(envelope: Envelope, at: int) -> bool:
-    """Whether a stand-in holds blocks on both sides of an address."""
+    """Return whether one placeholder replaces blocks on both sides of an address."""
     return at < envelope.stop and bool((piece := envelope.find_piece(at)).body) and piece.start < at
 
 
 def _count_request(ctx: Ctx, last: int, stop: int) -> int:
-    """Tokens as the tool sees them: what was billed for the previous request, and an estimate of what came since."""
+    """Return the tokens of the request as the tool counts them: the billed previous request plus an estimate of the rest."""
     sums = _sum_tokens(ctx)
     if ctx.previous is None:
         return port.pad(sums[stop])
@@ -99,13 +102,13 @@ def _count_request(ctx: Ctx, last: int, stop: int) -> int:
 
 @memoize
 def _sum_tokens(session: Session, _index: Index) -> tuple[int, ...]:
-    """Estimated tokens of all blocks before each."""
+    """Return the estimated tokens of all blocks before each block."""
     return tuple(accumulate((port.estimate(len(block.text)) for block in session.blocks), initial=0))
 
 
 @memoize
 def _find_reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
-    """Results that hold a file, and its path."""
+    """Return the tool results that hold a file, each with its path."""
     found = (
         (at, find_path(get_call_input(session, session.blocks[at])))
         for at in index.results
@@ -115,7 +118,7 @@ def _find_reads(session: Session, index: Index) -> tuple[tuple[int, str], ...]:
 
 
 def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:
-    """The files read last, as they were read last; never from the disk."""
+    """Return the files that were read last, as the conversation holds them. Nothing is read from the disk."""
     reads, left, met = _find_reads(ctx), params.files_tokens, set[str]()
     for at, path in reversed(reads[: count_before([at for at, _ in reads], ctx.request.cut)]):
         text = None if path in met else get_result_text(ctx.session.blocks[at])

@@ -1,4 +1,7 @@
-"""Hide the oldest pairs of messages once the previous request was too big; rewrite repeated file reads first."""
+"""Cline's classic context manager: once the previous request was too large, hide the oldest pairs of messages.
+
+Repeated reads of a file are rewritten first.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ starts = memoize(ranges.find_starts)
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     min_saved: Annotated[float, "nothing is hidden where rewriting repeated reads saves this share of the characters"] = 0.3
     share: Annotated[float, "act from this share of the window on, if that is below the limit (0 = at the limit)"] = 0.0
@@ -36,6 +39,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the edits of a request. State: what was hidden and rewritten so far."""
     old: State = ctx.state or State()
     history = History(ctx.session, starts(ctx), ctx.request.cut, old.lost)
     known = len(replace(history, cut=ctx.previous.request.cut)) if ctx.previous else 0
@@ -43,7 +47,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     touched = {*range(max(0, known - 1), len(history)), *range(state.start, old.start + 1), state.start}
     if state.entries is not old.entries:
         touched |= {message for message, entry in state.entries.items() if entry is not old.entries.get(message)}
-    summed = find_manual_spans(envelope, ctx)  # what a person had condensed stays so
+    summed = find_manual_spans(envelope, ctx)  # what the user condensed stays condensed
     if summed:
         hidden = frozenset(message for message in range(len(history)) if _is_in(history.get_address(message), summed))
         history, touched = replace(history, summed=hidden), touched - hidden
@@ -73,7 +77,7 @@ def _is_in(at: int, spans: Sequence[Span]) -> bool:
 
 
 def _decide(history: History, ctx: Ctx, old: State, params: Params) -> tuple[State, str, Mapping[str, Any]]:
-    """The new state, why it changed ("" where it did not), and the numbers."""
+    """Return the new state, why it changed ("" if it did not), and the numbers behind it."""
     used, (window, limit) = _count_used(ctx), ranges.compute_allowance(ctx.budget.window, params.handler, ctx.request.model)
     facts: dict[str, Any] = {"reported": used or 0, "limit": limit}
     entries, because = dict(old.entries), f"an error or a person asked for it, keeping {params.force}"
@@ -98,20 +102,20 @@ def _decide(history: History, ctx: Ctx, old: State, params: Params) -> tuple[Sta
 
 
 def _count_used(ctx: Ctx) -> int | None:
-    """Tokens of the previous request. One whose log carries no usage counts as nothing where others carry it."""
+    """Return the tokens of the previous request. A request without usage counts as 0 if others of the log have usage."""
     if ctx.previous is None:
         return None
     return 0 if ctx.previous.request.usage is None and ctx.calibration.seen else ctx.previous_usage
 
 
 def _iter_conversation(ctx: Ctx, history: History, first: int, last: int) -> Iterator[Span]:
-    """The conversation from message `first` up to and without message `last`."""
+    """Yield the conversation from message `first` up to, and without, message `last`."""
     if first < last:
         yield from ctx.index.find_conversation_spans(history.get_address(first), history.get_address(last))
 
 
 def _repeat_first_pair(history: History, state: State, old: State) -> Iterator[Edit]:
-    """Messages of the first pair that stand again behind it."""
+    """Return the messages of the first pair that are sent again after it."""
     at, start = history.get_address(2), state.start
     for message in range(max(old.start, 0), 2) if start != old.start else ():
         yield Edit("drop", f"the hidden range now ends at message {start - 1}", Span(at, at), slot=f"message {message} again")

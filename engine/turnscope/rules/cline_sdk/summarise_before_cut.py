@@ -1,4 +1,4 @@
-"""Cline SDK's agentic compaction: once the request is estimated at the trigger, a summary stands for all but the newest."""
+"""Cline SDK's agentic compaction: at the trigger a summary replaces all but the newest messages."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Params:
     """The options of the original."""
 
     preserve_recent_tokens: Annotated[int, "tokens of the newest messages that stay"] = port.PRESERVE_RECENT
-    cap: Annotated[int, "tokens that the summary may have"] = port.SUMMARY_OUTPUT
+    cap: Annotated[int, "maximum tokens of the summary"] = port.SUMMARY_OUTPUT
 
 
 class _Sizes(NamedTuple):
     sums: tuple[int, ...]  # estimated tokens of all messages before each
-    static: tuple[int, ...]  # of system prompt and tools, by address
-    prompts: tuple[int, ...]  # numbers of messages that somebody typed
-    begins: tuple[int, ...]  # numbers of those, and of answers
+    static: tuple[int, ...]  # estimated tokens of system prompt and tools, by address
+    prompts: tuple[int, ...]  # numbers of the messages that the user typed
+    begins: tuple[int, ...]  # numbers of those messages, and of answers
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Counted is every request, by the SDK's estimate: a third of the characters of its JSON."""
+    """Yield the edits of a request. Every request is counted with the SDK's estimate: a third of the characters of its JSON."""
     starts, sizes = ctx.index.messages, _measure(ctx)
     there = count_before(starts, ctx.request.cut)
     if not there:

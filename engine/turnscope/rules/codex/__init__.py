@@ -1,1 +1,1 @@
-"""Rules of Codex: its compaction, and that of the API that it is built for."""
+"""Rules of Codex: its compaction, and that of the API that it uses."""

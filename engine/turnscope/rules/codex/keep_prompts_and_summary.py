@@ -1,4 +1,4 @@
-"""Codex's compaction: of the conversation only the newest prompts stay, and a summary of all of it behind them."""
+"""Codex's compaction: only the newest prompts of the conversation stay, followed by a summary of everything."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from turnscope.session.index import Index, count_before
 from turnscope.session.model import Answer, Ask, Block, Bucket, Edit, Part, Session, Span
 
 SLOT = "summary of all before"
-CONTEXT = ("meta", "inferred")  # origins of what a tool puts in beside the prompt: it is put in anew
-LEAST = 10  # of the limit, a tenth must have come since: where the prompts that stay fill it, the original never stops
+CONTEXT = ("meta", "inferred")  # origins of what the tool injects; after a compaction it is re-injected
+LEAST = 10  # a tenth of the limit must be new: if the kept prompts alone fill the limit, the original compacts for ever
 NO_PROMPT = (*CONTEXT, "tool", "summary")
 
 
@@ -34,11 +34,13 @@ class Params:
     ] = "default"
     tokens: Annotated[int, "model_auto_compact_token_limit, which can only lower the limit (0 = unset)"] = 0
     prompts: Annotated[int, "tokens of prompts that stay, the newest first (-1 = all)"] = port.PROMPTS
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
 class Compacted(Struct, frozen=True, gc=False):
-    """The request that compacted last, its summary, and where that was put; `first`: where the oldest prompt left begins."""
+    """The last compaction: its request, its summary, where that stands, and where the oldest prompt begins that stays
+    (`first`).
+    """
 
     request: int
     at: int
@@ -48,13 +50,16 @@ class Compacted(Struct, frozen=True, gc=False):
 
 class _Read(NamedTuple):
     sums: tuple[int, ...]  # estimated tokens of all blocks before each
-    context: tuple[int, ...]  # addresses of blocks that the tool put in before the first prompt
+    context: tuple[int, ...]  # addresses of the blocks that the tool injected before the first prompt
     prompts: tuple[Span, ...]
     starts: tuple[int, ...]
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Before a turn the new prompt is no part of what is compacted; amid a turn all of it is."""
+    """Yield the edits of a request.
+
+    Before a turn the new prompt is not part of what is compacted. During a turn everything is.
+    """
     state: Compacted | None = ctx.state
     seen, read, cut = recorded_compactions.find_compactions(ctx), _read_session(ctx), ctx.request.cut
     last = state.request if state else -1
@@ -94,7 +99,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _find_summary(told: str, question: Ask | None, because: str, facts: dict[str, Any]) -> Edits:
-    """The log's own summary where it holds one, else an answer; None where there is none."""
+    """Return the log's own summary, or else the answer to a query; None if there is none."""
     if told:
         return Answer(told, source="recorded")
     answer: Answer | None = (yield question) if question else None
@@ -106,7 +111,7 @@ def _find_summary(told: str, question: Ask | None, because: str, facts: dict[str
 
 
 def _select_prompts(envelope: Envelope, read: _Read, span: Span, params: Params) -> dict[Span, tuple[int, int]]:
-    """The prompts that stay, each with the tokens that it may have and those that it has."""
+    """Return the prompts that stay, each with the tokens that it may have and the tokens that it has."""
     there = read.prompts[count_before(read.starts, span.start) : count_before(read.starts, span.stop)]
     held = [(prompt, size) for prompt in there if (size := _count_prompt(envelope, read, prompt))]
     kept = port.select_kept([size for _, size in held], params.prompts)
@@ -122,7 +127,7 @@ def _drop_between(
     because: str,
     facts: dict[str, Any],
 ) -> Iterator[Edit]:
-    """What goes between the prompts that stay, and the prompt that stays in part."""
+    """Yield the edits that drop what lies between the prompts that stay, and that shorten a prompt which stays in part."""
     at = span.start
     context = [Span(a, a + 1) for a in read.context if span.start <= a < span.stop]
     for prompt in (*sorted([*stays, *context]), Span(span.stop, span.stop)):
@@ -137,7 +142,7 @@ def _drop_between(
 
 
 def _count_prompt(envelope: Envelope, read: _Read, span: Span) -> int:
-    """Estimated tokens of a prompt as it stands; 0 where it does not."""
+    """Return the estimated tokens of a prompt; 0 if it is not in the envelope."""
     piece = envelope.find_piece(span.start)
     if piece.body and (piece.start, piece.stop) == span:
         return sum(port.estimate_tokens(len(part.text.encode("utf-8", "surrogatepass"))) for part in piece.body)
@@ -146,7 +151,7 @@ def _count_prompt(envelope: Envelope, read: _Read, span: Span) -> int:
 
 
 def _count_used(ctx: Ctx, read: _Read, last: int, stop: int) -> int:
-    """The last response's tokens, and an estimate of what came behind it."""
+    """Return the billed tokens of the last response, and an estimate of what came after it."""
     request = ctx.previous.request if ctx.previous else None
     since = min(request.stop, stop) if request else 0
     answer = read.sums[request.stop] - read.sums[request.cut] if request else 0
@@ -154,7 +159,7 @@ def _count_used(ctx: Ctx, read: _Read, last: int, stop: int) -> int:
 
 
 def _get_mark(ctx: Ctx, params: Params) -> int:
-    """The budget's limit; a log of Codex calls 95 % of the window the window."""
+    """Return the budget's limit. A log of Codex calls 95 % of the window "the window"."""
     told = ctx.session.source == "codex" and ctx.session.window == ctx.budget.window
     usual = port.compute_whole_window(ctx.budget.limit) if told else ctx.budget.limit
     return min(params.tokens, usual) if params.tokens else usual

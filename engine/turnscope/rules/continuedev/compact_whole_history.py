@@ -1,4 +1,4 @@
-"""Continue's CLI: near the limit the whole history becomes one answer; a request that is still too long is cut at its end."""
+"""Continue's CLI: near the limit the whole history becomes one answer; a request that is still too long loses its end."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ from turnscope.session.model import Answer, Ask, Bucket, Edit, Part, Session
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     output: Annotated[int, "tokens of the answer; -1 = 35 % of the window, at most 64,000"] = -1
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
     cap: Annotated[int, "most tokens of the summary"] = 4_000
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 class Compacted(Struct, frozen=True):
-    """Where the history begins after its summary, and the summary."""
+    """The summary, and where the history begins after it."""
 
     start: int
     summary: str
@@ -55,7 +55,7 @@ class Compacted(Struct, frozen=True):
 
 
 class History(NamedTuple):
-    """Items of the history: where they begin, their roles, running sums of their tokens, and they themselves."""
+    """Items of the history: where they begin, their roles, running sums of their tokens, and the items."""
 
     starts: list[int]
     roles: list[str]
@@ -69,7 +69,7 @@ def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[int, History]:
 
 
 def _get_history(ctx: Ctx) -> History:
-    """The history at hand, counted once per family of models."""
+    """Return the history so far, counted once per model family."""
     known, key = _memo(ctx), adjust(100_000, ctx.request.model)
     if key not in known:
         known[key] = History([], [], [0], [])
@@ -87,7 +87,7 @@ def _count_text(ctx: Ctx, text: str) -> int:
 
 
 def _read_items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
-    """Messages with the results of their calls in them, and what their blocks count."""
+    """Return the messages with the results of their calls, and the counts of their blocks."""
     found: list[tuple[int, dict[str, Any], dict[str, int]]] = []
     for one in read_chat(ctx.session).chat_messages:
         blocks, message = ctx.session.blocks[one.start : one.stop], one.message
@@ -107,7 +107,7 @@ def _read_items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
 
 @memoize_by_ledger
 def _sum_static(session: Session, index: Index, own: Ledger) -> list[tuple[int, int, int]]:
-    """Address, tokens of the system text so far, and tokens of all tools so far, by block of the system and the tools."""
+    """Return address, tokens of the system text so far, and tokens of all tools so far, for each block of system and tools."""
     found: list[tuple[int, int, int]] = []
     text, tools = 0, 0
     for at in index.static:
@@ -122,7 +122,7 @@ def _sum_static(session: Session, index: Index, own: Ledger) -> list[tuple[int, 
 
 
 def _count_static(ctx: Ctx) -> tuple[int, int]:
-    """Tokens of the system text, and with those of the tools."""
+    """Return the tokens of the system text, and of system text and tools."""
     held = _sum_static(ctx)
     place = bisect_left(held, (ctx.request.cut,)) - 1
     _, text, tools = held[place] if place >= 0 else (0, 0, 0)
@@ -136,7 +136,7 @@ def _build_function(raw: Any) -> dict[str, Any]:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """An error of the original is a refusal here."""
+    """Yield the edits of a request. Where the original raises an error, the request is refused."""
     talk, state, (system, beside) = _get_history(ctx), ctx.state, _count_static(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
     window = get_window(ctx.budget.window)
@@ -178,7 +178,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _count_asked(roles: list[str], sums: list[int], window: int, answer: int, beside: tuple[int, int], prompted: int) -> int:
-    """How many items the summariser reads: cut once for itself, and again as any request is."""
+    """Return how many items the summariser reads. The history is cut once for it, and again like any request."""
     given, item = None if answer < 0 else answer, prompted + ITEM + LISTED
     stop = cut_for_summary(roles, sums, window, compute_output(window, given), item + beside[0])
     request = [*sums[: stop + 1], sums[stop] + item]
@@ -186,7 +186,7 @@ def _count_asked(roles: list[str], sums: list[int], window: int, answer: int, be
 
 
 def _build_sums(talk: History, first: int, there: int, state: Compacted | None) -> tuple[list[int], list[str]]:
-    """Running sums and roles of what is sent: the summary, if there is one, and the items since."""
+    """Return running sums and roles of what is sent: the summary, if there is one, and the items since."""
     lead = [state.tokens] if find_begin([0] if state else []) == 0 and state else []
     base = (lead[0] if lead else 0) - talk.sums[first]
     sums = [0, *lead] if lead else [0]

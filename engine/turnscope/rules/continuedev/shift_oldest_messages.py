@@ -1,4 +1,4 @@
-"""Continue's pruning in the IDE: the oldest messages go until the rest fits; the end of the chat always stays."""
+"""Continue's pruning in the IDE: the oldest messages are dropped until the rest fits. The end of the chat always stays."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from turnscope.session.model import Edit, Part, Session, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     output: Annotated[int, "tokens that the answer may have; at most 1,000 are kept free for it"] = 4_096
     cut: Annotated[bool, "cut the newest message from its top by lines where it alone does not fit; else refuse"] = False
 
 
 class Sizes(NamedTuple):
-    """Of a model: `sums[i]` the tokens of the first i messages, without empty ones; `tools` the numbers of results."""
+    """Token counts for a model: `sums[i]` of the first i messages, without empty ones; `tools` the numbers of tool results."""
 
     sums: list[int]
     tools: list[int]
@@ -50,7 +50,7 @@ def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[float, Sizes]:
 
 
 def _get_sizes(ctx: Ctx, talk: Chat) -> Sizes:
-    """Sizes for the model at hand, counted once per family."""
+    """Return the token counts for the model at hand, counted once per model family."""
     known, key = _memo(ctx), adjust(100_000, ctx.request.model)
     if key not in known:
         found = Sizes([0], [])
@@ -75,7 +75,10 @@ def _count_message(ctx: Ctx, start: int, stop: int) -> int:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Refuses where the original says that there is not enough context: never where the window is only assumed."""
+    """Yield the edits of a request.
+
+    If the original would say that there is not enough context, the request is refused; but not if the window is only assumed.
+    """
     talk = get_chat(ctx, TOOL)
     there = bisect_left(talk.starts, ctx.request.cut)
     end = find_tail(talk.messages, there)

@@ -1,4 +1,7 @@
-"""Continue's care for blank messages: empty ones go, other blank texts become a space; pictures go where none are taken."""
+"""Continue's treatment of blank messages: drop empty ones, make other blank texts a space.
+
+Images are dropped for models without vision.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from turnscope.session.model import Edit, Part, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     images: Annotated[bool, "the model takes pictures"] = True
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Reads what is new since the previous request alone."""
+    """Yield the edits of a request. Only what is new since the previous request is read."""
     talk = get_chat(ctx, TOOL)
     for one in talk.chat_messages[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
         blocks = ctx.session.blocks[one.start : one.stop]

@@ -1,4 +1,4 @@
-"""Gemini CLI's compression: once the prompt reaches half of the window, the oldest 70 % of the characters become a summary."""
+"""Gemini CLI's compression: at half of the window a summary replaces the oldest 70 % of the characters."""
 
 from __future__ import annotations
 
@@ -18,21 +18,24 @@ from turnscope.session.model import Edit, Session, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     keep: Annotated[float, "share of the characters that is kept, the newest"] = 0.3
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
     outputs: Annotated[int, "tokens of tool results that stay whole, counted from the newest"] = port.OUTPUT_BUDGET
 
 
 class _Sizes(NamedTuple):
-    sums: tuple[int, ...]  # characters of the JSON of all messages before each
+    sums: tuple[int, ...]  # characters of JSON of all messages before each
     begins: tuple[bool, ...]
     open: tuple[bool, ...]
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Compared is the previous request's prompt; a split at the very front compresses nothing."""
+    """Yield the edits of a request.
+
+    The previous request's prompt is compared with the limit. If the split would be at the very start, nothing is compressed.
+    """
     prompt = _count_prompt(ctx)
     if prompt < ctx.budget.limit or ctx.previous is None:
         return
@@ -72,7 +75,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _count_prompt(ctx: Ctx) -> int:
-    """Tokens of the previous request's prompt, as billed or as counted."""
+    """Return the prompt tokens of the previous request, as billed or as counted."""
     if ctx.previous is None:
         return 0
     request = ctx.previous.request

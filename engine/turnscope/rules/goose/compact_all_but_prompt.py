@@ -1,4 +1,4 @@
-"""goose's compaction: when a prompt comes, a summary and a word to go on stand for all before it."""
+"""goose's compaction: when a prompt comes, a summary and a sentence to continue replace everything before it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.index import count_before
 from turnscope.session.model import Answer, Edit, Part, Span
 
-# Ours: what the assistant says behind the summary, where the newest message is a prompt and where it is not.
+# Our wording of what the assistant says after the summary: if the newest message is a prompt, and if it is not.
 GO_ON = "The conversation was summed up above. I say nothing of that and go on from it."
 GO_ON_WITH_TOOLS = "The conversation was summed up above. I say nothing of that and go on calling tools as the task needs them."
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     trigger: Annotated[
         Literal["default", "observed"], "observed: where the log shows that the tool itself compacted, at whatever size"
     ] = "default"
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Compared are the tokens of the last response, before the first request of a turn. State: the request that compacted."""
+    """Yield the edits of a request.
+
+    Before the first request of a turn, the tokens of the last response are compared with the limit. State: the request that
+    compacted.
+    """
     last: int = -1 if ctx.state is None else ctx.state
     seen = recorded_compactions.find_compactions(ctx)
     new = ctx.previous is not None and ctx.previous.request.turn != ctx.request.turn
@@ -73,7 +77,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _build_tail(ctx: Ctx, begin: int, stop: int) -> tuple[Part, ...]:
-    """A word of the assistant's, and the newest prompt again where it does not stand behind it."""
+    """Return the assistant's sentence after the summary, and the newest prompt again if it does not follow anyway."""
     if stop < ctx.request.cut:
         return (Part("assistant", "text", GO_ON),)
     starts = ctx.index.messages
@@ -87,7 +91,7 @@ def _build_tail(ctx: Ctx, begin: int, stop: int) -> tuple[Part, ...]:
 
 
 def _is_prompt(ctx: Ctx, at: int) -> bool:
-    """Whether the message at an address is a prompt: text of the user's, and neither calls nor results."""
+    """Return whether the message at an address is a prompt: text of the user, without calls and results."""
     message = ctx.session.messages[ctx.session.blocks[at].message]
     kinds = {block.kind for block in ctx.session.blocks[message.start : message.stop]}
     return message.role == "user" and "text" in kinds and "tool_result" not in kinds

@@ -1,4 +1,4 @@
-"""Inspect's compaction: above the threshold what was said is edited, trimmed or summed up, until it fits or no longer helps."""
+"""Inspect's compaction: above the threshold the conversation is edited, trimmed or summarised until it fits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Params:
 
 
 class Progress(Struct, frozen=True):
-    """How far it came: the first row of what was said that stands, and how many thoughts and results were looked at."""
+    """How far the rule came: the first row that is still sent, and how many thinking blocks and results it has looked at."""
 
     first: int = 0
     thoughts: int = 0
@@ -40,7 +40,7 @@ class Progress(Struct, frozen=True):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Refuses where it stays too much."""
+    """Yield the edits of a request. If it stays too large, it is refused."""
     total, passes, done = ctx.count_envelope(envelope), 0, ctx.state or Progress()
     facts: dict[str, Any] = {"tokens": total, "threshold": ctx.limit, "strategy": params.strategy}
     because = f"{total:,} tokens are above the threshold of {ctx.limit:,}"
@@ -69,7 +69,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _summarise(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because: str, facts: dict[str, Any]) -> Edits:
-    """A message of the user's stands for all of it: the summary between the program's words. Of a failed one nothing does."""
+    """Replace everything by a user message: the summary between the program's words. A failed summary replaces nothing."""
     span = widen_span(envelope, span)
     question = build_summary_ask(envelope, ctx, span, SummaryOptions("summarise", cap=params.cap))
     answer = (yield question) if question else Answer(failed="nothing in it can be read")
@@ -88,14 +88,14 @@ def _summarise(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because
 
 
 def _find_said(ctx: Ctx) -> Span:
-    """What was said after the first message of the user."""
+    """Return the rows after the user's first message."""
     starts, there = ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     prompt = next((i for i in range(there) if ctx.session.blocks[starts[i]].role == "user"), there)
     return Span(starts[prompt + 1] if prompt + 1 < there else ctx.request.cut, ctx.request.cut)
 
 
 def _trim(ctx: Ctx, params: Params, first: int) -> tuple[Span, int]:
-    """What goes of the rows from `first` on, and the first row that stays: no result whose call went."""
+    """Return the rows from `first` on that are dropped, and the first row that stays. A result is dropped with its call."""
     found, begin = get_rows(ctx), _find_said(ctx).start
     there = count_before(found.starts, ctx.request.cut)
     first = max(first, bisect_left(found.starts, begin, hi=there))
@@ -108,7 +108,7 @@ def _trim(ctx: Ctx, params: Params, first: int) -> tuple[Span, int]:
 def _clear_old(
     envelope: Envelope, ctx: Ctx, params: Params, done: Progress
 ) -> tuple[list[tuple[Action, Span, Placeholder]], Progress]:
-    """Older thinking goes, and a fixed text stands for older results. What was looked at before is not looked at again."""
+    """Drop old thinking, and replace old results by a fixed text. What was looked at before is not looked at again."""
     found: list[tuple[Action, Span, Placeholder]] = []
     thinking, results, blocks = ctx.index.thinking, ctx.index.results, ctx.session.blocks
     thoughts = max(done.thoughts, count_before(thinking, _find_newest_answers(ctx, params.keep_thinking)))
@@ -125,7 +125,7 @@ def _clear_old(
 
 
 def _find_newest_answers(ctx: Ctx, keep: int) -> int:
-    """Where the newest `keep` answers begin; 0 where there are fewer."""
+    """Return where the newest `keep` answers begin; 0 if there are fewer."""
     said = get_rows(ctx)
     at = count_before(said.starts, ctx.request.cut)
     begin = ctx.request.cut

@@ -1,4 +1,4 @@
-"""Jan's putting together: empty answers go, questions side by side become one, broken calls fail, files stand in texts."""
+"""Jan's message building: drop empty answers, join neighbouring prompts, fail broken calls, put files into texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from turnscope.session.model import Edit, Part, Placeholder, Session, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     vision: Annotated[bool, "the model sees pictures"] = True
 
@@ -34,12 +34,12 @@ def _get_runs(_session: Session, _index: Index, _own: Ledger) -> dict[bool, list
 
 @memoize_by_ledger
 def _get_bodies(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[int, int, bool], Placeholder]:
-    """What runs of messages became that stand as a whole."""
+    """Return the placeholders of the runs of messages that were changed as a whole."""
     return {}
 
 
 def _find_changed(ctx: Ctx, vision: bool) -> list[tuple[int, int]]:
-    """Runs of messages that are not sent as they stand: numbers of the first, and behind the last."""
+    """Return the runs of messages that are not sent verbatim, as numbers of their first message and of the one after them."""
     known = _get_runs(ctx)
     if vision not in known:
         found, held, number = [], get_chat(ctx).units, 0
@@ -64,7 +64,7 @@ def _join(held: list[Unit], vision: bool) -> list[dict[str, Any]]:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Looks at every run that stands and is not sent as it stands."""
+    """Yield the edits of a request, for every run that is verbatim so far and must be changed."""
     talk = get_chat(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
     changed, bodies = _find_changed(ctx, params.vision), _get_bodies(ctx)
@@ -86,7 +86,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _build_body(held: list[Unit], vision: bool) -> Placeholder:
-    """What stands for messages; None where they are sent as they stand."""
+    """Return the placeholder for messages; None if they are sent verbatim."""
     made = _join(held, vision)
     if made == [_copy_message(unit) for unit in held]:
         return None

@@ -1,4 +1,4 @@
-"""Jan's limit: the newest messages that fit, the last one in any case, with a summary of the others where it fits too."""
+"""Jan's limit: the newest messages that fit, the last one always, and a summary of the others if that fits too."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     limit: Annotated[int, "max_context_tokens of the assistant; 0 = off, -1 = the model's window"] = 0
     output: Annotated[int, "tokens kept free for the answer"] = OUTPUT
     compact: Annotated[bool, "summarise what is dropped, anew for each request"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """A summary is asked for at each request that drops something: nothing of it is stored."""
+    """Yield the edits of a request. Each request that drops something asks for a new summary, because Jan stores none."""
     talk = get_chat(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
     held = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
@@ -71,7 +71,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _select_excerpt(dropped: list[Unit], limit: int) -> list[Unit]:
-    """The newest of the dropped messages, more than the excerpt can hold."""
+    """Return the newest of the dropped messages, a little more than the excerpt can hold."""
     size, most = 0, 8 * max(limit, 2_000)
     for number in range(len(dropped) - 1, -1, -1):
         size += sum(len(part.get("text") or "") for part in dropped[number].message["parts"])

@@ -1,4 +1,4 @@
-"""LangChain's trimming: the longest suffix (or prefix) that fits, found by bisection, begun and ended by message type."""
+"""LangChain's trimming: the longest end (or start) of the messages that fits, found by bisection."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ class Params:
 
 
 class _Part(NamedTuple):
-    """What stays of a message: the blocks `keep`, or `text` for its content."""
+    """What stays of a message: the blocks `keep`, or `text` as its content."""
 
     keep: Span | None
     held: str | list[JSON]
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """The plan refuses where the original raises: `start_on` and `include_system` belong to the strategy `last`."""
+    """Yield the edits of a request.
+
+    Where the original raises an error, the plan refuses: `start_on` and `include_system` belong to the strategy `last`.
+    """
     found, last = get_rows(ctx), params.strategy == "last"
     if not last and (params.start_on or params.include_system):
         why = "start_on and include_system are only valid with the strategy `last`"
@@ -66,7 +69,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _find_kept(
     envelope: Envelope, lists: Lists, params: Params, lo: int, hi: int, room: int
 ) -> tuple[int, int, int, _Part | None]:
-    """The rows `a:b` that stay of `lo:hi`; of the row `number`, which may be among them, only a part."""
+    """Return the rows `a:b` of `lo:hi` that stay. Of the row `number`, which may be one of them, only a part stays."""
     last, found = params.strategy == "last", get_rows(lists.ctx).rows
     number, part = -1, None
 
@@ -88,7 +91,7 @@ def _find_kept(
 
 
 def _fit_part(lists: Lists, params: Params, number: int, taken: int, room: int) -> _Part | None:
-    """As much of one message as fits beside the `taken` tokens: parts of its content, else pieces of one text in it."""
+    """Return as much of one message as fits after `taken` tokens: some parts of its content, or pieces of its one text."""
     last, row, session = params.strategy == "last", get_rows(lists.ctx).rows[number], lists.ctx.session
     held = build_content_with_calls(session, row)
     if not isinstance(held, str):
@@ -102,7 +105,7 @@ def _fit_part(lists: Lists, params: Params, number: int, taken: int, room: int) 
         held = one if isinstance(one, str) else one.get("text", "") if one.get("type") == "text" else ""
     pieces = SPLITTERS[params.splitter](held) if held else []
     pieces = pieces[::-1] if last else pieces
-    base = taken + lists.count(0, 0)  # the partial message is a list of its own here
+    base = taken + lists.count(0, 0)  # the partial message is counted as a list of its own
     n = find_longest(len(pieces), lambda m: base + lists.size(number, "".join(pieces[:m])), room)
     return _Part(None, "".join(pieces[:n][::-1] if last else pieces[:n])) if n else None
 
@@ -119,7 +122,7 @@ def _replace_partly(ctx: Ctx, number: int, part: _Part, because: str, facts: dic
         yield Edit("truncate", because, Span(row.start, row.stop), (shorter,), facts=facts)
     elif row.role == "tool" or any(isinstance(b.raw, str) for b in session.blocks[row.start : row.stop]):
         yield from replace_text(session, row, part.held, "truncate", because, facts)
-    else:  # content that was a list becomes a string; calls stand beside it
+    else:  # a list becomes a string; calls are stored outside of the content
         calls = next((b.at for b in session.blocks[row.start : row.stop] if b.kind == "tool_use"), row.stop)
         yield Edit(
             "truncate", because, Span(row.start, calls), (Part(block.role, "text", part.held),), slot="text", facts=facts

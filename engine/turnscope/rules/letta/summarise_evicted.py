@@ -1,4 +1,4 @@
-"""Letta's compaction: once a step was too large, a summary stands for the oldest messages, as many as it takes."""
+"""Letta's compaction: once a step was too large, a summary replaces the oldest messages, as many as necessary."""
 
 from __future__ import annotations
 
@@ -30,17 +30,20 @@ class Params:
         "which messages go; self_compact: the agent's own model sums up; partial_evict: the older summarizer",
     ] = "sliding_window"
     sliding_window_percentage: Annotated[float, "share of the messages that goes, 10 % more at each try"] = port.SHARE
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
 class _Read(NamedTuple):
     sums: tuple[int, ...]  # estimated tokens of all messages before each
-    static: tuple[int, ...]  # of system prompt and tools, by address
+    static: tuple[int, ...]  # estimated tokens of system prompt and tools, by address
     answers: tuple[bool, ...]
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Compared are the tokens of the last step, prompt and answer. State: the request that compacted last."""
+    """Yield the edits of a request.
+
+    The tokens of the last step, prompt and answer, are compared with the limit. State: the request that compacted last.
+    """
     last: int = -1 if ctx.state is None else ctx.state
     seen, starts = recorded_compactions.find_compactions(ctx), ctx.index.messages
     used = recorded_compactions.count_previous_usage(ctx, last, 0) if ctx.previous else 0
@@ -66,7 +69,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _find_cut(ctx: Ctx, params: Params, first: int, there: int, summary: str) -> int | None:
-    """The number of the message at which what stays begins. The system prompt and a summary count as a message each."""
+    """Return the number of the first message that stays. The system prompt and a summary count as one message each."""
     read = _read_session(ctx)
     ahead = 2 if summary else 1
     answers = [False] * ahead + [*read.answers[first:there]]

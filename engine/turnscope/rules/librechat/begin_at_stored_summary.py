@@ -1,4 +1,4 @@
-"""LibreChat's legacy path: it begins at the newest message that carries a stored summary, and that summary takes its place."""
+"""LibreChat's legacy path: the prompt begins at the newest message with a stored summary, which replaces that message."""
 
 from turnscope.envelope.conversation import find_droppable, get_previous_cut
 from turnscope.envelope.envelope import Envelope
@@ -9,7 +9,10 @@ from turnscope.session.model import Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    """Reads what is new since the previous request: an older summary already stands in the envelope."""
+    """Yield the edits of a request.
+
+    Only what is new since the previous request is read: an older summary is in the envelope already.
+    """
     session, starts = ctx.session, ctx.index.messages
     new = starts[count_before(starts, get_previous_cut(ctx)) : count_before(starts, ctx.request.cut)]
     ordinals = [session.blocks[at].message for at in new]

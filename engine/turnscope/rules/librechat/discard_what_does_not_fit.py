@@ -1,4 +1,4 @@
-"""LibreChat's legacy discard strategy: the newest messages that fit beside the instructions and the reply's primer."""
+"""LibreChat's legacy discard strategy: the newest messages that fit after the instructions and the primer of the reply."""
 
 from turnscope.envelope.conversation import find_droppable
 from turnscope.envelope.envelope import Envelope
@@ -9,7 +9,7 @@ from turnscope.session.model import Edit
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    """Refuses where the original raises INPUT_LENGTH; `info` is what its error says."""
+    """Yield the edits of a request. It is refused where the original raises INPUT_LENGTH; `info` is its error text."""
     held, starts, there = count_instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     if held and held > ctx.limit:
         why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"

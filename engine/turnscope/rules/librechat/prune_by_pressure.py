@@ -1,4 +1,4 @@
-"""LibreChat's agents: results and arguments shortened as the window fills, then the newest messages that fit."""
+"""LibreChat's agents: results and arguments are shortened as the window fills, then only the newest messages that fit stay."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ Applied = Generator[Edit | Ask, Any, Envelope]
 
 @dataclass(frozen=True, slots=True)
 class Params(Settings):
-    """Parameters."""
+    """Parameters of the rule."""
 
     frame: Annotated[int, "tokens that frame a message"] = 3
     ratio: Annotated[float, "the provider's count per token of ours before anything was observed"] = 1.0
     instructions: Annotated[int, "tokens beside the messages (-1 = system prompt and tools, which then are no messages)"] = -1
     by_turn: Annotated[bool, "a run ends with each turn: what was shortened is whole again, only the calibration stays"] = True
     summary: Annotated[int, "tokens that the summary of what was pruned may have (0 = no summary is asked for)"] = 0
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
     trigger: Annotated[str, "summarise at: token_ratio, remaining_tokens, messages_to_refine (empty = whenever pruned)"] = ""
     trigger_at: Annotated[float, "the share of the budget, the tokens, or the messages of the trigger"] = 0.0
     retain_turns: Annotated[int, "newest turns that are never summarised"] = 2
@@ -44,7 +44,7 @@ class Params(Settings):
 
 
 class Prepared(NamedTuple):
-    """A request: the messages, the state that it starts from, tokens of the instructions, and what comes out of it."""
+    """A prepared request: the messages, the state before it, the tokens of the instructions, and the outcome."""
 
     history: History
     begun: State
@@ -53,7 +53,7 @@ class Prepared(NamedTuple):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """A request into which nothing fits is refused, as the original raises an error."""
+    """Yield the edits of a request. If no message fits, it is refused, as the original raises an error."""
     history, begun, used, outcome = prepare_request(ctx, params)
     touched = set(_iter_shortened(history, ctx.state) if begun is not ctx.state else ())
     if params.summary and _should_summarise(history, outcome, params):
@@ -80,7 +80,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def prepare_request(ctx: Ctx, params: Params) -> Prepared:
-    """What comes out of a request before anything is summarised."""
+    """Compute the outcome of a request before anything is summarised."""
     reading, host, memo, whole = _get_reading(ctx, params)
     there = count_before(reading.starts, ctx.request.cut)
     history = History(ctx.session, reading, ctx.own, params.frame, there, host=host, memo=memo, whole=whole)
@@ -100,7 +100,7 @@ def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[tuple[bool, in
 
 
 def _get_reading(ctx: Ctx, params: Params) -> Known:
-    """The session's messages, what the host counts of them, what was cut of them last and what is held of all."""
+    """Return the messages of the session, the host's counts of them, their last cuts, and what is known of all of them."""
     known, key = _memo(ctx), (params.instructions >= 0, params.frame)
     if key not in known:
         reading = read_session(ctx.session, key[0])
@@ -109,7 +109,7 @@ def _get_reading(ctx: Ctx, params: Params) -> Known:
 
 
 def _find_start(ctx: Ctx, reading: Reading, there: int) -> int:
-    """Messages that the host has counted before the first request that the rule plans."""
+    """Return how many messages the host has counted before the first request that the rule plans."""
     return count_before(reading.starts, ctx.previous.request.cut) if ctx.previous else there
 
 
@@ -120,7 +120,7 @@ def _iter_shortened(history: History, state: State | None) -> Iterator[int]:
 def _should_summarise(history: History, outcome: Outcome, params: Params) -> bool:
     trigger = Trigger(params.trigger, params.trigger_at) if params.trigger else None
     refined, facts = sum(b - a for a, b in outcome.refine), outcome.facts
-    if facts["instructions"] >= facts["budget"]:  # no summary makes room beside them
+    if facts["instructions"] >= facts["budget"]:  # the instructions alone fill the budget, so no summary helps
         return False
     return is_triggered(trigger, refined, facts["budget"], facts["tokens"], facts["remaining"])
 
@@ -133,7 +133,7 @@ def _get_seen(ctx: Ctx) -> Seen | None:
 
 
 def _count_instructions(ctx: Ctx, params: Params) -> int:
-    """Tokens of system prompt and tools, with what the provider saw beyond the log."""
+    """Return the tokens of system prompt and tools, with those that the provider billed beyond the log."""
     if params.instructions >= 0:
         return params.instructions
     return sum(ctx.own.sums[bucket][ctx.request.cut] for bucket in (0, 1)) + max(0, ctx.calibration.prefix)
@@ -148,7 +148,7 @@ def _explain(outcome: Outcome, there: int) -> str:
 def _build_edits(
     envelope: Envelope, ctx: Ctx, history: History, old: Sent, outcome: Outcome, touched: set[int], because: str
 ) -> Applied:
-    """The edits that make the envelope stand as the outcome says, given that it stands as `old` says."""
+    """Yield the edits that change the envelope from `old` to the outcome."""
     new = outcome.state.sent
     touched = {i for i in touched if i >= new.first} | set(range(min(old.first, new.first), max(old.first, new.first)))
     touched |= old.gone | new.gone | old.shaped | new.shaped
@@ -157,7 +157,7 @@ def _build_edits(
     summed = find_manual_spans(envelope, ctx)
     for i in sorted(touched):
         row = history.reading.rows[i]
-        if any(span.start <= row.start < span.stop for span in summed):  # what a person had condensed stays so
+        if any(span.start <= row.start < span.stop for span in summed):  # what the user condensed stays condensed
             continue
         if i in new.gone or (i < new.first and (i > history.since or not history.has_instructions)):
             wishes.append((Span(row.start, row.stop), ()))
@@ -176,7 +176,7 @@ def _build_edits(
 
 
 def _describe_change(block: Block, body: Placeholder) -> tuple[Action, str]:
-    """What is done to a block for which `body` stands, and what there is to say about it."""
+    """Return the action for a block that `body` replaces, and what to record about it."""
     if not body:
         return "restore", ""
     if body[0].kind == block.kind:
@@ -190,7 +190,7 @@ def _get_bodies(history: History, outcome: Outcome, i: int) -> Bodies:
 
 
 def _join_neighbours(wishes: Iterable[tuple[Span, Placeholder]]) -> list[tuple[Span, Placeholder]]:
-    """Neighbours that are both left out, or both stand as they were said, as one."""
+    """Join neighbours that are both dropped, or both verbatim."""
     joined: list[tuple[Span, Placeholder]] = []
     for span, body in wishes:
         if joined and not body and joined[-1][1] == body and joined[-1][0].stop == span.start:

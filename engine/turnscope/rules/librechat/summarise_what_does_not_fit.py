@@ -1,4 +1,4 @@
-"""LibreChat's legacy summarise strategy: what no longer fits is folded into one summary, which is stored and folded again."""
+"""LibreChat's legacy summarise strategy: what no longer fits goes into one summary, which is stored and summarised again."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SLOT = "summary"
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
     cap: Annotated[int, "tokens that the summary may have (0 = no limit)"] = 0
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Refuses where the original raises INPUT_LENGTH; `info` is what its error says."""
+    """Yield the edits of a request. It is refused where the original raises INPUT_LENGTH; `info` is its error text."""
     held, starts, there = count_instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
     if held and held > ctx.limit:
         why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
@@ -66,13 +66,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _find_old_summary(envelope: Envelope) -> Part | None:
-    """The summary that stands in front."""
+    """Return the summary at the start of the envelope."""
     piece = next(envelope.pieces, None)
     return piece.body[0] if piece and piece.slot == SLOT and piece.start == piece.stop and piece.body else None
 
 
 def _ask_summary(ctx: Ctx, params: Params, content: str, count: int, facts: dict[str, Any]) -> Any:
-    """Ask for the summary; gives "" where none was made."""
+    """Ask for the summary; return "" if none was made."""
     answer: Answer = yield build_text_ask(params.prompt, content, params.cap, params.model)
     if answer.failed or not answer.text.strip():
         facts["failed"] = answer.failed or "the summary was empty"

@@ -1,4 +1,4 @@
-"""LiteLLM's trimming: systems joined, the newest messages kept, those that do not fit shortened from the middle or skipped."""
+"""LiteLLM's trimming: system messages are joined, the newest messages stay, others lose their middle or are dropped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from turnscope.session.model import Edit, Part, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     frame: Annotated[int, "tokens that frame a message where the counts hold none: system messages, further tool results"] = 4
     lists: Annotated[
@@ -41,22 +41,22 @@ class Params:
 
 @dataclass(frozen=True, slots=True)
 class _Trimmed:
-    """What is sent: the system's text, and stretches of the first `there` rows that the walk met, newest first."""
+    """What is sent: the text of the system message, and stretches of the first `there` rows, newest first."""
 
     system: str
-    joins: bool  # the system's text is not what its first message says
+    joins: bool  # the system text is more than its first message
     walked: Walk
     there: int
     kept: list[Stretch]
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Untouched where the model's window is unknown, as the original leaves messages of unknown models."""
+    """Yield the edits of a request. Nothing is changed if the model's window is unknown, as in the original."""
     if not ctx.budget.known:
         return
     found, every, limit = get_rows(ctx), get_walk(ctx, params.frame, systems=True), ctx.limit
     there = tail = count_before(found.starts, ctx.request.cut)
-    while tail and found.rows[tail - 1].role == "tool":  # the trailing run of results is sent, and never counted
+    while tail and found.rows[tail - 1].role == "tool":  # the results at the end are sent, but not counted
         tail -= 1
     tokens = PRIMER + every.prefix[tail]
     because = f"{tokens:,} tokens are not below the limit of {limit:,}"
@@ -79,7 +79,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     if given:
         facts["system"] = taken
-    if not alone:  # the system's tokens are taken off twice, as in the original
+    if not alone:  # the tokens of the system message are subtracted twice, as in the original
         facts["response"] = left - max(0, taken - PRIMER) - (every.prefix[there] - every.prefix[tail])
     plan = _Trimmed(
         system, system != given or len(systems) > 1, walked, bisect_left(walked.numbers, there) if alone else met, kept
@@ -93,15 +93,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _make_shortener(envelope: Envelope, ctx: Ctx, params: Params, walked: Walk) -> Callable[[int, int], tuple[str, int] | None]:
-    """How the walk shortens a row: gives the text and the row's tokens with it."""
+    """Return the function that shortens a row: it returns the text, and the row's tokens with that text."""
     found, session, own, gpt = get_rows(ctx).rows, ctx.session, ctx.own, "gpt" in ctx.request.model
-    least = sum(own.count_placeholder((Part(text=MARK),)))  # what is shortened holds the mark, and weighs no less
+    least = sum(own.count_placeholder((Part(text=MARK),)))  # a shortened text holds the mark, so it cannot be smaller
 
     def shortened(i: int, room: int) -> tuple[str, int] | None:
         row = found[walked.numbers[i]]
         blocks = session.blocks[row.start : row.stop]
         if (gpt and room <= TINY) or any(b.kind == "tool_use" and b.raw.get("id") == b.name for b in blocks):
-            return None  # a call without an id of its own is a `function_call`: such messages are never shortened
+            return None  # a call without an id is a `function_call`; such messages are not shortened
         text = get_text(session, row, params.lists == "join")
         if text is None:
             raise Failed(f"the content of message {walked.numbers[i]} is not a string")
@@ -122,7 +122,7 @@ def _make_shortener(envelope: Envelope, ctx: Ctx, params: Params, walked: Walk) 
 
 
 def _build_edits(envelope: Envelope, ctx: Ctx, found: Rows, plan: _Trimmed, because: str) -> Iterator[Edit]:
-    """The edits that make the envelope what is sent."""
+    """Yield the edits that turn the envelope into what is sent."""
     first = found.systems[0] if plan.system and found.systems else -1
     numbers, newer = plan.walked.numbers, plan.there
     for kept in (*plan.kept, Stretch(0, 0)):
@@ -144,7 +144,7 @@ def _build_edits(envelope: Envelope, ctx: Ctx, found: Rows, plan: _Trimmed, beca
 
 
 def _drop_rows(envelope: Envelope, ctx: Ctx, found: Rows, numbers: tuple[int, int], first: int, because: str) -> Iterator[Edit]:
-    """Leave rows out, from the first to the last of `numbers`, but for the first system message."""
+    """Drop rows, from the first to the last of `numbers`, except the first system message."""
     start, stop = found.rows[numbers[0]].start, found.rows[numbers[1]].stop
     around = [(start, stop)]
     if numbers[0] < first < numbers[1]:

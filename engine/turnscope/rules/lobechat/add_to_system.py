@@ -1,4 +1,4 @@
-"""LobeHub's system message: the prompt, the date, the model, and a stored summary of what is older, in this order."""
+"""LobeHub's system message: the prompt, the date, the model, and the stored summary of older messages, in this order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from turnscope.session.model import Edit, Part, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     dated: Annotated[bool, "the day of the request is told"] = False
     timezone: Annotated[str, 'where that day is; "" = UTC'] = ""
@@ -28,7 +28,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """A system message that is stored in the topic takes all of it in, where it is sent."""
+    """Yield the edits of a request. If the topic stores a system message, everything is added to it."""
     found, variables, end = get_topic(ctx), parse_variables(params.variables), find_leading_end(ctx)
     blocks = [ctx.session.blocks[at] for at in ctx.index.static[: bisect_left(ctx.index.static, end)]]
     front = [b for b in blocks if b.role == "system" and not ctx.session.messages[b.message].fence]

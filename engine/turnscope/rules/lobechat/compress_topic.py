@@ -1,4 +1,4 @@
-"""LobeHub's compression: at half of the window all but the newest question becomes a summary, which is listed behind it."""
+"""LobeHub's compression: at half of the window a summary replaces everything but the newest prompt, and is listed after it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from turnscope.session.model import Answer, Ask, Edit, Part, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     on: Annotated[bool, "compression is on"] = True
     ratio: Annotated[float, "share of the window above which the topic is compressed"] = RATIO
@@ -29,11 +29,11 @@ class Params:
     last_step: Annotated[bool, "the step limit is reached: no tools are sent, and none are counted"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     cap: Annotated[int, "most tokens of the summary"] = 1_000
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 class Compressed(Struct, frozen=True):
-    """How many of the topic's messages are hidden, where summaries are listed, and what these are estimated at."""
+    """How many messages of the topic are hidden, where summaries are listed, and their estimated tokens."""
 
     hidden: int = 0
     places: tuple[int, ...] = ()
@@ -41,7 +41,10 @@ class Compressed(Struct, frozen=True):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Summaries that stand are never made anew; one that failed leaves everything, and the next request asks again."""
+    """Yield the edits of a request.
+
+    A summary is never made again. If one fails, nothing changes, and the next request asks again.
+    """
     found, state = get_topic(ctx), ctx.state or Compressed()
     there = bisect_left(found.starts, ctx.request.cut)
     due = compute_trigger(_count_listed(found, ctx, state, there, params), ctx.budget.window, params.ratio, params.drift)
@@ -68,7 +71,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _count_listed(found: Topic, ctx: Ctx, state: Compressed, there: int, params: Params) -> int:
-    """Tokens of what is listed, and of tool definitions; the prompt counts nothing."""
+    """Return the tokens of the listed messages and of the tool definitions. The system prompt is not counted."""
     old = found.groups[: bisect_left(found.groups, state.hidden)]
     stored = sum(found.sums[number + 1] - found.sums[number] for number in old)
     tools = 0 if params.last_step else found.tools[bisect_left(found.defined, ctx.request.cut)]
@@ -78,7 +81,7 @@ def _count_listed(found: Topic, ctx: Ctx, state: Compressed, there: int, params:
 def _hide(
     envelope: Envelope, ctx: Ctx, gone: list[ChatMessage], places: tuple[int, ...], because: str, facts: dict[str, Any]
 ) -> Edits:
-    """Take messages out. A stretch is cut where a summary is listed, which stays."""
+    """Drop messages. A stretch of them is cut where a summary is listed, because that stays."""
     start, listed = gone[0].start, {*places}
     for unit, after in zip(gone, [*gone[1:], None], strict=True):
         if unit.message["role"] == "system":

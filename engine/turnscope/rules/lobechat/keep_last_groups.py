@@ -1,4 +1,4 @@
-"""LobeHub's window: the newest groups of stored messages; an answer with its results, or a stored summary, counts as one."""
+"""LobeHub's window: the newest groups of stored messages. An answer with its results is one group."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from turnscope.session.model import Edit, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     on: Annotated[bool, "the window is on"] = False
     count: Annotated[int, "messages that the chat's setting names; one more is sent"] = COUNT
 
 
 class _Group(NamedTuple):
-    """What counts as one, and the address that it begins at: stored messages, or a summary listed among them."""
+    """One group, and the address at which it begins: stored messages, or a summary listed among them."""
 
     start: int
     numbers: frozenset[int] = frozenset()
@@ -33,7 +33,7 @@ class _Group(NamedTuple):
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Reads as much of the topic as the window reaches into."""
+    """Yield the edits of a request. Only the part of the topic that the window reaches is read."""
     if not params.on:
         return
     found, count = get_topic(ctx), max(0, params.count + EXTRA)
@@ -45,7 +45,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             continue
         first = min((group.start for group in kept), default=ctx.request.cut)
         because = f"the {count:,} newest messages and groups are sent, with what belongs to them"
-        facts = {"kept": count, "of": there, "tokens shown by the app": found.sums[there]}  # all messages, sent or not
+        facts = {"kept": count, "of": there, "tokens shown by the app": found.sums[there]}  # of all messages, sent or not
         for one, slot in _find_dropped(envelope, ctx, found, kept, first):
             if slot or envelope.find_piece(one.start).body != () or envelope.find_piece(one.start).stop < one.stop:
                 envelope = yield Edit("drop", because, one, slot=slot, facts=facts)
@@ -53,7 +53,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _iter_newest(envelope: Envelope, found: Topic, there: int) -> Iterator[_Group]:
-    """What is listed, from the newest back."""
+    """Yield what is listed, newest first."""
     summaries = [*iter_listed_summaries(envelope)]
     number, stop = find_stretch(found, there - 1), there
     while number >= 0:
@@ -71,7 +71,7 @@ def _iter_newest(envelope: Envelope, found: Topic, there: int) -> Iterator[_Grou
 
 
 def _find_dropped(envelope: Envelope, ctx: Ctx, found: Topic, kept: list[_Group], first: int) -> Iterator[tuple[Span, str]]:
-    """What is not kept: all before the first that is, and what stands between those that are."""
+    """Return what is dropped: everything before the first group that stays, and what lies between those that stay."""
     yield from ((span, "") for span in find_droppable(ctx, envelope, 0, first))
     numbers = {number for group in kept for number in group.numbers}
     slots = {group.summary.slot for group in kept if group.summary}

@@ -1,4 +1,4 @@
-"""LobeChat's window: the newest stored messages, with results beside their calls, and a summary of what is older."""
+"""LobeChat's window: the newest stored messages, with results after their calls, and a summary of older messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from turnscope.session.model import Answer, Edit, Part, Session, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     count: Annotated[int, "messages that the chat's setting names; two more are sent"] = COUNT
     on: Annotated[bool, "the window is on"] = True
@@ -41,11 +41,11 @@ class Params:
     summarise: Annotated[bool, "summarise what is older, after each answer"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
     cap: Annotated[int, "most tokens of the summary"] = 400
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 class Topic(Struct, frozen=True):
-    """A topic's stored summary, the turn that it was made in, and how many messages were read for it."""
+    """The stored summary of a topic, the turn in which it was made, and how many messages it covers."""
 
     summary: str
     turn: int
@@ -54,7 +54,7 @@ class Topic(Struct, frozen=True):
 
 @memoize_by_ledger
 def _find_misplaced(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
-    """Numbers of the messages that do not stand where they are sent."""
+    """Return the numbers of the messages that are sent at another place than they are stored."""
     said = [one.message for one in read_chat(session, TOOL).chat_messages]
     order = order_messages(said)
     place = {number: i for i, number in enumerate(order)}
@@ -71,12 +71,12 @@ def _find_misplaced(session: Session, _index: Index, _own: Ledger) -> tuple[int,
 
 @memoize_by_ledger
 def _find_systems(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
-    """Numbers of the stored system messages."""
+    """Return the numbers of the stored system messages."""
     return tuple(n for n, one in enumerate(read_chat(session, TOOL).chat_messages) if one.message["role"] == "system")
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """A summary is made of everything that is older each time, which takes as long as the chat is."""
+    """Yield the edits of a request. Each summary is made of all older messages, so it takes longer the longer the chat is."""
     talk = get_chat(ctx, TOOL)
     there = bisect_left(talk.starts, ctx.request.cut)
     on = is_limited(ctx.request.model, params.on, params.uncached, params.search or None)
@@ -84,7 +84,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if params.summarise and on:
         state = yield from _make_summary(ctx, params, state)
     first = find_window(there, on, params.count + EXTRA)
-    facts = {"kept": there - first, "of": there, "tokens shown by the app": ctx.count_tokens(0, ctx.request.cut)}  # sent or not
+    facts = {"kept": there - first, "of": there, "tokens shown by the app": ctx.count_tokens(0, ctx.request.cut)}  # of all
     kept, because = there - first, f"the {there - first:,} newest of {there:,} messages are sent"
     if first:
         stop = talk.starts[first] if kept else ctx.request.cut
@@ -105,9 +105,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _get_stored_summary(ctx: Ctx) -> str:
-    """The summary stored with the topic. It is made anew after an answer: an export's was not sent before its end."""
+    """Return the topic's stored summary. An export holds the newest one, which was not sent before the end of the export."""
     about = ctx.session.about
-    if "history_summary" in about:  # known to stand at this very request
+    if "history_summary" in about:  # the log says that this very request had it
         return str(about["history_summary"] or "")
     behind = _find_summary_end(ctx)
     return str(about.get("historySummary") or "") if behind is not None and behind <= ctx.request.cut else ""
@@ -115,13 +115,13 @@ def _get_stored_summary(ctx: Ctx) -> str:
 
 @memoize
 def _find_summary_end(session: Session, _index: Index) -> int | None:
-    """Where the message ends behind which an export's summary was made; None where it holds none."""
+    """Return where the last message ends that an export's summary covers; None if there is no summary."""
     name = session.about.get("historySummaryBehind")
     return next((m.stop for m in reversed(session.messages) if m.id == name), None) if name else None
 
 
 def _order_results(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
-    """Results whose call is not sent go; others go behind their call."""
+    """Drop results whose call is not sent, and move the others after their call."""
     said, odd = get_chat(ctx, TOOL).chat_messages, _find_misplaced(ctx)
     lead = first
     while lead < there and said[lead].message["role"] == "tool":
@@ -146,7 +146,7 @@ def _order_results(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
 
 
 def _make_summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:
-    """What the step after the answer of the turn before made: it is due where more messages stood there than are kept."""
+    """Make the summary that the app makes after an answer: it is due if that turn had more messages than are kept."""
     turns = ctx.index.turns
     turn = bisect_left(turns, ctx.request.cut) - 1
     if turn < 1 or (state and state.turn == turn):

@@ -1,4 +1,4 @@
-"""LobeHub's preparation: templates, pictures and names find their form, and each call its result behind it."""
+"""LobeHub's preparation of messages: templates, images and names take their sent form, and each result follows its call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from turnscope.session.model import Edit, Part, Session, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     template: Annotated[str, 'what every text of the user goes into, at {{text}}; "" = as it is'] = ""
     variables: Annotated[tuple[str, ...], "what stands for {{name}}, as name=text"] = ()
@@ -35,12 +35,12 @@ class Params:
 
 @memoize_by_ledger
 def _memo(_session: Session, _index: Index, _own: Ledger) -> dict[Shape, tuple[int, ...]]:
-    """Numbers of the stretches that are not sent as they stand, once all of them is there, by what shapes them."""
+    """Return the numbers of the stretches that are not sent verbatim once they are complete, by what shapes them."""
     return {}
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Looks at every stretch of the topic that is not sent as it stands, and at those that the request begins and ends in."""
+    """Yield the edits of a request, for every stretch that is not sent verbatim, and for its first and last stretch."""
     found, variables = get_topic(ctx), tuple(parse_variables(params.variables).items())
     shape = Shape(params.template, variables, params.calling, params.vision, params.files, params.disabled)
     known = _memo(ctx)
@@ -67,13 +67,13 @@ def _find_changed(found: Topic, shape: Shape) -> Iterator[int]:
 
 
 def _get_numbers(found: Topic, number: int, there: int) -> range:
-    """The messages of a stretch, as far as they are there."""
+    """Return the messages of a stretch that exist so far."""
     stop = found.cuts[number + 1] if number + 1 < len(found.cuts) else there
     return range(found.cuts[number], min(stop, there))
 
 
 def _build_edits(found: Topic, numbers: list[int], shape: Shape) -> Iterator[Edit]:
-    """What becomes of messages that hang together: each that changes stands in its own place, results behind their call."""
+    """Return the edits of messages that belong together. Each changed message keeps its place; results follow their call."""
     units = [found.units[n] for n in numbers]
     rows: dict[int, list[Any]] = {}
     behind: list[tuple[int, Made]] = []

@@ -1,4 +1,4 @@
-"""LobeChat's shaping: the input template, variables, pictures, signed reasoning, and the full names of functions."""
+"""LobeChat's preparation of messages: the input template, variables, images, signed reasoning, and full function names."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from turnscope.ports.lobechat.messages import TOOL, fill_variables, shape_messag
 from turnscope.ports.lobechat.prompt import parse_variables
 from turnscope.session.model import Edit, Part, Span
 
-ROLES = ("user", "assistant", "tool", "system")  # others came later
+ROLES = ("user", "assistant", "tool", "system")  # later versions have more
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     template: Annotated[str, 'what every text of the user goes into, at {{text}}; "" = as it is'] = ""
     variables: Annotated[tuple[str, ...], "what stands for {{name}}, as name=text"] = ()
@@ -29,7 +29,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Reads what is new since the previous request alone."""
+    """Yield the edits of a request. Only what is new since the previous request is read."""
     talk, session = get_chat(ctx, TOOL), ctx.session
     variables = parse_variables(params.variables)
     for block in session.blocks[get_previous_cut(ctx) : ctx.request.cut] if params.variables else ():

@@ -1,1 +1,1 @@
-"""Rules that the Messages API's server follows: context edits and compaction. What is sent stays whole."""
+"""Rules that the server of the Messages API carries out: context edits and compaction. What is sent does not change."""

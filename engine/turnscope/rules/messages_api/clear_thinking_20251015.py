@@ -1,4 +1,4 @@
-"""The server clears thinking of old turns from what the model reads; what is sent stays whole."""
+"""The server clears thinking of old turns from what the model reads. What is sent does not change."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class Params:
 
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the server's edits of what the model sees."""
     if params.keep_all or request_edit(params, ctx.request.settings) is None:
         return 0
     done: int = (
         ctx.state if ctx.continues_previous and ctx.state else 0
-    )  # what stands before was cleared for an earlier request
+    )  # everything before it was cleared for an earlier request
     stop = max(done, find_kept_start(seen, ctx, params.keep))
     because = f"the server is asked to keep the thinking of the newest {params.keep} turns that hold any"
     yield from clear_thinking(seen, ctx, done, stop, because, {"keep": params.keep})
@@ -37,10 +38,11 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def request_edit(params: Params, settings: Mapping[str, JSON]) -> JSON:
+    """Return the edit as the request body names it; None if thinking is off."""
     thinking = settings.get("thinking")
     on = isinstance(thinking, Mapping) and thinking.get("type") in ("enabled", "adaptive")
     keep = "all" if params.keep_all else {"type": "thinking_turns", "value": params.keep}
-    return {"type": THINKING, "keep": keep} if on else None  # without thinking the API rejects the edit
+    return {"type": THINKING, "keep": keep} if on else None  # the API rejects this edit if thinking is off
 
 
 RULE = Rule(

@@ -1,4 +1,4 @@
-"""The server clears results of old tool uses from what the model reads; what is sent stays whole."""
+"""The server clears results of old tool uses from what the model reads. What is sent does not change."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ class Params:
 
     trigger: Annotated[int, "clear once the prompt has more input tokens than this"] = 100_000
     trigger_uses: Annotated[int, "clear once the prompt holds more tool uses than this instead (0 = by tokens)"] = 0
-    keep: Annotated[int, "newest tool uses that stay"] = 3
+    keep: Annotated[int, "number of newest tool uses to keep"] = 3
     clear_at_least: Annotated[int, "clear nothing unless at least this many tokens go (0 = always)"] = 0
     exclude_tools: Annotated[tuple[str, ...], "tools whose uses are never cleared"] = ()
-    clear_tool_inputs: Annotated[bool, "clear the calls' inputs too"] = False
-    clear_tool_inputs_of: Annotated[tuple[str, ...], "clear the inputs of these tools' calls alone"] = ()
+    clear_tool_inputs: Annotated[bool, "clear the inputs of the calls as well"] = False
+    clear_tool_inputs_of: Annotated[tuple[str, ...], "tools whose inputs are cleared, instead of all"] = ()
 
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the server's edits of what the model sees."""
     done: int = (
         ctx.state if ctx.continues_previous and ctx.state else 0
-    )  # what stands before was cleared for an earlier request
+    )  # everything before it was cleared for an earlier request
     found, tokens = list_tool_uses(seen, ctx), count_tokens(seen, ctx)
     met = len(found) > params.trigger_uses if params.trigger_uses else tokens > params.trigger
     stop = ctx.request.cut if params.keep <= 0 else found[-params.keep] if params.keep <= len(found) else 0
@@ -51,6 +52,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def request_edit(params: Params, _settings: Mapping[str, JSON]) -> JSON:
+    """Return the edit as the request body names it."""
     by = ("tool_uses", params.trigger_uses) if params.trigger_uses else ("input_tokens", params.trigger)
     made: dict[str, JSON] = {"type": TOOL_USES, "trigger": {"type": by[0], "value": by[1]}}
     made["keep"] = {"type": "tool_uses", "value": params.keep}

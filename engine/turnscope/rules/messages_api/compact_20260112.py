@@ -1,7 +1,8 @@
-"""The server sums up the conversation by itself once it reaches a size, and answers from its summary; what is sent stays whole.
+"""The server summarises the conversation once it reaches a size, and answers from its summary. What is sent does not change.
 
-Its summary comes as a block of the answer and goes back with it: from then on the server reads nothing before the block, under
-whatever rule (`planning.provider_edits`). A replay has no such block where none was recorded, so this rule remembers one.
+The summary is a block of the answer and is sent back with it. From then on the server reads nothing before that block,
+whatever the policy (`planning.provider_edits`). A replay has no such block unless one was recorded, so this rule remembers
+one.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.ports.messages_api.edits import COMPACT, build_summary_ask, build_summary_edits, count_tokens, find_begin
 from turnscope.session.model import JSON
 
-LEAST = 50_000  # input tokens; the API takes no smaller trigger
-EXPECTED = 3_500  # tokens of a summary: what the documentation's example of `usage.iterations` has
+LEAST = 50_000  # input tokens; the API accepts no smaller trigger
+EXPECTED = 3_500  # tokens of a summary, as in the documentation's example of `usage.iterations`
 
 
 class Compacted(Struct, frozen=True):
-    """What the server goes on from: its summary of all before block `stop`."""
+    """What the server continues from: its summary of everything before block `stop`."""
 
     stop: int
     summary: str
@@ -42,8 +43,9 @@ class Params:
 
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the server's edits of what the model sees."""
     made: Compacted | None = ctx.state
-    if made and made.stop <= find_begin(seen, ctx):  # a summary that the server really made stands there
+    if made and made.stop <= find_begin(seen, ctx):  # the session holds a summary that the server really made
         made = None
     if made and not ctx.continues_previous:
         because = "the server goes on from its summary, and reads nothing that stands before it"
@@ -60,6 +62,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def request_edit(params: Params, _settings: Mapping[str, JSON]) -> JSON:
+    """Return the edit as the request body names it."""
     made: dict[str, JSON] = {"type": COMPACT, "trigger": {"type": "input_tokens", "value": params.trigger}}
     more = {"pause_after_compaction": params.pause_after_compaction, "instructions": params.instructions}
     return made | {key: value for key, value in more.items() if value}

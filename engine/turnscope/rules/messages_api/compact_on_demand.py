@@ -1,4 +1,4 @@
-"""Ask the server for a summary of the conversation when a turn begins in a full window, and go on from its signed block."""
+"""Ask the server for a summary when a turn begins in a full window, and continue from its signed block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from turnscope.session.model import Edit, Span
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """When to ask is the client's choice; the API has no default."""
+    """Parameters. The client decides when to ask; the API has no default."""
 
     share: Annotated[float, "ask from this share of the budget on"] = 0.8
     max_tokens: Annotated[int, "most tokens of the call, thinking included"] = 4_096
@@ -24,8 +24,9 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the edits of a request."""
     level, start = min(compute_fill(envelope, ctx), 100.0), find_at_or_before(ctx.index.turns, ctx.request.cut - 1) or 0
-    begun = ctx.previous is not None and ctx.previous.request.cut > start  # a turn with its tool calls is finished first
+    begun = ctx.previous is not None and ctx.previous.request.cut > start  # a turn that has begun is finished first
     if level <= params.share or begun or not any(ctx.index.find_conversation_spans(0, start)):
         return
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.count_envelope(envelope)}

@@ -1,1 +1,1 @@
-"""Rules of mini-swe-agent: how it shows what a command printed."""
+"""Rules of mini-swe-agent: how it shows the output of a command."""

@@ -1,4 +1,4 @@
-"""mini-swe-agent's observations: of an output of 10,000 characters or more, the first and last 5,000 stay."""
+"""mini-swe-agent's observations: an output of 10,000 characters or more keeps its first and last 5,000."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from turnscope.envelope.rule import Ctx, Edits, Rule
 from turnscope.session.index import count_before
 from turnscope.session.model import Edit, Span
 
-WARNING = "The output of the last command was too long. Use a command that prints less, or look at a part of it."  # ours
+# Our wording.
+WARNING = "The output of the last command was too long. Use a command that prints less, or look at a part of it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """An output is cut when it comes in, and stays so."""
+    """Yield the edits of a request. An output is cut when it arrives, and stays cut."""
     results = ctx.index.results
     for at in results[count_before(results, get_previous_cut(ctx)) : count_before(results, ctx.request.cut)]:
         block = ctx.session.blocks[at]

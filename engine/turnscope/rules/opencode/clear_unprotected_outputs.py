@@ -1,4 +1,4 @@
-"""opencode's pruning: outputs beyond the newest 40,000 tokens of them are cleared, where that is worth it."""
+"""opencode's pruning: tool outputs before the newest 40,000 tokens of them are cleared, if that saves enough."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from turnscope.session.model import Session
 
 class _Outputs(NamedTuple):
     at: tuple[int, ...]
-    sums: tuple[int, ...]  # estimated tokens of those before each
+    sums: tuple[int, ...]  # estimated tokens of the outputs before each
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    """Looked at when a turn has ended. State: the address up to which outputs were cleared."""
+    """Yield the edits of a request. It decides when a turn has ended. State: the address up to which outputs are cleared."""
     done, turns = ctx.state or 0, ctx.index.turns
     if ctx.previous is None or ctx.previous.request.turn == ctx.request.turn:
         return done
@@ -30,7 +30,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     found = _find_outputs(ctx)
     first, last = bisect_left(found.at, done), bisect_left(found.at, turns[now - 2] if now >= 2 else 0)
     whole = found.sums[last]
-    # the output that crosses the mark goes as well
+    # the output that crosses the limit is cleared too
     stop = bisect_left(found.sums, whole - PRUNE_PROTECT, lo=0, hi=last + 1)
     gain = found.sums[stop] - found.sums[first] if stop > first else 0
     if gain <= PRUNE_MINIMUM:

@@ -1,4 +1,4 @@
-"""opencode's compaction: once the previous request filled the window, a summary stands for all but a tail of newest turns."""
+"""opencode's compaction: once the previous request filled the window, a summary replaces all but the newest turns."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class Params:
 
     tail_turns: Annotated[int, "newest turns that may stay (-1 = any number)"] = -1
     preserve_recent_tokens: Annotated[int, "tokens of them that may stay (-1 = a quarter of the budget, 2,000 to 15,000)"] = -1
-    cap: Annotated[int, "tokens that the summary may have"] = 4_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 4_000
 
 
 class _Sizes(NamedTuple):
     sums: tuple[int, ...]  # characters of all messages before each
-    begins: tuple[int, ...]  # addresses of messages that answer no call
+    begins: tuple[int, ...]  # addresses of messages that are not results
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Compared is what was billed for the previous request, answer included."""
+    """Yield the edits of a request. What was billed for the previous request, with its answer, is compared with the limit."""
     if ctx.previous is None or ctx.previous_usage < ctx.budget.limit:
         return
     starts = ctx.index.messages
     begin = find_condensable_start(envelope, ctx, False) if starts and starts[0] < ctx.request.cut else ctx.request.cut
     old = find_summary(envelope, begin) if begin < ctx.request.cut else None
     fresh = find_next_present(envelope, ctx, old.stop) if old else begin
-    because = f"the previous request had {ctx.previous_usage:,} tokens, {ctx.budget.limit:,} is the mark"
+    because = f"the previous request had {ctx.previous_usage:,} tokens, the threshold is {ctx.budget.limit:,}"
     facts = {"reported": ctx.previous_usage, "limit": ctx.budget.limit}
     if fresh >= ctx.request.cut:
         return
@@ -52,7 +52,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _find_tail(ctx: Ctx, params: Params, fresh: int) -> int:
-    """Where what stays begins; the end of the request where nothing does."""
+    """Return where the part begins that stays; the end of the request if nothing stays."""
     cut, sizes, turns = ctx.request.cut, _measure(ctx), ctx.index.turns
     most = compute_keep(ctx.budget.limit, None if params.preserve_recent_tokens < 0 else params.preserve_recent_tokens)
     starts = list(turns[bisect_left(turns, fresh) : count_before(turns, cut)])

@@ -26,11 +26,11 @@ class Params:
     aligned: Annotated[bool, "cut only where no pair, no batch of calls and no loop with thinking is torn (the SDK)"] = True
     summarise: Annotated[bool, "a summary stands for what is forgotten; else nothing does"] = True
     minimum_progress: Annotated[float, "aligned: forget at least this share of the events, or none"] = 0.1
-    cap: Annotated[int, "tokens that the summary may have"] = 2_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """State: the number of the first event behind what was forgotten; 0 = nothing was."""
+    """Yield the edits of a request. State: the number of the first event after the forgotten ones; 0 = none was forgotten."""
     pieces, starts = _read_pieces(ctx)
     there, head, gone = count_before(starts, ctx.request.cut), params.keep_first, ctx.state or 0
     first = max(head, gone)
@@ -61,7 +61,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _find_span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, gone: int, over: bool) -> tuple[int, int]:
-    """Numbers of the events between which is forgotten; what was forgotten before is in it."""
+    """Return the numbers of the first forgotten event and of the one after the last, including those forgotten before."""
     there = len(pieces)
     if not params.aligned:
         room = params.max_size // 2 - params.keep_first - params.summarise
@@ -71,20 +71,20 @@ def _find_span(ctx: Ctx, params: Params, pieces: Sequence[Piece], first: int, go
     answered = {p.call for n in shown if n >= 0 and (p := pieces[n]).type == "observation"}
     shown = [n for n in shown if n < 0 or pieces[n].type not in ("action", "observation") or pieces[n].call in calls & answered]
     events = [_build_event(pieces[n]) if n >= 0 else {"id": "summary", "type": "summary"} for n in shown]
-    if not over and len(shown) <= params.max_size:  # what nobody answered is no event
+    if not over and len(shown) <= params.max_size:  # a call without a result is no event
         return 0, 0
     settings = sdk.Settings(params.max_size, None, params.keep_first, params.minimum_progress)
     sums = [0]
     for n in shown:
         sums.append(sums[-1] + (ctx.count_tokens(pieces[n].start, pieces[n].stop) if n >= 0 else params.cap))
 
-    def count(part: Sequence[sdk.Event]) -> int:  # of the first so many behind the head
+    def count(part: Sequence[sdk.Event]) -> int:  # of the events after the head, for each length
         return sums[min(params.keep_first + len(part), len(sums) - 1)] - sums[min(params.keep_first, len(sums) - 1)]
 
     try:
         limit = ctx.limit if over else None
         start, stop = sdk.find_span_to_forget(sdk.View(tuple(events)), settings, limit, count, max(sums[-1], ctx.limit + 1))
-    except (sdk.NoCondensation, KeyError):  # a log may hold a result in front of its call: nothing is torn then
+    except (sdk.NoCondensation, KeyError):  # a log may hold a result before its call: then no pair is broken up
         return 0, 0
     begin = next((n for n in shown[start:stop] if n >= 0), there)
     return (params.keep_first if gone and -1 in shown[start:stop] else begin), shown[stop] if stop < len(shown) else there

@@ -1,4 +1,4 @@
-"""OpenHands' observation masking: a fixed text stands for results that are not among the newest events."""
+"""OpenHands' observation masking: a fixed text replaces results that are not among the newest events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """State: the address up to which results were masked."""
+    """Yield the edits of a request. State: the address up to which results are masked."""
     starts, results, done = _find_starts(ctx), ctx.index.results, ctx.state or 0
     there = count_before(starts, ctx.request.cut)
     old = there - max(0, params.window)

@@ -1,4 +1,4 @@
-"""OpenRouter's middle-out: what does not fit goes from the middle, half of what stays from the start, half from the end."""
+"""OpenRouter's middle-out: messages are dropped from the middle; half of what stays is the start, half the end."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the edits of a request."""
     starts, size, limit = ctx.index.messages, ctx.count_envelope(envelope), ctx.limit
     there = count_before(starts, ctx.request.cut)
     half = params.messages // 2 if params.messages and params.models in ctx.request.model else 0
@@ -55,7 +56,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _find_end(ctx: Ctx, count: int) -> int:
-    """Where the first `count` messages end."""
+    """Return where the first `count` messages end."""
     starts = ctx.index.messages
     return starts[count] if count < len(starts) and starts[count] < ctx.request.cut else ctx.request.cut
 
@@ -65,7 +66,7 @@ def _count_tokens(ctx: Ctx, start: int, stop: int) -> int:
 
 
 def _shorten_newest(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:
-    """The longest text of the newest message without its middle, where even that message does not fit."""
+    """Drop the middle of the longest text of the newest message, if even that message does not fit."""
     held = [
         block
         for block in ctx.session.blocks[find_newest_message(ctx) : ctx.request.cut]

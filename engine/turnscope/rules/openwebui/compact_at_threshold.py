@@ -1,4 +1,4 @@
-"""Open WebUI's context compaction: from a threshold on the older messages give way to a summary behind the system prompt."""
+"""Open WebUI's context compaction: above a threshold a summary after the system prompt replaces the older messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Params:
     retention: Annotated[int, "per cent of the messages that stay, 10 to 50"] = 40
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
     summary: Annotated[int, "most tokens of the summary"] = 1_000
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
 class Compacted(Struct, frozen=True):
@@ -58,7 +58,7 @@ def _read_history(session: Session, _index: Index, _own: Ledger) -> History:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """A summary that failed leaves the history whole, and the next request asks again."""
+    """Yield the edits of a request. If a summary fails, the history stays, and the next request asks again."""
     talk, state = get_chat(ctx, TOOL), ctx.state
     there = bisect_right(talk.stops, ctx.request.cut)
     new = bisect_right(talk.stops, get_previous_cut(ctx))
@@ -67,7 +67,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         state = Compacted(talk.starts[new + found.start], found.summary)
         because = "a summary is stored here: it stands for all that came before"
         envelope = yield from _cut_history(envelope, ctx, state, because, {})
-        if found.item:  # it was made between the calls of an answer, whose later items stay
+        if found.item:  # it was made between the calls of an answer; the later items of that answer stay
             one = talk.chat_messages[new + found.of]
             left = convert_message({**one.message, "output": one.message["output"][found.item :]})
             envelope = yield Edit("condense", because, Span(one.start, one.stop), tuple(build_parts(left)))
@@ -91,7 +91,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _count_tokens(ctx: Ctx, numbers: History, first: int, there: int, summary: str | None) -> int:
-    """Tokens as the app sees them: usage stored with an answer, else billed for the previous request, else estimates."""
+    """Return the tokens as the app counts them: usage stored with an answer, or the billed previous request, or estimates."""
     held = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
     blocks = (ctx.session.blocks[at] for at in held)
     system = merge_system([{"role": "system", "content": b.text} for b in blocks if b.role == "system"])

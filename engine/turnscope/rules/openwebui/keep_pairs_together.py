@@ -1,4 +1,4 @@
-"""Open WebUI's pair check: calls whose results do not stand directly behind them go, and results without their call."""
+"""Open WebUI's pair check: calls whose results do not follow directly are dropped, and so are results without their call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from turnscope.session.model import Edit, Session, Span
 
 @memoize_by_ledger
 def _find_unpaired(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
-    """Addresses of the blocks that the check takes out of the whole session."""
+    """Return the addresses of the blocks that the check drops from the whole session."""
     said = read_chat(session, TOOL).chat_messages
     gone: list[int] = []
     _find_removed(session, said, gone)
@@ -40,7 +40,7 @@ def _find_removed(session: Session, said: Any, gone: list[int]) -> None:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    """Looks at every unpaired block of the request; calls at its end have no results yet."""
+    """Yield the edits of a request, for every unpaired block. Calls at the end of the request have no results yet, and stay."""
     found, talk = _find_unpaired(ctx), get_chat(ctx, TOOL)
     cut = ctx.request.cut
     late = [*found[: bisect_left(found, cut)]]

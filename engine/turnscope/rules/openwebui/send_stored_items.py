@@ -1,4 +1,4 @@
-"""Open WebUI's conversion: an answer is sent as the items that are stored with it, and blank parts are left out."""
+"""Open WebUI's conversion: an answer is sent as the items that are stored with it, and blank parts are dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Reads what is new since the previous request alone; an answer that is under way stands as it was said."""
+    """Yield the edits of a request. Only new messages are read. An unfinished answer is sent verbatim."""
     talk = get_chat(ctx, TOOL)
     for one in talk.chat_messages[bisect_right(talk.stops, get_previous_cut(ctx)) : bisect_right(talk.stops, ctx.request.cut)]:
         if envelope.find_piece(one.start).body is not None:
@@ -58,7 +58,7 @@ def _convert_one(envelope: Envelope, ctx: Ctx, one: ChatMessage, params: Params)
 
 
 def _is_as_stored(ctx: Ctx, one: ChatMessage) -> bool:
-    """Whether the log holds a stored text as it is, and not what an importer read in it."""
+    """Return whether the log holds a stored text unchanged, and not what an importer made of it."""
     content, held = one.message.get("content"), ctx.session.blocks[one.start : one.stop]
     return not isinstance(content, str) or (len(held) == 1 and held[0].text == content)
 

@@ -1,1 +1,1 @@
-"""Rules of Roo Code, over its stored history."""
+"""Rules of Roo Code, which work on its stored history."""

@@ -1,4 +1,4 @@
-"""Condense the whole conversation, the newest message included, to one summary: the next request starts afresh with it."""
+"""Condense the whole conversation, with its newest message, to one summary. The next request begins with it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ class Params:
     factor: Annotated[float, "what the counter says is multiplied by this, as Roo does with tiktoken's counts"] = 1.5
     count_after_condense: Annotated[bool, "right after a condense the summary's count is compared, not what was billed"] = True
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "hand-over"
-    model: Annotated[str, "model that is asked for the summary (empty = the driver's choice)"] = ""
+    model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
     fold: Annotated[int, "characters of outlines of the files that were read (0 = none); Roo has 50,000"] = 0
     environment: Annotated[str, "text behind the summary (newest = the log's newest block of environment details)"] = NEWEST
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the edits of a request."""
     newest: Summary | None = ctx.state
     size = measure_size(ctx, newest, params.factor, params.count_after_condense)
     if size is None or not params.auto or not _is_due(size, ctx, params):
@@ -70,7 +71,7 @@ def _is_due(size: Size, ctx: Ctx, params: Params) -> bool:
 
 
 def _build_ask(messages: list[Any], params: Params) -> Ask:
-    """The question: everything since the last summary, what is hidden as well, with results put in for calls that have none."""
+    """Return the query: everything since the last summary, also what is hidden, with results added for calls that have none."""
     open_calls = management.build_missing_results(messages)
     text = load_prompt(params.prompt)
     content = management.render_transcript([*messages, *([{"role": "user", "content": open_calls}] if open_calls else [])])
@@ -91,13 +92,13 @@ def _build_content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
 
 @memoize
 def _find_reads(session: Session, _index: Index) -> tuple[FileRead, ...]:
-    """Every reading of a file, in order."""
+    """Return every file read, in order."""
     said = (block for block in session.blocks if block.role == "user")
     return tuple(reading for block in said for reading in find_file_reads(block, session))
 
 
 def _iter_files(ctx: Ctx) -> Iterator[tuple[str, str]]:
-    """Files that were read, the one that was read last first, each with the text of its newest whole reading, or its newest."""
+    """Yield the files that were read, the latest first, each with the text of its newest complete read, or of its newest."""
     known = [reading for reading in _find_reads(ctx) if reading.at < ctx.request.cut]
     for path in dict.fromkeys(reading.path for reading in reversed(known)):
         of = [reading for reading in known if reading.path == path]

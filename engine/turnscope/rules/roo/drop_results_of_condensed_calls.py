@@ -1,4 +1,4 @@
-"""Drop the results of calls that a summary stands for: a provider accepts no result without its call."""
+"""Drop the results of calls that a summary replaced: a provider accepts no result without its call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUMMARY = {"role": "user", "content": "", "isSummary": True}
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
-    """The state is the address up to which the newest summary stands for everything."""
+    """Yield the edits of a request. State: the address up to which the newest summary replaces everything."""
     newest: int | None = ctx.state
     since = max(newest, ctx.previous.request.cut) if newest is not None and ctx.previous else ctx.request.cut
     blocks, results = ctx.session.blocks, ctx.index.results

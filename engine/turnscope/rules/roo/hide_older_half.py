@@ -1,4 +1,4 @@
-"""Hide half of the visible messages behind the first once the request is too big, and say so in a message of its own."""
+"""Hide half of the visible messages after the first once the request is too large, and say so in a message."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
+    """Yield the edits of a request."""
     store: Store = ctx.state or Store()
     if parts := get_fresh_start(envelope, ctx):
         made = store_summary(envelope, ctx, parts, store.summary, params.factor)
-        return structs.replace(store, summaries=(*store.summaries, structs.replace(made, texts=())))  # counted, never read
+        return structs.replace(store, summaries=(*store.summaries, structs.replace(made, texts=())))  # only counted
     size = measure_size(ctx, store.summary, params.factor, params.count_after_condense)
     window, output = ctx.budget.window, ctx.budget.max_output
     over = size is not None and management.will_manage(size.total, size.last, window, output, auto=False)
@@ -74,7 +75,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _find_spans(envelope: Envelope, ctx: Ctx, store: Store, messages: list[Any], stop: int) -> Iterator[Span]:
-    """What still stands of the messages that were hidden now; a summary that was, with all that it stands for."""
+    """Return what is still sent of the messages that are hidden now. A hidden summary takes with it all that it replaced."""
     hidden: list[Entry] = [m for m in messages if m.get("truncationParent") == "new"]
     start = min(m["at"][0] for m in hidden)
     if store.summary and not store.hides_summary:

@@ -1,4 +1,4 @@
-"""Keep neighbouring answers apart: only a user's messages are joined into one."""
+"""Keep neighbouring answers apart: only neighbouring user messages are joined."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from turnscope.session.model import Edit, Part, Span
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    """Yield the edits of a request."""
     starts, messages, blocks = ctx.index.messages, ctx.session.messages, ctx.session.blocks
     since = ctx.previous.request.cut if ctx.previous else 0
     for place in range(max(1, count_before(starts, since)), count_before(starts, ctx.request.cut)):

@@ -1,4 +1,4 @@
-"""Fit the results of tools to the calls of the answer before them: unknown ids, second results, and calls without a result."""
+"""Match tool results with the calls of the answer before: repair unknown ids, second results, and missing results."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ SLOT = "results put in"
 
 
 class Group(NamedTuple):
-    """What stands of neighbouring user's messages, which are one message to a provider, and the answer right before them."""
+    """Neighbouring user messages, which are one message for a provider, as they are sent; and the answer right before them."""
 
     blocks: list[Block]
     answer: int | None
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
+    """Yield the edits of a request."""
     for group in _find_groups(envelope, ctx):
         results = [block for block in group.blocks if block.kind == "tool_result"]
         if group.answer is None:
@@ -39,11 +40,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 
 
 def _find_groups(envelope: Envelope, ctx: Ctx) -> Iterator[Group]:
-    """User's messages that the previous plan did not hold."""
+    """Return the groups of user messages that the previous plan did not hold."""
     starts, messages, blocks = ctx.index.messages, ctx.session.messages, ctx.session.blocks
     since = ctx.previous.request.cut if ctx.previous else 0
     place = count_before(starts, since)
-    before: int | None = starts[place - 1] if place else None  # the answer before, where it stands
+    before: int | None = starts[place - 1] if place else None  # the answer before, if it is sent
     if before is not None and (blocks[before].role != "assistant" or not _is_present(envelope, before)):
         before = None
     held: list[Block] = []

@@ -1,4 +1,4 @@
-"""SWE-agent's closed_window: a window of a file is closed once a newer one of the same file was shown."""
+"""SWE-agent's closed_window: a view of a file is closed once a newer view of the same file was shown."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from turnscope.session.model import Block, Bucket, Edit, Part, Span
 
 
 class Windows(Struct, frozen=True):
-    """The newest window of each file: the address of its block."""
+    """The newest view of each file, as the address of its block."""
 
     newest: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters."""
+    """Parameters of the rule."""
 
     results: Annotated[bool, "results of tools count, too: windows were users' messages before agents called tools"] = True
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """A window closes older ones of its file."""
+    """Yield the edits of a request. A new view closes older ones of its file."""
     known: Windows = ctx.state or Windows()
     newest, kinds = dict(known.newest), ("text", "tool_result") if params.results else ("text",)
     for block in ctx.session.blocks[get_previous_cut(ctx) : ctx.request.cut]:
@@ -48,7 +48,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _build_body(block: Block, text: str) -> tuple[Part, ...]:
-    """The block with another text. A result without any stays, empty: its call would be left without an answer."""
+    """Return the block with another text. An empty result stays, because its call needs one."""
     if block.bucket is Bucket.TOOL_RESULTS:
         return (build_result(block, text),)
     return (Part(block.role, "text", text),) if text else ()

@@ -1,4 +1,4 @@
-"""SWE-agent's last_n_observations: of older observations one line stays, which says how much was left out."""
+"""SWE-agent's last_n_observations: an older observation becomes one line, which says how many lines were left out."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Params:
 class _Seen(NamedTuple):
     rows: tuple[Row, ...]
     starts: tuple[int, ...]
-    tagged: tuple[int, ...]  # numbers of those with tags
-    others: tuple[tuple[int, frozenset[str]], ...]  # where other messages with tags begin, and these
+    tagged: tuple[int, ...]  # numbers of the observations with tags
+    others: tuple[tuple[int, frozenset[str]], ...]  # where other messages with tags begin, and their tags
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """State: how many observations were looked at as old."""
+    """Yield the edits of a request. State: how many observations have become old."""
     seen, done = _find_observations(ctx), ctx.state or 1
     if any(
         not tags.isdisjoint(params.remove_tags) for at, tags in seen.others if get_previous_cut(ctx) <= at < ctx.request.cut
@@ -60,7 +60,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     for number in sorted(new):
         row = seen.rows[number]
         if row.start < ctx.request.cut and envelope.find_piece(row.start).body is not None:
-            continue  # something else stands there already
+            continue  # another placeholder is there already
         text = build_placeholder(*_read_observation(ctx.session, row))
         for edit in replace_text(ctx.session, row, text, "clear", because, {"observation": number}):
             if edit.span and edit.span.start < ctx.request.cut:
@@ -69,7 +69,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _read_observation(session: Session, row: Row) -> tuple[list[str], int]:
-    """The texts of an observation, and how many images it holds."""
+    """Return the texts of an observation, and the number of its images."""
     held = build_content(session, row)
     parts = [held] if isinstance(held, str) else held or []
     said = [part if isinstance(part, str) else str(part.get("text") or "") for part in parts]
@@ -78,7 +78,7 @@ def _read_observation(session: Session, row: Row) -> tuple[list[str], int]:
 
 @memoize_by_ledger
 def _find_observations(session: Session, _index: Index, _own: object) -> _Seen:
-    """Results of tools and what says of itself that it is an observation, behind the first message of the user: the task."""
+    """Return tool results, and messages tagged as observations, after the user's first message, which is the task."""
     found: list[Row] = []
     others: list[tuple[int, frozenset[str]]] = []
     for row in read_rows(session).rows:

@@ -1,4 +1,4 @@
-"""SWE-agent's remove_regex: what patterns match in older messages is taken out."""
+"""SWE-agent's remove_regex: what patterns match in older messages is removed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class Params:
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
-    """Texts and results; calls and thoughts stay. State: how many messages were looked at."""
+    """Yield the edits of a request.
+
+    Texts and results are searched, calls and thinking are not. State: how many messages were searched.
+    """
     messages, done = ctx.session.messages, ctx.state or 0
     there = bisect_left(messages, ctx.request.cut, key=lambda message: message.start)
     old = max(done, there - max(0, params.keep_last))

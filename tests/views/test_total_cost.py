@@ -282,7 +282,9 @@ def test_what_the_log_says_is_kept_beside_our_price(tmp_path: Path) -> None:
     assert [request.logged_usd for request in session.requests] == [0.0025, None]
     assert (view.bill.whole.logged, view.bill.whole.logged_usd) == (1, Decimal("0.0025"))
     assert "log says $0.0025" in cards.render_title(view)
-    assert "log says $0.0025" in cards.render_buckets(request_summary.summarize_request(view, turnscope.replay(session), 0), "x")
+    assert "log says $0.0025" in cards.render_buckets(
+        request_summary.summarize_request(view, turnscope.replay(session), 0), "x"
+    )
     assert b'"logged_usd": 0.0025' in turnscope.dumps(session)
 
 
