@@ -36,6 +36,14 @@ def draw(shown: opening.ShownSession) -> None:
         n = st.selectbox("Request of it", of_turn, key=REQUEST, width=170)
         st.html(f'<div class="ts-small ts-faint">conversation {escape(str(named))}</div>')
         text = json.dumps(exact_body.build_exact_body(shown.trace, n)["messages"], ensure_ascii=True, indent=2, default=str)
-        st.download_button("Messages as JSON", text, f"messages-{n}.json", "application/json", type="tertiary",
-                           icon=":material/download:", on_click="ignore", key="audit.messages")  # fmt: skip
+        st.download_button(
+            "Messages as JSON",
+            text,
+            f"messages-{n}.json",
+            "application/json",
+            type="tertiary",
+            icon=":material/download:",
+            on_click="ignore",
+            key="audit.messages",
+        )
     widgets.draw_text(text, height=340)

@@ -52,7 +52,23 @@ def _draw_review(made: Report) -> None:
     st.checkbox("I have seen what leaves with it", key=SEEN)
     with st.container(horizontal=True, gap="small", key="share-files"):
         off = not st.session_state.get(SEEN)
-        st.download_button("Report as HTML", made.html, "turnscope-report.html", "text/html", disabled=off, key="share.html",
-                           icon=":material/download:", on_click="ignore")  # fmt: skip
-        st.download_button("Summary as Markdown", made.markdown, "turnscope-summary.md", "text/markdown", disabled=off,
-                           key="share.markdown", icon=":material/download:", on_click="ignore")  # fmt: skip
+        st.download_button(
+            "Report as HTML",
+            made.html,
+            "turnscope-report.html",
+            "text/html",
+            disabled=off,
+            key="share.html",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+        st.download_button(
+            "Summary as Markdown",
+            made.markdown,
+            "turnscope-summary.md",
+            "text/markdown",
+            disabled=off,
+            key="share.markdown",
+            icon=":material/download:",
+            on_click="ignore",
+        )

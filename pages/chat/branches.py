@@ -31,8 +31,10 @@ def _draw_resend(held: open_chats.OpenChat) -> None:
     prompts = {m.start: _split_prompt(session, m)[1] for m in session.messages if m.origin == "prompt"}
     if not prompts:
         return
-    st.html('<h3 class="chat-h">Edit and resend</h3><div class="chat-why" style="margin:0">What stands before the prompt is '
-            "shared with the branch and still cached; this chat stays as it is.</div>")  # fmt: skip
+    st.html(
+        '<h3 class="chat-h">Edit and resend</h3><div class="chat-why" style="margin:0">What stands before the prompt is '
+        "shared with the branch and still cached; this chat stays as it is.</div>"
+    )
     newest = list(reversed(prompts))
     names = make_unique({at: shorten(text, 80) or "(only files)" for at, text in prompts.items()})
     key = f"chat.at.{held.thread}.{newest[0]}"  # a newer prompt is the one to edit, not the one chosen before it came
@@ -58,8 +60,10 @@ def _start_branch(held: open_chats.OpenChat, at: int, text: str) -> None:
 
 
 def _draw_summary(held: open_chats.OpenChat) -> None:
-    st.html('<h3 class="chat-h">New session with a summary</h3><div class="chat-why" style="margin:0">A new chat whose system '
-            "prompt ends with this summary. It begins small, with a cold cache.</div>")  # fmt: skip
+    st.html(
+        '<h3 class="chat-h">New session with a summary</h3><div class="chat-why" style="margin:0">A new chat whose system '
+        "prompt ends with this summary. It begins small, with a cold cache.</div>"
+    )
     session = held.session
     if not session.requests:
         return
@@ -94,8 +98,10 @@ def _draw_continue() -> None:
         return
     last = len(shown.view) - 1
     seen = int(noted.get("request", last))
-    st.html(f'<div class="ts-small ts-faint">{escape(shorten(entry.name, 60))}: taken as recorded up to a request, then the '
-            "policy chosen here. Another provider's cache is cold.</div>")  # fmt: skip
+    st.html(
+        f'<div class="ts-small ts-faint">{escape(shorten(entry.name, 60))}: taken as recorded up to a request, then the '
+        "policy chosen here. Another provider's cache is cold.</div>"
+    )
     number = st.number_input("From request", 0, last, min(seen, last), key=f"chat.from.{shown.key}")
     if st.button("Continue as a new chat", key="chat.continue"):
         attempt(lambda: _continue_session(shown, int(number)))

@@ -48,9 +48,13 @@ def _draw_delete(held: open_chats.OpenChat, name: str) -> None:
     key = f"chat.delete.{held.thread}"
     if not st.session_state.get(key):
         st.button(
-            "Delete this chat", icon=":material/delete:", key="chat.delete", type="tertiary", disabled=held.is_busy,
+            "Delete this chat",
+            icon=":material/delete:",
+            key="chat.delete",
+            type="tertiary",
+            disabled=held.is_busy,
             on_click=lambda: st.session_state.update({key: True}),
-        )  # fmt: skip
+        )
         return
     said = sum(message.role in ("user", "assistant") for message in held.session.messages)
     st.html(

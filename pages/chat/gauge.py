@@ -15,8 +15,12 @@ from pages.chat.typing_box import Draft
 from pages.parts import cards
 from pages.parts.formats import escape, format_percent, format_tokens, shorten
 
-VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
-            "refuse": ("would be refused", "bad")}  # fmt: skip
+VERDICTS = {
+    "send": ("fits", "good"),
+    "warn": ("close to the limit", "warn"),
+    "overflow": ("over the limit", "bad"),
+    "refuse": ("would be refused", "bad"),
+}
 
 
 def render_envelope(

@@ -22,9 +22,11 @@ def draw(held: open_chats.OpenChat, states: Sequence[next_request.State]) -> Non
         first = min(first, max(0, sought - 2))
     if first:
         st.button(
-            f"Show {min(first, markup.MOST)} of {first:,} earlier messages", key="chat.earlier", type="tertiary",
+            f"Show {min(first, markup.MOST)} of {first:,} earlier messages",
+            key="chat.earlier",
+            type="tertiary",
             on_click=lambda: st.session_state.update({key: max(0, first - markup.MOST)}),
-        )  # fmt: skip
+        )
     shared = session.at if session.parent else 0
     # What was drawn as coming stays until its place is drawn again: meanwhile its end stands above it, and it is hidden.
     coming = f'<style>.chat-msg.now:not([data-n="{len(session.messages)}"]) {{ display: none; }}</style>'

@@ -75,8 +75,14 @@ def list_facts(fields: Mapping[str, Any]) -> dict[str, object]:
     """The numbers of an error, as a person reads them; none where it has none."""
     if "projected" not in fields:
         return {}
-    names = {"conversation_id": "conversation", "turn": "turn", "request": "request", "projected": "tokens with the answer",
-             "window": "window", "limit": "left for the prompt"}  # fmt: skip
+    names = {
+        "conversation_id": "conversation",
+        "turn": "turn",
+        "request": "request",
+        "projected": "tokens with the answer",
+        "window": "window",
+        "limit": "left for the prompt",
+    }
     named = {words: fields[name] for name, words in names.items() if name in fields}
     return {words: f"{value:,}" if isinstance(value, int) else value for words, value in named.items()} | {
         name: f"{tokens:,}" for name, tokens in (fields.get("counters") or {}).items()
@@ -104,8 +110,12 @@ def draw_assumed_window(event: WindowAssumed) -> None:
     """Nobody knows how large the model's window is."""
     if st.session_state.get("chat.window"):
         return
-    _draw_card("", f"Nobody knows the window of {event.model}: {event.window:,} tokens are assumed.",
-          "A prompt that is longer than the real one may be cut by the server without a word.", role="status")  # fmt: skip
+    _draw_card(
+        "",
+        f"Nobody knows the window of {event.model}: {event.window:,} tokens are assumed.",
+        "A prompt that is longer than the real one may be cut by the server without a word.",
+        role="status",
+    )
     _draw_window_form("assumed")
 
 

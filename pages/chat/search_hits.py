@@ -27,9 +27,14 @@ def draw(hits: Sequence[Hit], titles: Mapping[str, str], words: str) -> None:
         }
     )
     st.selectbox(
-        "Go to a message", list(labels), index=None, format_func=labels.__getitem__, key="chat.hit", on_change=_open_hit,
+        "Go to a message",
+        list(labels),
+        index=None,
+        format_func=labels.__getitem__,
+        key="chat.hit",
+        on_change=_open_hit,
         placeholder=f"{len(labels)} messages",
-    )  # fmt: skip
+    )
 
 
 def quote_around(text: str, words: str, most: int = 60) -> str:

@@ -21,14 +21,21 @@ def choose() -> PolicyChoice:
     if (told := asked.get("model", "")[:80]) and told not in models:
         models.insert(0, told)
     picked = st.multiselect(
-        "Policies", [*known], named or [name for name in library.COMPARED_POLICIES if name in known], key="compare.policies",
+        "Policies",
+        [*known],
+        named or [name for name in library.COMPARED_POLICIES if name in known],
+        key="compare.policies",
         format_func=lambda name: known[name].title or name,
-    )  # fmt: skip
+    )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-choices"):
         model = st.selectbox(
-            "Model", ("", *models), models.index(told) + 1 if told else 0, key="compare.model", width=230,
+            "Model",
+            ("", *models),
+            models.index(told) + 1 if told else 0,
+            key="compare.model",
+            width=230,
             format_func=lambda name: name or "as recorded",
-        )  # fmt: skip
+        )
         window = st.selectbox(
             "Window",
             (0, *library.WINDOWS),
@@ -38,9 +45,15 @@ def choose() -> PolicyChoice:
             index=_find_window_index(),
         )
         limit = st.number_input(
-            "Prompt limit, tokens", 0, 2_000_000, _read_limit("limit"), 10_000, key="compare.limit", width=190,
+            "Prompt limit, tokens",
+            0,
+            2_000_000,
+            _read_limit("limit"),
+            10_000,
+            key="compare.limit",
+            width=190,
             help="what a prompt may have under every policy; 0 = as each policy says",
-        )  # fmt: skip
+        )
     for name, value in (("policies", ",".join(picked)), ("model", model), ("window", window), ("limit", limit)):
         if value:
             asked[name] = str(value)

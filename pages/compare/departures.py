@@ -20,10 +20,13 @@ def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
     st.subheader("When did this text leave the window?", anchor="left")
     asked = st.query_params.get("text", "")
     text = st.text_input(
-        "When did this text leave the window?", asked, key="compare.text", label_visibility="collapsed",
+        "When did this text leave the window?",
+        asked,
+        key="compare.text",
+        label_visibility="collapsed",
         placeholder="a path, a name, a sentence; or a block by its number: #214",
         help="Any text of the session. Text that is selected on the other pages leads here.",
-    )  # fmt: skip
+    )
     text = asked if text == " ".join(asked.splitlines()) else text  # a field of one line makes one of several
     if not text:
         st.query_params.pop("text", None)

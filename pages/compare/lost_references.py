@@ -22,9 +22,12 @@ def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row]) -> None:
     hits = held[name].losses.hits
     st.text(f"{len(hits):,} of {sum(held[name].losses.uses):,} that answers take up again, {held[name].losses.rate:.1%}.")
     st.plotly_chart(
-        figures.draw_losses(held[name], theme.get_theme()), key="compare-missing", theme=None, config={"displayModeBar": False},
+        figures.draw_losses(held[name], theme.get_theme()),
+        key="compare-missing",
+        theme=None,
+        config={"displayModeBar": False},
         alt="how many of them each request lacked",
-    )  # fmt: skip
+    )
     made, seen = held[name].losses.decisions, shown.trace.find_first_request
     asked = {"policy": name}
     st.dataframe(

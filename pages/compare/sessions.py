@@ -20,9 +20,15 @@ def draw(shown: opening.ShownSession) -> None:
     titles = cache.list_titles()
     names = make_unique({id: registry.name_entry(entry, titles.get(str(entry.path), "")) for id, entry in known.items()})
     chosen = st.selectbox(
-        "The same task by another model, or after a change", [*known], [*known].index(asked) if asked in known else None,
-        key="compare.with", format_func=names.__getitem__, placeholder="choose a session", filter_mode="fuzzy", width=520,
-    )  # fmt: skip
+        "The same task by another model, or after a change",
+        [*known],
+        [*known].index(asked) if asked in known else None,
+        key="compare.with",
+        format_func=names.__getitem__,
+        placeholder="choose a session",
+        filter_mode="fuzzy",
+        width=520,
+    )
     if not chosen:
         st.query_params.pop("with", None)
         return
@@ -39,9 +45,12 @@ def draw(shown: opening.ShownSession) -> None:
     sides = [_build_side(each.key, each.part, len(each.view), each) for each in (shown, other)]
     _draw_table(sides, shown.entry.id)
     st.plotly_chart(
-        figures.draw_fill([each.row for each in sides], theme.get_theme()), key="compare-sessions-chart", theme=None,
-        config={"displayModeBar": False}, alt="prompt tokens of every request of both sessions",
-    )  # fmt: skip
+        figures.draw_fill([each.row for each in sides], theme.get_theme()),
+        key="compare-sessions-chart",
+        theme=None,
+        config={"displayModeBar": False},
+        alt="prompt tokens of every request of both sessions",
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)

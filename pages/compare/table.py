@@ -80,9 +80,12 @@ def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row]) -> None:
 def draw_chart(rows: Sequence[comparison.Row]) -> None:
     """How full each policy's prompts are."""
     st.plotly_chart(
-        figures.draw_fill(rows, theme.get_theme()), key="compare-chart", theme=None, config={"displayModeBar": False},
+        figures.draw_fill(rows, theme.get_theme()),
+        key="compare-chart",
+        theme=None,
+        config={"displayModeBar": False},
         alt="prompt tokens of every request under each policy",
-    )  # fmt: skip
+    )
 
 
 def draw_row_limit(many: int) -> None:

@@ -27,10 +27,16 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
         for label, icon, place in (("Before", "arrow_back", before), ("Next", "arrow_forward", after)):
             there = found[place] if 0 <= place < len(found) else -1
             st.button(
-                label, icon=f":material/{icon}:", key=f"debugger.ladder.{label}", type="tertiary", disabled=there < 0,
+                label,
+                icon=f":material/{icon}:",
+                key=f"debugger.ladder.{label}",
+                type="tertiary",
+                disabled=there < 0,
                 help="The one over its limit before this" if place == before else "The next one over its limit",
-                on_click=address.go, args=(shown,), kwargs={"request": there},
-            )  # fmt: skip
+                on_click=address.go,
+                args=(shown,),
+                kwargs={"request": there},
+            )
     if nodes:
         st.html(render_tree(nodes))
 

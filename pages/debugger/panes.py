@@ -50,9 +50,15 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
     asked = len(replay.trace.plans[at.request].asks)
     names = {key: f"{name} ({asked})" if key == "asks" and asked else name for key, name in PANES.items()}
     pane = st.segmented_control(
-        "Look at", list(PANES), default="text", required=True, format_func=names.__getitem__, key="debugger.pane",
-        label_visibility="collapsed", persist_state="session",
-    )  # fmt: skip
+        "Look at",
+        list(PANES),
+        default="text",
+        required=True,
+        format_func=names.__getitem__,
+        key="debugger.pane",
+        label_visibility="collapsed",
+        persist_state="session",
+    )
     if pane == "text":
         _draw_texts(replay, at, close)
     elif pane == "list":
@@ -91,9 +97,14 @@ def _draw_reason(shown: opening.ShownSession, replay: Replay, at: Place, close: 
     )
     away = there is not None and there != Cursor(at.request, at.step)
     middle.button(
-        "Go to decision", key="debugger.there", disabled=not away, width="stretch", on_click=address.go, args=(shown,),
+        "Go to decision",
+        key="debugger.there",
+        disabled=not away,
+        width="stretch",
+        on_click=address.go,
+        args=(shown,),
         kwargs=there._asdict() if there else {},
-    )  # fmt: skip
+    )
     # Never set by the app: what a browser in a hurry still held of an earlier block would count as a block chosen by hand, and
     # take the stepper back to where it stood then.
     key = f"{_BLOCK}.{at.seq}"
@@ -103,9 +114,16 @@ def _draw_reason(shown: opening.ShownSession, replay: Replay, at: Place, close: 
             address.go(shown, block=int(st.session_state[key]))
 
     right.number_input(
-        "Block", 0, len(replay.trace.session.blocks) - 1, None, key=key, placeholder="Block", label_visibility="collapsed",
-        on_change=choose_other, help="Any block by its number; a click on a tile chooses it too",
-    )  # fmt: skip
+        "Block",
+        0,
+        len(replay.trace.session.blocks) - 1,
+        None,
+        key=key,
+        placeholder="Block",
+        label_visibility="collapsed",
+        on_change=choose_other,
+        help="Any block by its number; a click on a tile chooses it too",
+    )
 
 
 def _find_summary(replay: Replay, at: Place, close: closeup.Closeup) -> closeup.Closeup | None:
@@ -144,9 +162,15 @@ def _draw_body(replay: Replay, at: Place) -> None:
         )
         st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
-            "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",
-            on_click="ignore", key="debugger.sent",
-        )  # fmt: skip
+            "Download it",
+            text,
+            f"request-{request}.json",
+            "application/json",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            key="debugger.sent",
+        )
     widgets.draw_text(text, height=460)
 
 
@@ -181,15 +205,24 @@ def _draw_decision(replay: Replay, at: Place) -> None:
             ("CSV", "csv", "text/csv", lambda: decision_log.to_csv(trace)),
         ):
             st.download_button(
-                f"All decisions as {label}", made, f"decisions-{name}.{ending}", mime, icon=":material/download:",
-                on_click="ignore", key=f"debugger.log.{ending}",
-            )  # fmt: skip
+                f"All decisions as {label}",
+                made,
+                f"decisions-{name}.{ending}",
+                mime,
+                icon=":material/download:",
+                on_click="ignore",
+                key=f"debugger.log.{ending}",
+            )
         if at.step:
             st.download_button(
-                "This decision as Markdown", lambda: decision_log.to_markdown(trace, at.request, at.step - 1, price),
-                f"decision-{at.request}-{at.step}.md", "text/markdown", icon=":material/bug_report:", on_click="ignore",
+                "This decision as Markdown",
+                lambda: decision_log.to_markdown(trace, at.request, at.step - 1, price),
+                f"decision-{at.request}-{at.step}.md",
+                "text/markdown",
+                icon=":material/bug_report:",
+                on_click="ignore",
                 key="debugger.log.md",
-            )  # fmt: skip
+            )
     if not at.step:
         st.html('<div class="ts-empty">No decision here: the request stands as it came. One step on is the first.</div>')
         return

@@ -180,9 +180,15 @@ def _draw_editor(base: Policy, current: Policy, yours: bool) -> None:
                 saved = st.form_submit_button("Save to my policies", type="primary")
         st.html(f'<div class="ts-small ts-faint">Kept in {escape(policies.find_folder())}</div>')
         st.download_button(
-            "Download", text, f"{base.name}.toml", "application/toml", icon=":material/download:", type="tertiary",
-            on_click="ignore", key="policy.download",
-        )  # fmt: skip
+            "Download",
+            text,
+            f"{base.name}.toml",
+            "application/toml",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            key="policy.download",
+        )
     if saved:
         _save_policy(name.strip(), edited)
 

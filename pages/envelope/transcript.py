@@ -17,8 +17,12 @@ from pages.parts.formats import escape, shorten
 PAGE = 100
 WHICH = {"": "All blocks", "in": "In this request", "out": "Not in it"}
 WORDS: dict[transcript.State, str] = {
-    "here": "in", "replaced": "replaced", "absent": "out", "unseen": "sent, not seen", "later": "not yet said",
-}  # fmt: skip
+    "here": "in",
+    "replaced": "replaced",
+    "absent": "out",
+    "unseen": "sent, not seen",
+    "later": "not yet said",
+}
 _BROWSER = Path(__file__).parent / "browser"
 _lines = st.components.v2.component(
     "turnscope_lines",
@@ -56,15 +60,25 @@ def draw(shown: opening.ShownSession, n: int) -> None:
 def _read_query(shown: opening.ShownSession, n: int) -> Query:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="transcript-choices"):
         text = st.text_input(
-            "Filter the transcript", key="transcript.text", placeholder="Filter by text", label_visibility="collapsed",
-            width=190, persist_state="session",
-        )  # fmt: skip
+            "Filter the transcript",
+            key="transcript.text",
+            placeholder="Filter by text",
+            label_visibility="collapsed",
+            width=190,
+            persist_state="session",
+        )
         pattern = st.toggle("Regex", key="transcript.regex", persist_state="session")
         role, tool = search.draw_filters("transcript", shown)
         chosen = st.segmented_control(
-            "Which blocks", list(WHICH), default="", required=True, format_func=WHICH.__getitem__, key="transcript.which",
-            label_visibility="collapsed", persist_state="session",
-        )  # fmt: skip
+            "Which blocks",
+            list(WHICH),
+            default="",
+            required=True,
+            format_func=WHICH.__getitem__,
+            key="transcript.which",
+            label_visibility="collapsed",
+            persist_state="session",
+        )
     which: Literal["", "in", "out"] = "in" if chosen == "in" else "out" if chosen == "out" else ""
     return Query((text or "").strip(), pattern, role, tool, n, which)
 
@@ -120,5 +134,9 @@ def _draw_lines(
         if sent:
             choose(int(sent["at"]))
 
-    _lines(key=key, data={"items": list(items), "at": at, "sought": sought, "warn": theme.get_palette()["warn"]},
-           default={"choose": None}, on_choose_change=choose_line)  # fmt: skip
+    _lines(
+        key=key,
+        data={"items": list(items), "at": at, "sought": sought, "warn": theme.get_palette()["warn"]},
+        default={"choose": None},
+        on_choose_change=choose_line,
+    )

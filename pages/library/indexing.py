@@ -74,9 +74,14 @@ def draw() -> None:
     many = f"Index the {len(found):,} sessions found here" if len(found) != 1 else "Index the session found here"
     if found:
         st.button(
-            many, key="library.index", icon=":material/manage_search:", disabled=running, on_click=start_job, args=(found,),
+            many,
+            key="library.index",
+            icon=":material/manage_search:",
+            disabled=running,
+            on_click=start_job,
+            args=(found,),
             help="Read them once, in the background, to search them, to see what they cost and to filter by model and cost",
-        )  # fmt: skip
+        )
     if job is not None:
         _draw_progress(job)
 
@@ -84,9 +89,13 @@ def draw() -> None:
 def draw_folder_button(path: Path) -> None:
     """The button that indexes a folder."""
     st.button(
-        "Index this folder", key="library.index-folder", icon=":material/manage_search:", on_click=start_job,
-        args=(library.find_sources(path),), help="Read all of it once, in the background, to search it and to see what it cost",
-    )  # fmt: skip
+        "Index this folder",
+        key="library.index-folder",
+        icon=":material/manage_search:",
+        on_click=start_job,
+        args=(library.find_sources(path),),
+        help="Read all of it once, in the background, to search it and to see what it cost",
+    )
 
 
 def _draw_progress(job: IndexJob) -> None:

@@ -54,9 +54,14 @@ def _draw_table(
 ) -> None:
     """A sortable table; choosing a row opens that session."""
     chosen = st.dataframe(
-        table, key=key, column_config=columns, hide_index=True, on_select="rerun", selection_mode="single-row",
+        table,
+        key=key,
+        column_config=columns,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
         height="auto",
-    )  # fmt: skip
+    )
     picked = chosen["selection"]["rows"]
     if picked and 0 <= picked[0] < len(ids):
         upload.show_session(ids[picked[0]])

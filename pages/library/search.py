@@ -18,9 +18,11 @@ def draw() -> None:
     index = cache.open_store().index_path
     st.html('<h2 class="ts-section">Search all sessions</h2>')
     text = st.text_input(
-        "Search all sessions", key="library.search", label_visibility="collapsed",
+        "Search all sessions",
+        key="library.search",
+        label_visibility="collapsed",
         placeholder='Words, parts of identifiers, or "words together"',
-    ).strip()  # fmt: skip
+    ).strip()
     if not text:
         return
     key = f"library.hits.{text}"

@@ -71,8 +71,11 @@ def list_rows() -> tuple[Row, ...]:
 
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _build_rows(
-    _entries: Mapping[str, Entry], _lines: Sequence[index_queries.IndexRow], _opened: Sequence[CatalogueRow], version: object,  # noqa: ARG001
-) -> tuple[Row, ...]:  # fmt: skip
+    _entries: Mapping[str, Entry],
+    _lines: Sequence[index_queries.IndexRow],
+    _opened: Sequence[CatalogueRow],
+    version: object,  # noqa: ARG001
+) -> tuple[Row, ...]:
     files = {_get_index_path(entry): entry for entry in _entries.values() if entry.origin != "recent"}
     recent = {entry.key: entry for entry in _entries.values() if entry.origin == "recent"}
     found: dict[tuple[str, str], Row] = {}
@@ -96,9 +99,21 @@ def _get_index_path(entry: Entry) -> str:
 def _build_indexed_row(entry: Entry, line: index_queries.IndexRow) -> Row:
     fill = line.peak / line.window if line.window else 0.0
     return Row(
-        entry.id, line.path, line.name, line.title or line.name or entry.name, line.tool, line.project, line.size, line.ended,
-        True, line.models, line.requests, fill, line.usd, line.cuts,
-    )  # fmt: skip
+        entry.id,
+        line.path,
+        line.name,
+        line.title or line.name or entry.name,
+        line.tool,
+        line.project,
+        line.size,
+        line.ended,
+        True,
+        line.models,
+        line.requests,
+        fill,
+        line.usd,
+        line.cuts,
+    )
 
 
 def _build_recent_row(entry: Entry, one: CatalogueRow) -> Row:
@@ -107,9 +122,21 @@ def _build_recent_row(entry: Entry, one: CatalogueRow) -> Row:
     usd = float(one.usd) if one.usd is not None else None
     fill = one.peak / one.window if one.window else 0.0
     return Row(
-        entry.id, one.path, one.name, one.title or one.name, entry.tool or get_tool_title(one.source), entry.folder, one.size,
-        one.started or one.opened, True, one.models, one.requests, fill, usd, one.cuts,
-    )  # fmt: skip
+        entry.id,
+        one.path,
+        one.name,
+        one.title or one.name,
+        entry.tool or get_tool_title(one.source),
+        entry.folder,
+        one.size,
+        one.started or one.opened,
+        True,
+        one.models,
+        one.requests,
+        fill,
+        usd,
+        one.cuts,
+    )
 
 
 def _build_found_row(entry: Entry) -> Row:
@@ -135,9 +162,15 @@ def draw(show: Callable[[str], object]) -> tuple[Row, ...]:
     begin = widgets.find_page_start(key, len(left), PAGE)
     ids = [row.id for row in left[begin : begin + PAGE]]
     picked = st.dataframe(
-        _build_table(left[begin : begin + PAGE]), key=f"{TABLE}.{begin}", column_config=_build_columns(), hide_index=True,
-        on_select="rerun", selection_mode="single-row", height="auto", placeholder="",
-    )["selection"]["rows"]  # fmt: skip
+        _build_table(left[begin : begin + PAGE]),
+        key=f"{TABLE}.{begin}",
+        column_config=_build_columns(),
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        height="auto",
+        placeholder="",
+    )["selection"]["rows"]
     unread = sum(not row.read for row in left)
     widgets.draw_pager(key, len(left), PAGE, begin, "sessions" + (f"; {unread:,} not read yet" if unread else ""))
     if picked and 0 <= picked[0] < len(ids):

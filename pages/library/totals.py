@@ -17,7 +17,7 @@ MOST = 8  # models or projects listed; the others in one line
 @st.cache_resource(max_entries=2, show_spinner=False)
 def _read_totals(
     path: str, version: tuple[int, ...]
-) -> tuple[index_queries.Metrics, tuple[index_queries.Spending, ...], list[tuple[str, int]]]:  # fmt: skip
+) -> tuple[index_queries.Metrics, tuple[index_queries.Spending, ...], list[tuple[str, int]]]:
     store = cache.open_store()
     lines, ratings = cache.list_index_rows(path, version), index_queries.count_ratings(store.path)
     return (
@@ -66,15 +66,22 @@ def _render_cards(told: index_queries.Metrics, total: float | None) -> str:
         ("Messages per request", "–" if told.messages is None else f"{told.messages:,.0f}", f"{told.requests:,} requests", ""),
         ("Truncation events", f"{told.cuts:,}", "compacted, cut or cleared", ""),
         (
-            "Condensed well", "–" if told.good is None else format_percent(told.good),
-            f"of {told.rated:,} rated summaries" if told.rated else "no summary is rated yet", "",
+            "Condensed well",
+            "–" if told.good is None else format_percent(told.good),
+            f"of {told.rated:,} rated summaries" if told.rated else "no summary is rated yet",
+            "",
         ),
         ("Cost", format_usd(total), f"{format_usd(told.usd)} a session" if told.usd is not None else "no known price", ""),
-    )  # fmt: skip
-    return '<div class="ts-cards">' + "".join(
-        f'<div class="ts-card"><h3>{escape(name)}</h3><div class="value{mark}">{escape(value)}</div><p>{escape(note)}</p></div>'
-        for name, value, note, mark in shown
-    ) + "</div>"  # fmt: skip
+    )
+    return (
+        '<div class="ts-cards">'
+        + "".join(
+            f'<div class="ts-card"><h3>{escape(name)}</h3><div class="value{mark}">{escape(value)}</div>'
+            f"<p>{escape(note)}</p></div>"
+            for name, value, note, mark in shown
+        )
+        + "</div>"
+    )
 
 
 def _render_list(name: str, rows: Sequence[tuple[str, int, float | None]]) -> str:

@@ -104,9 +104,14 @@ def _draw_folder(path: Path) -> None:
         "Modified": [to_datetime(entry.modified) for entry in entries],
     }
     picked = st.dataframe(
-        table, key="library.inside-folder", column_config=FILE_COLUMNS, hide_index=True, on_select="rerun",
-        selection_mode="single-row", height="auto",
-    )["selection"]["rows"]  # fmt: skip
+        table,
+        key="library.inside-folder",
+        column_config=FILE_COLUMNS,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        height="auto",
+    )["selection"]["rows"]
     indexing.draw_folder_button(path)
     told = f"{len(entries):,} to open" + ("" if whole else "; the folder is large, and not all of it was looked through")
     st.html(f'<div class="ts-empty">{told}.</div>')

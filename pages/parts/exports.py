@@ -18,9 +18,15 @@ def draw_session_buttons(session: Session, name: str, key: str) -> None:
     with st.container(horizontal=True, gap="small", key=f"{key}.forms"):
         for form in export_formats.list_formats().values():
             st.download_button(
-                form.title, partial(form.encode, session), f"{name}.{form.suffix}", form.mime, key=f"{key}.{form.name}",
-                icon=":material/download:", type="tertiary", on_click="ignore",
-            )  # fmt: skip
+                form.title,
+                partial(form.encode, session),
+                f"{name}.{form.suffix}",
+                form.mime,
+                key=f"{key}.{form.name}",
+                icon=":material/download:",
+                type="tertiary",
+                on_click="ignore",
+            )
 
 
 def draw_chart_buttons(

@@ -113,9 +113,13 @@ def _draw_picker(shown: opening.ShownSession | None) -> None:
         titles = cache.list_titles()
         names = make_unique({entry.id: registry.name_entry(entry, titles.get(str(entry.path), "")) for entry in known.values()})
         chosen = st.selectbox(
-            f"Session, {len(ids):,} known: type to search", ids, index=here, format_func=names.__getitem__,
-            key=f"picker.session.{file}", filter_mode="fuzzy",
-        )  # fmt: skip
+            f"Session, {len(ids):,} known: type to search",
+            ids,
+            index=here,
+            format_func=names.__getitem__,
+            key=f"picker.session.{file}",
+            filter_mode="fuzzy",
+        )
         if chosen and chosen != file:
             url.choose_session(chosen)
             st.rerun()
@@ -199,9 +203,15 @@ def _draw_branches(shown: opening.ShownSession) -> None:
 
     told = f"{len(branches) + 1:,} paths"
     st.selectbox(
-        told, list(names), index=list(names).index(shown.part), format_func=names.__getitem__, key=key, on_change=chosen,
-        width=560, help="Where the conversation went on in another way: an edited prompt, an answer made again, a rewind",
-    )  # fmt: skip
+        told,
+        list(names),
+        index=list(names).index(shown.part),
+        format_func=names.__getitem__,
+        key=key,
+        on_change=chosen,
+        width=560,
+        help="Where the conversation went on in another way: an edited prompt, an answer made again, a rewind",
+    )
 
 
 def _name_branch(part: opening.Part) -> str:

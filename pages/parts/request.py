@@ -30,9 +30,15 @@ def draw_navigator(shown: opening.ShownSession, chart: str, at: int) -> None:
     marks = sorted({marker.request for marker in shown.view.markers if marker.kind != "subagent"})
     span = _get_range(shown)
     _mount_navigator(
-        f"{chart}-navigator", chart=chart, at=at, count=len(shown.view), marks=marks, go=url.go_to_request, span=span,
+        f"{chart}-navigator",
+        chart=chart,
+        at=at,
+        count=len(shown.view),
+        marks=marks,
+        go=url.go_to_request,
+        span=span,
         mark=lambda start, stop: _keep_range(shown, start, stop),
-    )  # fmt: skip
+    )
     _draw_range(shown)
 
 
@@ -95,9 +101,16 @@ def _draw_range(shown: opening.ShownSession) -> None:
 
 
 def _mount_navigator(
-    key: str, *, chart: str, at: int, count: int, marks: Sequence[int], go: Callable[[int], None],
-    span: tuple[int, int] | None = None, mark: Callable[[int, int], None] | None = None,
-) -> None:  # fmt: skip
+    key: str,
+    *,
+    chart: str,
+    at: int,
+    count: int,
+    marks: Sequence[int],
+    go: Callable[[int], None],
+    span: tuple[int, int] | None = None,
+    mark: Callable[[int, int], None] | None = None,
+) -> None:
     """Previous, next and go to; arrow keys; a cursor on the chart with key `chart`, its clicks, and ranges drawn on it.
 
     `span`: requests [start, stop) that are marked on the chart; `mark` is told of others.

@@ -19,9 +19,13 @@ ROLES = {"": "Any role", "user": "User", "assistant": "Assistant", "tool": "Tool
 def draw_box() -> None:
     """Where the text is typed."""
     st.text_input(
-        "Search this session", key="header-search", placeholder="Search  /", label_visibility="collapsed", width=140,
+        "Search this session",
+        key="header-search",
+        placeholder="Search  /",
+        label_visibility="collapsed",
+        width=140,
         persist_state="session",
-    )  # fmt: skip
+    )
 
 
 def draw_results(shown: opening.ShownSession) -> None:
@@ -74,16 +78,26 @@ def _read_query(shown: opening.ShownSession, text: str, at: int) -> Query:
 def draw_filters(name: str, shown: opening.ShownSession) -> tuple[str, str]:
     """A role and a tool, "" = any."""
     role = st.selectbox(
-        "Role", list(ROLES), format_func=ROLES.__getitem__, key=f"{name}.role", label_visibility="collapsed", width=150,
+        "Role",
+        list(ROLES),
+        format_func=ROLES.__getitem__,
+        key=f"{name}.role",
+        label_visibility="collapsed",
+        width=150,
         persist_state="session",
-    )  # fmt: skip
+    )
     names = ["", *text_search.list_tools(shown.trace)]
     if st.session_state.get(f"{name}.tool") not in names:  # of another session
         st.session_state.pop(f"{name}.tool", None)
     tool = st.selectbox(
-        "Tool", names, format_func=lambda name: name or "Any tool", key=f"{name}.tool", label_visibility="collapsed", width=180,
+        "Tool",
+        names,
+        format_func=lambda name: name or "Any tool",
+        key=f"{name}.tool",
+        label_visibility="collapsed",
+        width=180,
         persist_state="session",
-    )  # fmt: skip
+    )
     return role or "", tool or ""
 
 

@@ -67,7 +67,9 @@ def draw_pager(key: str, count: int, size: int, begin: int, what: str) -> None:
         if count > size:
             last = (count - 1) // size * size
             for name, label, to, off in (
-                ("first", "First", 0, begin == 0), ("earlier", "Earlier", begin - size, begin == 0),
-                ("later", "Later", stop, stop == count), ("last", "Last", last, stop == count),
-            ):  # fmt: skip
+                ("first", "First", 0, begin == 0),
+                ("earlier", "Earlier", begin - size, begin == 0),
+                ("later", "Later", stop, stop == count),
+                ("last", "Last", last, stop == count),
+            ):
                 st.button(label, key=f"{key}.{name}", type="tertiary", disabled=off, on_click=turn, args=(to,))

@@ -69,9 +69,14 @@ def _read_task(shown: opening.ShownSession | None) -> tuple[library.AdviceTask, 
     wanted = st.query_params.get("policy", POLICY)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="advise-fields"):
         name = st.selectbox(
-            "Policy", names, names.index(wanted) if wanted in names else 0, key="advise.policy", width=300,
-            format_func=lambda each: known[each].title or each, filter_mode="fuzzy",
-        )  # fmt: skip
+            "Policy",
+            names,
+            names.index(wanted) if wanted in names else 0,
+            key="advise.policy",
+            width=300,
+            format_func=lambda each: known[each].title or each,
+            filter_mode="fuzzy",
+        )
         over = _draw_sessions(shown)
         trials = int(
             st.number_input(
@@ -83,9 +88,13 @@ def _read_task(shown: opening.ShownSession | None) -> tuple[library.AdviceTask, 
     usual = [key for key, axis in axes.items() if axis.usual]
     with st.expander("What is turned", key=f"advise.turned.{name}"):
         turn = st.multiselect(
-            "Parameters", [*axes], usual, key=f"advise.turn.{name}", label_visibility="collapsed",
+            "Parameters",
+            [*axes],
+            usual,
+            key=f"advise.turn.{name}",
+            label_visibility="collapsed",
             format_func=lambda each: _describe_axis(axes[each]),
-        )  # fmt: skip
+        )
     st.query_params.update({"policy": name, "trials": str(trials)} | ({"over": over} if over else {}))
     if not over:
         st.query_params.pop("over", None)
@@ -123,10 +132,15 @@ def _draw_sessions(shown: opening.ShownSession | None) -> str:
     folder = str(shown.entry.path.parent) if shown and shown.entry.origin != "chat" and shown.entry.path.exists() else ""
     choices = [each for each in dict.fromkeys((wanted, HERE if shown else wanted, folder)) if each or shown]
     picked = st.selectbox(
-        "Sessions", choices, key="advise.over", width=420, accept_new_options=True, placeholder="path of a file or a folder",
+        "Sessions",
+        choices,
+        key="advise.over",
+        width=420,
+        accept_new_options=True,
+        placeholder="path of a file or a folder",
         format_func=lambda each: "this session" if each == HERE else f"all in {each}" if each == folder else each,
         help="Three sessions and more: some are held out, to see whether what was found holds for them, too. Type any path.",
-    )  # fmt: skip
+    )
     return picked or ""
 
 
@@ -166,10 +180,14 @@ def _draw_advice(found: Advice) -> None:
         return
     number = _find_point(found)
     st.plotly_chart(
-        figures.draw_front(found, number, theme.get_theme()), key=f"advise-front-{found.policy}", theme=None,
-        on_select=lambda: _keep_point(found), selection_mode="points", config={"displayModeBar": False},
+        figures.draw_front(found, number, theme.get_theme()),
+        key=f"advise-front-{found.policy}",
+        theme=None,
+        on_select=lambda: _keep_point(found),
+        selection_mode="points",
+        config={"displayModeBar": False},
         alt="every setting that was tried, dollars across and lost references up",
-    )  # fmt: skip
+    )
     st.html(f'<div class="ts-empty">{escape(_describe_search(found))} A click on a point shows it.</div>')
     if number is not None:
         _draw_point(found, number)
@@ -216,10 +234,11 @@ def _draw_point(found: Advice, number: int) -> None:
     at, base = point.searched, found.points[0].searched
     words = {axis.key: axis.words for axis in found.axes}
     told = "".join(
-        f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{value:,}</b></span>' if type(value) in (int, float)
+        f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{value:,}</b></span>'
+        if type(value) in (int, float)
         else f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{escape(value)}</b></span>'
         for key, value in point.changes.items()
-    )  # fmt: skip
+    )
     held = f"{point.held.usd:,.2f} USD, {point.held.lost:,} lost" if point.held else "not looked at"
     rows = {
         "Cost": (f"{at.usd:,.2f} USD", f"{base.usd:,.2f} as its file says"),
@@ -245,9 +264,15 @@ def _draw_save(found: Advice, text: str) -> None:
         name = st.text_input("Name", f"{found.policy}-advised"[:60], key=f"advise.name.{found.policy}", width=300).strip()
         saved = st.button("Save to my policies", type="primary", icon=":material/save:", key="advise.save")
         st.download_button(
-            "Download", text, f"{name}.toml", "application/toml", icon=":material/download:", type="tertiary",
-            on_click="ignore", key="advise.download",
-        )  # fmt: skip
+            "Download",
+            text,
+            f"{name}.toml",
+            "application/toml",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            key="advise.download",
+        )
     if saved:
         try:
             library.save_policy(name, text, policies.find_folder())

@@ -16,9 +16,16 @@ from pages.parts.formats import escape
 from pages.plan import links
 
 WORDS = {
-    "window": "Window", "system": "System prompt", "tools": "Tools", "person": "You say, a turn", "answer": "Answer, a turn",
-    "results": "Tool results, a turn", "calls": "Tool rounds, a turn", "turns": "Turns", "pause": "Pause (seconds)",
-}  # fmt: skip
+    "window": "Window",
+    "system": "System prompt",
+    "tools": "Tools",
+    "person": "You say, a turn",
+    "answer": "Answer, a turn",
+    "results": "Tool results, a turn",
+    "calls": "Tool rounds, a turn",
+    "turns": "Turns",
+    "pause": "Pause (seconds)",
+}
 STEPS = {
     "window": 10_000,
     "system": 500,
@@ -37,9 +44,14 @@ def choose_tool() -> Literal["budget", "advise"]:
     """Which of the two this page shows; the URL says it."""
     asked = st.query_params.get("what", "")
     picked = st.segmented_control(
-        "What to plan", [*WHAT], default=asked if asked in WHAT else "budget", required=True, format_func=WHAT.__getitem__,
-        key="plan.what", label_visibility="collapsed",
-    )  # fmt: skip
+        "What to plan",
+        [*WHAT],
+        default=asked if asked in WHAT else "budget",
+        required=True,
+        format_func=WHAT.__getitem__,
+        key="plan.what",
+        label_visibility="collapsed",
+    )
     st.query_params["what"] = picked
     return "advise" if picked == "advise" else "budget"
 
@@ -54,9 +66,12 @@ def draw(shown: opening.ShownSession | None = None) -> None:
     try:
         shape = _draw_fields()
         picked = st.multiselect(
-            "Policies", [*known], named or [name for name in library.CALCULATED_POLICIES if name in known], key="plan.policies",
+            "Policies",
+            [*known],
+            named or [name for name in library.CALCULATED_POLICIES if name in known],
+            key="plan.policies",
             format_func=lambda name: known[name].title or name,
-        )  # fmt: skip
+        )
         st.query_params["policies"] = ",".join(picked)
         made = _calculate(shape, {name: known[name].to_toml() for name in picked}, [known[name] for name in picked])
     except TurnscopeError as error:
@@ -66,9 +81,12 @@ def draw(shown: opening.ShownSession | None = None) -> None:
         return
     st.html(_render_answer(made))
     st.plotly_chart(
-        figures.draw_turns(made.outlooks, theme.get_theme()), key="plan-turns", theme=None, config={"displayModeBar": False},
+        figures.draw_turns(made.outlooks, theme.get_theme()),
+        key="plan-turns",
+        theme=None,
+        config={"displayModeBar": False},
         alt="share of the window at every turn under each policy",
-    )  # fmt: skip
+    )
     _draw_table(made)
     links.link_comparison(shown, picked)
 

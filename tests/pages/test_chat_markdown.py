@@ -83,7 +83,7 @@ HOSTILE = {
     "a language that is none": ('```"><img src=x>\ncode\n```', "<span>&quot;&gt;&lt;img src=x&gt;</span>"),
     "a diagram": ("```mermaid\ngraph TD\n```", '<pre class="ts-text">graph TD\n</pre>'),
     "a zero": ("a\x00b", "a\ufffdb"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", HOSTILE)
@@ -137,8 +137,19 @@ def test_a_coming_answer_does_not_jump_between_what_its_last_line_may_become() -
     assert "<p>x" not in inside
 
 
-@pytest.mark.parametrize("text", ["[" * LONG, "*a **b " * (LONG // 7), "|\n" * (LONG // 2), "`" * LONG, "\n" * LONG + "x",
-                                  "<" * LONG, "![" * (LONG // 2), "*_" * (LONG // 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * LONG,
+        "*a **b " * (LONG // 7),
+        "|\n" * (LONG // 2),
+        "`" * LONG,
+        "\n" * LONG + "x",
+        "<" * LONG,
+        "![" * (LONG // 2),
+        "*_" * (LONG // 2),
+    ],
+)
 def test_no_text_takes_long(text: str) -> None:
     """Seconds of this thread's own; an ordinary answer of that length takes a few milliseconds."""
     began = time.thread_time()

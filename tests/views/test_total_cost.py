@@ -328,9 +328,13 @@ def test_over_200_000_sonnet_4_bills_the_whole_request_at_its_tier_as_4_5_did() 
 
 @pytest.mark.parametrize(
     "name",
-    ["us.anthropic.claude-sonnet-4-20250514-v1:0", "vertex_ai/claude-sonnet-4@20250514", "openrouter/anthropic/claude-sonnet-4",
-     "eu.anthropic.claude-sonnet-4-5-20250929-v1:0"],
-)  # fmt: skip
+    [
+        "us.anthropic.claude-sonnet-4-20250514-v1:0",
+        "vertex_ai/claude-sonnet-4@20250514",
+        "openrouter/anthropic/claude-sonnet-4",
+        "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    ],
+)
 def test_who_else_sells_such_a_model_asks_twice_as_much_beyond_200_000_too(name: str) -> None:
     below, above = PRICES.find_rates(name, 200_000, 1.76e9), PRICES.find_rates(name, 200_001, 1.76e9)
     assert below is not None
