@@ -199,7 +199,7 @@ def app(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     from pages.parts import opening, replays
 
     monkeypatch.setattr(replays, "PATIENCE", 25.0)
-    monkeypatch.setattr(opening, "settle", lambda: None)  # it looks through all that this process holds: the tests, too
+    monkeypatch.setattr(opening, "freeze_objects", lambda: None)  # it looks through all that this process holds: the tests, too
     return AppTest.from_file(str(ROOT / "app.py"), default_timeout=30)
 
 

@@ -134,7 +134,7 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
             met.append(thread)
         return held
 
-    monkeypatch.setattr(open_chats, "room", room)
+    monkeypatch.setattr(open_chats, "open_chat", room)
     chat_form.get_offline_server().delay = 0.1
     opened(app)
     app.session_state["chat.fault"] = "overloaded"
@@ -781,7 +781,7 @@ def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
     say(opened(app), "hello")
     billed, url = len(chat_form.get_offline_server().memory.billed), chat_form.get_offline_server().url
     with monkeypatch.context() as amiss:
-        amiss.setattr(chat_form, "provider", lambda _to=None: connect(url, "none"))
+        amiss.setattr(chat_form, "connect_provider", lambda _to=None: connect(url, "none"))
         say(app, "and now?")
     assert (
         "Not sent: this conversation goes to offline-16k at the built-in model, but the request would have gone to "
