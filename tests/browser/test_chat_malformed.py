@@ -40,7 +40,7 @@ SENTENCES = {
     "an error amid": "overloaded",
     "event null": "",
     "JSON with null content": "The answer is empty.",
-    "a call without a block": "it calls a tool, and named none",
+    "a call without a block": "announced a tool call but sent none",
     "a web page with 502": "a web page instead of an answer",
     GOOD: "",
     "a redirect": "redirects are not followed",
