@@ -62,9 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Temporary folders lie in memory where there is room: many tests write databases, and each commit waits for a disk."""
     config.pluginmanager.import_plugin("skips")
     with suppress(ValueError):  # not in the main thread
-        if (
-            signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        ):  # as in a shell's background: what tests start could not be interrupted
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            # Started from a shell's background, which ignores Ctrl-C, and so would all that tests start.
             signal.signal(signal.SIGINT, signal.default_int_handler)
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
