@@ -74,6 +74,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # this is a worker: it has none of its own
     option = config.option
+    if not (CI or option.markexpr) and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        option.markexpr = "not browser"  # `pytest` alone; `pytest -m browser` and CI run those, too
     chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
     if not chosen and all(Path(arg).is_dir() for arg in config.args) and (os.cpu_count() or 1) > 1:
         option.numprocesses, option.dist = 3, "worksteal"

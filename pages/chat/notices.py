@@ -24,7 +24,11 @@ from pages.parts.formats import esc, usd
 
 ENDINGS = {LimitReached: "On hold", RequestRefused: "Not sent", TurnFailed: "Failed", AnswerInterrupted: "Interrupted"}
 T = TypeVar("T")
-KINDS = {"ContextWindowExceededError": "Not sent", "WrongDestination": "Not sent"}
+KINDS = {  # errors by the class names that are stored; chats of version 0.1 hold `WrongPlace`
+    "ContextWindowExceededError": "Not sent",
+    "WrongDestination": "Not sent",
+    "WrongPlace": "Not sent",
+}
 
 
 def attempt(what: Callable[[], T]) -> T | None:

@@ -275,7 +275,7 @@ def _plans(given: Given, steps: Sequence[Given], split: int = 0) -> Iterator[tup
     basis = assemble.Basis.of(session, Ledger(CHARS, tuple(zeros for _ in BUCKETS), zeros, {}), _own(session, messages))
     told = {i: message["tokens"] for i, message in enumerate(messages) if message["tokens"] is not None}
     ratio = given["calibration_ratio"]
-    state = State(told=told, start=given["start_index"], scale=Scale(ratio if ratio and ratio > 0 else 1.0))
+    state = State(host_counts=told, start=given["start_index"], scale=Scale(ratio if ratio and ratio > 0 else 1.0))
     previous = assemble.plan_step(None, session, session.requests[0], replace(chosen, rules=()), basis)
     previous = structs.replace(previous, states=(StepState(RULE.name, chosen.rules[0].params, state),))
     previous = assemble.reconcile_plan(previous)

@@ -119,7 +119,7 @@ def agree(session: Session, told: list[Plan], anew: list[Plan]) -> None:
 def test_what_is_sent_does_not_depend_on_what_is_told_again(
     session: Session, cuts: list[Mapping[int, Cut]], memories: list[Memory]
 ) -> None:
-    with patch.object(assemble, "laid", lambda *_: None):
+    with patch.object(assemble, "continue_previous", lambda *_: None):
         anew = planned(session, cuts, memories)
     agree(session, planned(session, cuts, memories), anew)
 
@@ -129,7 +129,7 @@ def replayed(name: str) -> tuple[Trace, Trace]:
     policy, ledger = load(name), ledger_of(LONG)
     small = structs.replace(LONG, window=ledger.total[-1] // 4)
     told = trace(small, policy, ledger)
-    with patch.object(assemble, "laid", lambda *_: None):
+    with patch.object(assemble, "continue_previous", lambda *_: None):
         return told, trace(small, policy, ledger)
 
 

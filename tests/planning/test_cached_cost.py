@@ -128,7 +128,7 @@ def test_a_decision_pays_with_what_stands_behind_it_and_saves_what_it_took_out_a
 
 def test_a_replay_that_changes_nothing_reads_all_of_the_prompt_before() -> None:
     kept = simulate_prompt_cache(replay(agent(), "keep-everything"))
-    assert [k.missed for k in kept] == [0] * len(kept)
+    assert [k.unserved for k in kept] == [0] * len(kept)
     assert [k.read for k in kept[1:]] == [k.prompt for k in kept[:-1]]
 
 
@@ -156,13 +156,13 @@ def test_no_cost_is_negative_and_no_more_is_read_than_sent(made: Session, name: 
     trace = replay(made, policy(name))
     kept = simulate_prompt_cache(trace)
     assert [k.prompt for k in kept if k.sent] == [trace.count_tokens(n) for n, k in enumerate(kept) if k.sent]
-    assert all(k.read >= 0 and k.written >= 0 and k.plain >= 0 and 0 <= k.missed <= k.held for k in kept)
+    assert all(k.read >= 0 and k.written >= 0 and k.plain >= 0 and 0 <= k.unserved <= k.held for k in kept)
     cost = simulate_cost(trace, kept, count_answer_tokens(trace))
     assert all(usd is None or usd >= 0 for usd in cost.usd)
     assert 0 <= cost.cache_share <= 1
     for n in range(len(kept)):
         prices = price_decisions(trace, kept, n).values()
-        assert sum(price.rewritten for price in prices) <= kept[n].missed + len(prices)
+        assert sum(price.rewritten for price in prices) <= kept[n].unserved + len(prices)
 
 
 @pytest.mark.parametrize("name", ["balanced", "cline-classic", "reactive-75"])
@@ -174,7 +174,7 @@ def test_costs_and_shares_stay_in_bounds_over_twenty_compactions(name: str) -> N
     made = simulate_cost(trace, kept)
     assert all(usd is not None and usd >= call >= 0 for usd, call in zip(made.usd, made.summary_usd, strict=True))
     assert 0 < made.cache_share <= 1
-    assert all(0 <= k.read <= k.prompt == k.read + k.written + k.plain and k.missed <= k.held for k in kept)
+    assert all(0 <= k.read <= k.prompt == k.read + k.written + k.plain and k.unserved <= k.held for k in kept)
 
 
 def test_a_replay_has_one_price_wherever_it_is_shown() -> None:

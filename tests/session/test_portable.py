@@ -13,14 +13,14 @@ import turnscope
 from claude_log import Log, call
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import convert, structs, to_builtins
 from turnscope.errors import BrokenFile
 from turnscope.reading.claims import claim
 from turnscope.reading.contents import read_path, read_source
 from turnscope.reading.source import Source, parse_json
 from turnscope.session import portable
 from turnscope.session.builder import Builder, observe_drop
-from turnscope.session.model import Edit, ObservedEdit, Part, Session, Span, Usage
+from turnscope.session.model import Block, Bucket, Edit, Fork, ObservedEdit, Part, Request, Session, Span, Usage, Wish
 
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -63,6 +63,17 @@ def source(value: Any) -> Source:
 @given(sessions())
 def test_any_session_is_read_back_equal(session: Session) -> None:
     assert portable.loads(parse_json(portable.dumps(session))) == session
+
+
+def test_keys_of_renamed_fields_stay_as_files_hold_them() -> None:
+    fork = Fork(Session("b", blocks=()), relinked=(Block(0, 0, 0, "user", Bucket.MESSAGES, "text", "d", content="hi"),))
+    wish = Wish(Edit("drop", "by hand"), "chat", 1, "digest")
+    assert {"asked": "m"}.items() <= to_builtins(Request(0, 0, 0, 0, requested_model="m")).items()
+    assert to_builtins(fork)["mended"][0]["raw"] == "hi"
+    assert to_builtins(wish)["told"] == "digest"
+    assert convert({"n": 0, "turn": 0, "cut": 0, "stop": 0, "asked": "m"}, Request).requested_model == "m"
+    assert convert(to_builtins(fork), Fork) == fork
+    assert convert(to_builtins(wish), Wish) == wish
 
 
 def test_lone_surrogates_survive() -> None:

@@ -108,7 +108,7 @@ def compute_budget(params: BudgetParams, window: int | None) -> Budget:
     size = params.window or window or params.fallback_window
     limit, output = FORMULAS[params.formula](params, size)
     slots, caps = _convert_shares(params.slots, limit), _convert_shares(params.caps, limit)
-    return Budget(size, int(limit + 1e-6), output, bool(params.window or window), slots, caps)
+    return Budget(size, int(limit + 1e-6), max_output=output, known=bool(params.window or window), slots=slots, caps=caps)
 
 
 def _convert_shares(shares: Mapping[str, float], limit: float) -> dict[str, int]:

@@ -155,7 +155,7 @@ class Envelope(Struct, frozen=True, gc=False):
         counts = ledger.count_by_bucket(start, stop) if body is None else ledger.count_placeholder(body)
         new = (
             *_cut_fragment(old[0], old[0].start, start, ledger),
-            Piece(start, stop, counts, body, edit.slot, by),
+            Piece(start, stop, counts, body=body, slot=edit.slot, by=by),
             *_cut_fragment(old[-1], stop, old[-1].stop, ledger),
         )
         if len(old) == len(new) == 1 and old[0].body == body:
@@ -181,7 +181,7 @@ class Envelope(Struct, frozen=True, gc=False):
         if not slot:
             raise RuleError("an insert needs a slot", hint="This is a bug in a rule.")
         parts = body or ()
-        new = (Piece(at, at, ledger.count_placeholder(parts), parts, slot, by),) if parts else ()
+        new = (Piece(at, at, ledger.count_placeholder(parts), body=parts, slot=slot, by=by),) if parts else ()
         number = 0
         for piece in self._iter_from(self._seek(at)):
             if piece.start != at or piece.stop != at:

@@ -106,7 +106,9 @@ def find_facts(role: str, text: str, sent_at: float | None = None, source: str =
             continue
         if (known := make_fact_id(owner, sentence)) not in seen:
             seen.add(known)
-            yield Memory(known, "user" if owner == "user" else "agent", sentence, day, source, tier=classify_tier(sentence))
+            yield Memory(
+                known, "user" if owner == "user" else "agent", sentence, said=day, source=source, tier=classify_tier(sentence)
+            )
 
 
 def find_facts_since(ctx: Ctx, at: int) -> Iterator[Memory]:
@@ -141,8 +143,8 @@ def parse_fact(item: str, sent_at: float | None = None, source: str = "") -> Mem
         make_fact_id(owner, sentence),
         "user" if owner == "user" else "agent",
         sentence,
-        day,
-        source,
+        said=day,
+        source=source,
         tier=classify_tier(sentence),
     )
 
@@ -165,7 +167,7 @@ def read_findings(ctx: Ctx) -> Iterator[Memory]:
     """Yield the findings of a review that the log records, as facts of the agent: they outlive the review."""
     for line in list_findings(ctx.session.about.get("findings")):
         sentence = " ".join(line.split())[:LONGEST]
-        yield Memory(make_fact_id("agent", sentence), "agent", sentence, "", "a review's findings", tier="long")
+        yield Memory(make_fact_id("agent", sentence), "agent", sentence, said="", source="a review's findings", tier="long")
 
 
 def has_faded(ctx: Ctx, fact: Memory, turns: int) -> bool:
@@ -209,10 +211,12 @@ def score_facts(ctx: Ctx, facts: Iterable[Memory], question: str, tiers: Sequenc
         tiers: The tiers that may be inserted.
         turns: The most turns that a short fact lasts.
     """
-    asked = extract_term_set(question)
+    question_terms = extract_term_set(question)
     wanted = (fact for fact in facts if not fact.forgotten and fact.tier in tiers and not has_faded(ctx, fact, turns))
     return {
-        fact.id: len(asked & extract_term_set(fact.text)) for fact in wanted if get_rating(ctx.session, fact.text) != "down"
+        fact.id: len(question_terms & extract_term_set(fact.text))
+        for fact in wanted
+        if get_rating(ctx.session, fact.text) != "down"
     }
 
 

@@ -132,29 +132,31 @@ def _find_last_files(text: str, names: set[str]) -> list[str]:
 
 def _find_statements(source: str) -> tuple[list[str], list[str]]:
     """Decisions and open questions in what people and models wrote. Output of tools is not read."""
-    speaker, decided, asked, marked = "", dict[str, None](), dict[str, str](), dict[str, None]()
+    speaker, decided, questions, marked = "", dict[str, None](), dict[str, str](), dict[str, None]()
     for start, stop in pairwise((0, *(found.end() for found in _SPEAKS.finditer(source)), len(source))):
         text = source[start:stop]
         if found := _SPEAKER.match(text):
             now = found[1].lower()
             if now in ("user", "assistant") and now != speaker:
-                asked = {text: who for text, who in asked.items() if who == now}
+                questions = {text: who for text, who in questions.items() if who == now}
             speaker, text = now, text[found.end() :]
         if speaker == "tool" or not ("?" in text or any(map(text.casefold().__contains__, _TELLING))):
             continue
         for line in text.splitlines():
             tells = any(map(line.casefold().__contains__, _TELLING))
             if "?" in line or (tells and (_DECIDED.search(line) or _OPEN.search(line))):
-                _sort_sentences(line, speaker, decided, asked, marked)
-    return [*decided], [*asked, *marked]
+                _sort_sentences(line, speaker, decided=decided, questions=questions, marked=marked)
+    return [*decided], [*questions, *marked]
 
 
-def _sort_sentences(line: str, speaker: str, decided: dict[str, None], asked: dict[str, str], marked: dict[str, None]) -> None:
+def _sort_sentences(
+    line: str, speaker: str, decided: dict[str, None], questions: dict[str, str], marked: dict[str, None]
+) -> None:
     """Add each sentence of a line to decisions or questions, if it is one."""
     for sentence in _SENTENCE.findall(line[:4_000]):
         text = sentence.strip()
         if text.endswith("?") and len(text) > 8 and speaker in ("user", "assistant"):
-            asked[text] = speaker
+            questions[text] = speaker
         elif _OPEN.search(text):
             marked[text] = None
         elif _DECIDED.search(text):

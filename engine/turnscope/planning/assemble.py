@@ -94,13 +94,13 @@ def plan_step(
     if policy.name == AS_RECORDED:  # every count before the request was sent
         for count in session.recorded.counts.get(request.n, ()):
             calibration = calibration.learn(count.seen, count.tokens, count.model)
-        plan = _Planner(previous, session, request, policy, basis, calibration, answers).plan()
+        plan = _Planner(previous, session, request, policy, basis, calibration=calibration, answers=answers).plan()
         return structs.replace(plan, onward=onward) if onward is not calibration else plan
     first = structs.replace(request, model=request.requested_model) if request.requested_model else request
-    asked = request_context_edits(
+    requested = request_context_edits(
         apply_model_table(policy, first.model, basis.prices.find_facts(first.model).name)[0].rules, first
     )
-    plan = _Planner(previous, session, asked, policy, basis, calibration, answers).plan()
+    plan = _Planner(previous, session, requested, policy, basis, calibration=calibration, answers=answers).plan()
     learned: CountFact | None = None
     for _ in range(COUNTS):
         recorded_count = find_count(session.recorded, request.n, plan.seen.tokens)
@@ -108,7 +108,7 @@ def plan_step(
             break
         learned = recorded_count
         calibration = calibration.learn(plan.seen.tokens, recorded_count.tokens, plan.model)
-        plan = _Planner(previous, session, asked, policy, basis, calibration, answers).plan()
+        plan = _Planner(previous, session, requested, policy, basis, calibration=calibration, answers=answers).plan()
     return structs.replace(plan, onward=onward) if onward is not calibration else plan
 
 
@@ -124,7 +124,7 @@ def apply_response(plan: Plan, session: Session, basis: Basis) -> Plan:
     """
     if not (plan.server or CONTEXT_MANAGEMENT in plan.request.settings):
         return plan
-    ctx = _build_context(None, session, plan.request, basis, plan.calibration, plan.budget, None)
+    ctx = _build_context(None, session, plan.request, basis, calibration=plan.calibration, room=plan.budget, done=None)
     seen = apply_provider_edits(None, plan.after, ctx, (), make_answerer(session.recorded.answers.get), (), recorded=True)
     states = tuple(state for state in plan.states if find_rule(state.rule).sends is None)
     return structs.replace(plan, seen=seen.envelope, server=tuple(seen.decisions), states=states)
@@ -307,7 +307,9 @@ class _Planner:
     def make_context(self, request: Request) -> Ctx:
         """What rules may read of a request. They see the decisions so far where these alone lead here from the plan before."""
         done = self.decisions if self.lasting else None
-        return _build_context(self.previous, self.session, request, self.basis, self.calibration, self.budget, done)
+        return _build_context(
+            self.previous, self.session, request, self.basis, calibration=self.calibration, room=self.budget, done=done
+        )
 
     def leave_out_foreign_summaries(self, *, again: bool = False) -> None:
         """Leave out the summaries that another tool, or a provider's server, wrote into the log."""
@@ -393,7 +395,9 @@ class _Planner:
         before = self.after
         one = self.kept is before
         self.after, splice = before.replace(edit, number, ledger)
-        self.decisions.append(Decision(number, self.ctx.request.n, name, edit, splice, before.tokens, self.after.tokens))
+        self.decisions.append(
+            Decision(number, self.ctx.request.n, name, edit, splice=splice, before=before.tokens, after=self.after.tokens)
+        )
         self.next_model = edit.model or self.next_model
         if memory == "fresh" or splice is None:
             self.fresh += self.decisions[-1:] if splice else ()

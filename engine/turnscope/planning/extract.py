@@ -257,8 +257,8 @@ def _find_files(text: str) -> Iterator[str]:
 def _list_files(files: Counter[str]) -> list[str]:
     """Lines with the files that are named most, the longest line first."""
     best = sorted(files.items(), key=lambda item: (-item[1], item[0]))[:FILES]
-    told = [f"{name} ({times})" if times > 1 else name for name, times in best]
-    return ["Files named: " + ", ".join(told[:count]) for count in range(len(told), 0, -1)]
+    names = [f"{name} ({times})" if times > 1 else name for name, times in best]
+    return ["Files named: " + ", ".join(names[:count]) for count in range(len(names), 0, -1)]
 
 
 def _shorten(text: str, room: int) -> str:

@@ -55,7 +55,7 @@ def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = (), pric
             `find_stale_thinking`.
         prices: Facts of models.
     """
-    return _lint_messages(body, model, stale, prices, 0, Calls())
+    return _lint_messages(body, model, stale=stale, prices=prices, start=0, calls=Calls())
 
 
 def lint_continued(
@@ -76,7 +76,7 @@ def lint_continued(
     messages = _as_list(body.get("messages"))
     known = before is not None and len(before.messages) < len(messages) and all(map(is_, before.messages, messages))
     start, calls = (len(before.messages), before.calls) if before and known else (0, Calls())
-    found = _lint_messages(body, model, (), prices, start, calls.copy())
+    found = _lint_messages(body, model, stale=(), prices=prices, start=start, calls=calls.copy())
     if found or any(has_cache_mark(message) for message in messages[start:]):
         return found, None
     calls = calls.copy()
@@ -92,7 +92,10 @@ def _lint_messages(
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         return (Problem("messages", "at least one message is required"),)
-    found = [*check_head(body, model, prices, start), *check_ends(messages, messages[-1], len(messages), model, prices)]
+    found = [
+        *check_head(body, model, prices, start),
+        *check_ends(messages, messages[-1], len(messages), model=model, prices=prices),
+    ]
     bound = bool(stale) and _binds(body, model, prices)
     number = 0
     for i in range(start, len(messages)):

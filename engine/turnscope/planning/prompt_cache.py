@@ -58,7 +58,7 @@ class CacheUse(NamedTuple):
         return self.read + self.written + self.plain
 
     @property
-    def missed(self) -> int:
+    def unserved(self) -> int:
         """Tokens that are cached and sent again, but not served because something before them changed."""
         return max(0, self.still_sent - self.read)
 
@@ -111,7 +111,15 @@ def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None) -> t
             found.append(CacheUse(plain=size))
             continue
         line, lives = lines.get(plan.model), rules.lives.get(life, next(iter(rules.lives.values())))
-        step = _CacheStep(trace, plan, trace.get_terms(n), size, rules, rules.find_shortest_prefix(model), lives)
+        step = _CacheStep(
+            trace,
+            plan,
+            terms=trace.get_terms(n),
+            size=size,
+            rules=rules,
+            shortest=rules.find_shortest_prefix(model),
+            lives=lives,
+        )
         kept, lines[plan.model] = step.use_breakpoints(line) if rules.how == "marked" else step.use_prefix(line)
         found.append(kept._replace(hour=rules.how == "marked" and lives > MINUTES))
     return tuple(found)
@@ -167,7 +175,9 @@ class _CacheStep:
             if (place == len(left) or left[place].end != end) and size >= self.shortest:
                 left.insert(place, _Entry(end, size, self.lives))
         most = held[-1].tokens if held else 0
-        kept = CacheUse(read, self.size - read, 0, most, min(self._count_repeated(line), most))
+        kept = CacheUse(
+            read=read, written=self.size - read, plain=0, held=most, still_sent=min(self._count_repeated(line), most)
+        )
         return kept, _CachedPrompt(self.plan, self.size, then, left)
 
     def use_prefix(self, line: _CachedPrompt | None) -> tuple[CacheUse, _CachedPrompt]:
@@ -178,7 +188,9 @@ class _CacheStep:
         read = common // self.rules.step * self.rules.step
         read = read if read >= self.shortest else 0
         entries = [_Entry(self.plan.seen.stop, self.size, self.lives)] if self.size >= self.shortest else []
-        kept = CacheUse(read, 0, self.size - read, most, min(self._count_repeated(line), most))
+        kept = CacheUse(
+            read=read, written=0, plain=self.size - read, held=most, still_sent=min(self._count_repeated(line), most)
+        )
         return kept, _CachedPrompt(self.plan, self.size, then, entries)
 
     def _count_repeated(self, line: _CachedPrompt | None) -> int:

@@ -40,9 +40,9 @@ def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | 
 
 def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
     """Claude models before Opus 4.5 drop thinking of past turns (`Prices.find_facts`), unless the request says otherwise."""
-    told = api.THINKING in api.get_edits(ctx.request.settings)
+    requested = api.THINKING in api.get_edits(ctx.request.settings)
     if (
-        told
+        requested
         or ctx.prices.find_facts(ctx.request.model).keeps_thinking
         or (carried and carried.request.turn == ctx.request.turn)
     ):
@@ -60,21 +60,21 @@ def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
 
     It reports counts only. Which blocks they are is inferred, and marked so.
     """
-    asked = api.get_edits(ctx.request.settings)
+    requested = api.get_edits(ctx.request.settings)
     for made in ctx.request.applied:
         done = _find_applied(carried.request.applied, made.edit).cleared if carried else 0
         facts = {"inferred": True, "cleared": made.cleared, "cleared_input_tokens": made.tokens}
-        told = f"the provider reports that it cleared {{}} ({made.tokens:,} tokens); which ones is inferred: the oldest"
+        report = f"the provider reports that it cleared {{}} ({made.tokens:,} tokens); which ones is inferred: the oldest"
         if made.edit == api.TOOL_USES:
-            edit, uses = asked.get(api.TOOL_USES, {}), api.list_tool_uses(seen, ctx)
+            edit, uses = requested.get(api.TOOL_USES, {}), api.list_tool_uses(seen, ctx)
             start = uses[done] if done < len(uses) else ctx.request.cut
             found = api.iter_clearable(seen, ctx, start if done else 0, ctx.request.cut, edit.get("exclude_tools") or ())
-            inputs, because = edit.get("clear_tool_inputs") or False, told.format(f"{made.cleared:,} tool uses")
+            inputs, because = edit.get("clear_tool_inputs") or False, report.format(f"{made.cleared:,} tool uses")
             yield from clear_results(
                 seen, ctx, api.take_oldest(found, made.cleared - done), api.CLEARED, because, facts, inputs
             )
         elif made.edit == api.THINKING:
-            because = told.format(f"the thinking of {made.cleared:,} turns")
+            because = report.format(f"the thinking of {made.cleared:,} turns")
             yield from api.clear_thinking(seen, ctx, 0, api.find_cleared_end(seen, ctx, made.cleared), because, facts)
     if summary := _find_summary(ctx.session, ctx.request):
         because = "the server summarised the whole request and answered from its summary"
@@ -115,7 +115,7 @@ class Seen:
                     continue
                 number, old = len(self.decisions), self.envelope
                 self.envelope, splice = old.replace(wish, number, ctx.ledger)
-                made = Decision(number, ctx.request.n, name, wish, splice, old.tokens, self.envelope.tokens)
+                made = Decision(number, ctx.request.n, name, wish, splice=splice, before=old.tokens, after=self.envelope.tokens)
                 self.decisions.append(made)
                 given = self.envelope
         except StopIteration as end:
@@ -171,7 +171,9 @@ def apply_provider_edits(
             found.envelope = found.envelope.replace(made.edit, made.seq, ctx.ledger)[0]
         if any(d.splice for d in decisions) and found.envelope.tokens != after.tokens:
             edit = Edit("keep", "the server drops again what it dropped from the previous request")
-            found.decisions.append(Decision(0, ctx.request.n, GOES_ON, edit, None, after.tokens, found.envelope.tokens))
+            found.decisions.append(
+                Decision(0, ctx.request.n, GOES_ON, edit, splice=None, before=after.tokens, after=found.envelope.tokens)
+            )
     for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
         found.follow(rule.__name__, rule(found.envelope, ctx, carried), ctx, answers)
     if recorded:

@@ -128,13 +128,17 @@ class RequestChecker:
         same = known[:3] == made_of[:3] and all(map(is_, known[3:], made_of[3:]))
         if not same or self.marks:
             messages = (*(entry.row.message for entry in self.entries),) if self.marks else ()
-            sent = build_body(plan, self.session, rendering=Rendering(self.session, (), self.tools, self.system, messages, ()))
+            sent = build_body(
+                plan,
+                self.session,
+                rendering=Rendering(self.session, (), tools=self.tools, system=self.system, messages=messages, points=()),
+            )
             self._head = made_of, (*check_head(sent, plan.model, prices),)
         return self._head[1]
 
     def _check_ends(self, plan: Plan, prices: Prices) -> Iterator[Problem]:
         messages = (entry.row.message for entry in self.entries)
-        return check_ends(messages, self.entries[-1].row.message, len(self.entries), plan.model, prices)
+        return check_ends(messages, self.entries[-1].row.message, len(self.entries), model=plan.model, prices=prices)
 
     def _find_place(self, entry: _Entry) -> int:
         place = bisect_left(self.entries, entry.row.start, key=_START)
@@ -296,15 +300,24 @@ def _split_messages(made: Rendering) -> _Messages:
     for number, (message, point) in enumerate(zip(made.messages, points, strict=True)):
         begins = (point.tools, point.system) if number else (0, 0)
         ends = (points[number + 1].tools, points[number + 1].system) if number + 1 < len(points) else (None, None)
-        static = (made.tools[begins[0] : ends[0]], made.system[begins[1] : ends[1]])
         kinds = [(str(block.get("type")), block) for block in list_blocks(message)]
         calls = frozenset(str(block.get("id")) for kind, block in kinds if kind.endswith("tool_use"))
         results = frozenset(str(block.get("tool_use_id")) for kind, block in kinds if kind.endswith("tool_result"))
         clean = point.block != MID_PROMPT
         start = point.block if clean else made.pieces[point.piece].start
-        lead = not number and bool(point.tools or point.system)
         rows.append(
-            _Row(start, clean, message, *static, lead, calls, results, has_cache_mark(message), tuple(check_message(message)))
+            _Row(
+                start=start,
+                clean=clean,
+                message=message,
+                tools=made.tools[begins[0] : ends[0]],
+                system=made.system[begins[1] : ends[1]],
+                lead=not number and bool(point.tools or point.system),
+                calls=calls,
+                results=results,
+                marked=has_cache_mark(message),
+                wrong=tuple(check_message(message)),
+            )
         )
     return _Messages(tuple(rows), made.tools, made.system, (points[0].tools, points[0].system) if points else (0, 0))
 
@@ -312,9 +325,8 @@ def _split_messages(made: Rendering) -> _Messages:
 def _is_same(pair: tuple[_Entry, _Row]) -> bool:
     """Whether a message is the same at the same place."""
     entry, row = pair
-    return (entry.row.start, entry.row.clean, entry.lead, entry.row.message, entry.tools, entry.system) == (
-        row.start, row.clean, row.lead, row.message, row.tools, row.system,
-    )  # fmt: skip
+    was = (entry.row.start, entry.row.clean, entry.lead, entry.row.message, entry.tools, entry.system)
+    return was == (row.start, row.clean, row.lead, row.message, row.tools, row.system)
 
 
 def _get_role(row: _Row) -> Any:

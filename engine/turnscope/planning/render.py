@@ -135,7 +135,9 @@ def render_envelope(envelope: Envelope, session: Session, before: Rendering | No
     messages, points = (*map(_write_message, new),), (*(message.point for message in new),)
     if before and shared:
         messages, points = before.messages[:shared] + messages, before.points[:shared] + points
-    return Rendering(session, pieces, tuple(read.tools), tuple(read.system), messages, points, shared)
+    return Rendering(
+        session, pieces, tools=tuple(read.tools), system=tuple(read.system), messages=messages, points=points, shared=shared
+    )
 
 
 def render_span(envelope: Envelope, session: Session, span: Span) -> Rendering:
@@ -158,7 +160,14 @@ def render_span(envelope: Envelope, session: Session, span: Span) -> Rendering:
         after_insert = piece.start == piece.stop
     new = [*_merge_messages(read.messages)]
     points = (*(message.point for message in new),)
-    return Rendering(session, pieces, tuple(read.tools), tuple(read.system), (*map(_write_message, new),), points)
+    return Rendering(
+        session,
+        pieces,
+        tools=tuple(read.tools),
+        system=tuple(read.system),
+        messages=(*map(_write_message, new),),
+        points=points,
+    )
 
 
 def _render_piece(piece: Piece, number: int, span: Span, read: _Output) -> None:
@@ -218,7 +227,7 @@ def _render_verbatim(number: int, span: Span, read: _Output) -> None:
         else:
             if message.ordinal != block.message:
                 source = session.messages[block.message]
-                message = _Message(block.role, [], block.message, source.fence, source.extra)
+                message = _Message(block.role, [], ordinal=block.message, fence=source.fence, extra=source.extra)
                 read.begin(message, number, block.at)
             if raw is not None:
                 message.content.append(raw)
@@ -238,11 +247,11 @@ def _render_part(part: Part, piece: Piece, place: tuple[int, int], read: _Output
         ordinal = session.blocks[piece.stop].message
         if not messages or messages[-1].ordinal != ordinal:
             source = session.messages[ordinal]
-            read.begin(_Message(part.role, [], ordinal, source.fence, source.extra), *place)
+            read.begin(_Message(part.role, [], ordinal=ordinal, fence=source.fence, extra=source.extra), *place)
         messages[-1].content.append(_to_block(raw))
     else:
         content = [] if part.kind == "empty" else [raw]
-        read.begin(_Message(part.role, content, -1, part.fence, {}, isinstance(raw, str)), *place)
+        read.begin(_Message(part.role, content, ordinal=-1, fence=part.fence, extra={}, bare=isinstance(raw, str)), *place)
 
 
 def _merge_messages(messages: list[_Message]) -> Iterator[_Message]:
@@ -251,7 +260,15 @@ def _merge_messages(messages: list[_Message]) -> Iterator[_Message]:
     for message in messages:
         if held and held.role == message.role and not held.fence and not message.fence:
             content = [*map(_to_block, held.content), *map(_to_block, message.content)]
-            held = _Message(held.role, content, held.ordinal, False, {**held.extra, **message.extra}, False, held.point)
+            held = _Message(
+                held.role,
+                content,
+                ordinal=held.ordinal,
+                fence=False,
+                extra={**held.extra, **message.extra},
+                bare=False,
+                point=held.point,
+            )
             continue
         if held:
             yield held

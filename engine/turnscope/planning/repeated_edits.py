@@ -68,7 +68,7 @@ def continue_previous(
     if not was or len(now) < sum(d.splice is not None for d in decisions) or not _covers(was, now):
         return None
     envelope = before = previous.after.grow(stop, ledger)
-    stood, dropped = (
+    earlier, dropped = (
         {(span, slot): body for span, body, slot in was},
         [span for span, body, _ in was if body == () and span.start < span.stop],
     )
@@ -76,7 +76,7 @@ def continue_previous(
     for decision in decisions:
         edit = decision.edit
         place = (edit.span or Span(0, 0), edit.slot)
-        again = decision.splice and place in stood and stood[place] == edit.body
+        again = decision.splice and place in earlier and earlier[place] == edit.body
         for part in () if again else _keep_new(edit, dropped) if decision.splice else (edit,):
             number, tokens = first + len(made), envelope.tokens
             try:
@@ -84,7 +84,9 @@ def continue_previous(
             except RuleError:  # the rule saw something else there
                 return None
             if splice or not decision.splice:
-                made.append(Decision(number, decision.request, decision.rule, part, splice, tokens, envelope.tokens))
+                made.append(
+                    Decision(number, decision.request, decision.rule, part, splice=splice, before=tokens, after=envelope.tokens)
+                )
     return before, made, envelope
 
 

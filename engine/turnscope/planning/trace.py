@@ -236,10 +236,10 @@ class Trace:
         ):
             since -= 1
         if state == "unseen":
-            return BlockStatus(at, request, state, since, "server", self._find_server_decision(at, request))
+            return BlockStatus(at, request, state, since=since, by="server", decision=self._find_server_decision(at, request))
         by = plan.after.find_piece(at).by
         return (
-            BlockStatus(at, request, state, since, "policy", self.get_decision(by))
+            BlockStatus(at, request, state, since=since, by="policy", decision=self.get_decision(by))
             if by >= 0
             else BlockStatus(at, request, state, since)
         )
@@ -349,7 +349,7 @@ def trace(
     sent = record.plans if record else ()
     pairs = tuple(replay_with_record(session, chosen, ledger, build_own_ledger(session, chosen), prices=prices, sent=sent))
     fits = record.fits if record else fit_session(session, session.requests, [sent.seen.tokens for _, sent in pairs])
-    return Trace(session, chosen, ledger, tuple(plan for plan, _ in pairs), fits, prices)
+    return Trace(session, chosen, ledger, plans=tuple(plan for plan, _ in pairs), fits=fits, prices=prices)
 
 
 def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[int]) -> tuple[Fit, ...]:
@@ -366,7 +366,15 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
     recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
     models = [request.model for request in requests]
     begun = session.about.get(BEGINS_MID_CONVERSATION) is True
-    return fit_requests(np.array(sizes, dtype=np.int64), recorded, models, bool(held), compactions, begun, Bucket.TOOLS in held)
+    return fit_requests(
+        np.array(sizes, dtype=np.int64),
+        recorded,
+        models,
+        known_static=bool(held),
+        compactions=compactions,
+        mid_conversation=begun,
+        tools=Bucket.TOOLS in held,
+    )
 
 
 def get_prompt_tokens(request: Request) -> int:

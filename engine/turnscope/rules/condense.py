@@ -91,10 +91,10 @@ def _compute_level(envelope: Envelope, ctx: Ctx, params: Params) -> float:
     """Share of the budget in use: by the whole request, or by the history of what is left for it."""
     if params.of == "request":
         return compute_fill(envelope, ctx)
-    asked = count_static_tokens(envelope, ctx) + (
+    fixed = count_static_tokens(envelope, ctx) + (
         ctx.count_tokens(find_newest_message(ctx), ctx.request.cut) if ctx.index.messages else 0
     )
-    return (ctx.count_envelope(envelope) - asked) / max(1, ctx.limit - asked)  # facts are JSON: no infinity
+    return (ctx.count_envelope(envelope) - fixed) / max(1, ctx.limit - fixed)  # facts are JSON: no infinity
 
 
 def _count_fitting_pairs(envelope: Envelope, ctx: Ctx, fresh: int) -> int:

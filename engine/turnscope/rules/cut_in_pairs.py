@@ -54,13 +54,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not spans:
         yield Edit("keep", f"{because}, but {there - gone} messages contain no pair to cut", facts=facts)
         return
-    told = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last}"
+    why = f"{because}, so {part} of {there - gone} messages is cut in pairs: messages {kept + 1} to {last}"
     if params.summarise:
         how = SummaryOptions(params.prompt, params.model, params.cap, "user" if kept % 2 else "pair", allow_larger=False)
-        if (yield from condense(envelope, ctx, Span(front, spans[-1].stop), how, told, facts)) is not envelope:
+        if (yield from condense(envelope, ctx, Span(front, spans[-1].stop), how, why, facts)) is not envelope:
             return
     for span in spans:
-        yield Edit("drop", f"{told} are dropped", span, facts=facts)
+        yield Edit("drop", f"{why} are dropped", span, facts=facts)
 
 
 def _find_cause(ctx: Ctx, params: Params) -> tuple[str, bool] | None:

@@ -36,13 +36,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             text = get_file_text(block, reading.path)
             lines = text.removesuffix("\n").split("\n")
             if len(lines) > most:
-                told = _build_values(block, ctx.session, reading.path, most, len(lines))
-                short = _fill_notice(params.notice, told) + "\n" + "\n".join(lines[:most])
+                values = _build_values(block, ctx.session, reading.path, most, len(lines))
+                short = _fill_notice(params.notice, values) + "\n" + "\n".join(lines[:most])
                 said = short if HEADED.match(said) else said.replace(text, short, 1)
-                cut.append(told)
+                cut.append(values)
         if cut:
             part = build_result(block, said) if block.kind == "tool_result" else Part(block.role, block.kind, said)
-            files = ", ".join(f"{told['path']} has {told['total']:,} lines" for told in cut)
+            files = ", ".join(f"{values['path']} has {values['total']:,} lines" for values in cut)
             because = f"{files}: {most:,} are sent"
             envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (part,), facts={"files": cut})
 
@@ -55,8 +55,8 @@ def _build_values(block: Block, session: Session, path: str, most: int, lines: i
     return {"tool": tool, "path": path, "first": first, "last": last, "total": first + lines - 1, "next": last + 1}
 
 
-def _fill_notice(notice: str, told: Mapping[str, str | int]) -> str:
-    for key, value in told.items():
+def _fill_notice(notice: str, values: Mapping[str, str | int]) -> str:
+    for key, value in values.items():
         notice = notice.replace(f"{{{key}}}", str(value))
     return notice
 

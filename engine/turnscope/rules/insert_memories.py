@@ -74,9 +74,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             chosen = chosen[:-1]
         if body != there:
             listed = ", ".join(f"{fact.id} {fact.tier} {scores[fact.id]}" for fact in chosen)
-            told = {"memories": listed, "left_out": len(known) - len(scores), "room": room}
+            facts_now = {"memories": listed, "left_out": len(known) - len(scores), "room": room}
             because = f"{len(chosen)} facts of the {owner} relate to this turn"
-            envelope = yield Edit("insert" if body else "drop", because, Span(at, at), body, slot=slot, facts=told)
+            envelope = yield Edit("insert" if body else "drop", because, Span(at, at), body, slot=slot, facts=facts_now)
     return state
 
 

@@ -63,12 +63,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"{size:,} tokens exceed the limit of {limit:,}; other exchanges relate more to the turn, or are newer"
     at = 0
     for number in [*sorted(n for n in kept if n < oldest), oldest]:
-        told = {
+        scored = {
             "exchanges": number - at,
             "scores": _format_scores(starts, found, [n for n in found if at <= n < number]) or "0",
         }
         for span in find_droppable(ctx, envelope, starts[at], starts[number]) if at < number else ():
-            envelope = yield Edit("drop", because, span, facts={**facts, **told})
+            envelope = yield Edit("drop", because, span, facts={**facts, **scored})
         at = number + 1
 
 

@@ -55,9 +55,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                 envelope = yield Edit(
                     "drop", "there is a new question: this was for the previous one", Span(was.at, was.at), slot=slot
                 )
-    question, asked = ctx.session.blocks[turn].text[:8_000], " ".join(kinds)
-    key = blake2b(f"{turn}\0{asked}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    answer: Answer = yield Ask("provide", f"provide:{key}", asked, question, params.most)
+    question, requested = ctx.session.blocks[turn].text[:8_000], " ".join(kinds)
+    key = blake2b(f"{turn}\0{requested}\0{question}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    answer: Answer = yield Ask("provide", f"provide:{key}", requested, question, params.most)
     found = [*read_recorded_items(ctx, turn), *(one for item in answer.items if (one := decode_item(item)))]
 
     def part(text: str) -> Part:

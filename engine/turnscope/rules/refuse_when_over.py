@@ -79,12 +79,12 @@ def _sum_billed(ctx: Ctx) -> BilledTotals:
     prompts = known.prompts + sum(usage.prompt_tokens for usage in billed)
     answers = known.answers + sum(usage.output_tokens for usage in billed)
     return BilledTotals(
-        ctx.request.n,
-        prompts + answers,
-        prompts,
-        answers,
-        known.cache_read + sum(usage.cache_read_input_tokens for usage in billed),
-        known.cache_written + sum(usage.cache_creation_input_tokens for usage in billed),
+        requests=ctx.request.n,
+        tokens=prompts + answers,
+        prompts=prompts,
+        answers=answers,
+        cache_read=known.cache_read + sum(usage.cache_read_input_tokens for usage in billed),
+        cache_written=known.cache_written + sum(usage.cache_creation_input_tokens for usage in billed),
     )
 
 

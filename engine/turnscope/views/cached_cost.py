@@ -181,7 +181,7 @@ def price_decisions(trace: Trace, kept: Sequence[CacheUse], request: int) -> Map
     rate = trace.prices.find_rates(plan.model, cache.prompt, plan.request.sent_at)
     found: dict[int, CachePrice] = {}
     for decision, part in zip(made, parts, strict=True):
-        again = round(cache.missed * part / whole) if whole else 0
+        again = round(cache.unserved * part / whole) if whole else 0
         saved = round((decision.before - decision.after) * scale)
         found[decision.seq] = _build_price(decision.seq, saved, again, rate, hour=cache.hour)
     return found

@@ -102,7 +102,7 @@ def grant_ids(envelope: Envelope, ctx: Ctx, split: Split, request: Any, quota: i
             old = text.strip().lower() != now
             left -= 1
             taken.add(number)
-            yield Grant(text, "superseded" if old else "given", number, one, now)  # type: ignore[arg-type]
+            yield Grant(text, "superseded" if old else "given", number=number, form=one, current_id=now)  # type: ignore[arg-type]
 
 
 def _sort_ids(ctx: Ctx, split: Split, ids: list[str], priority: Any) -> list[str]:

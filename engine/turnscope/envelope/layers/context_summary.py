@@ -41,8 +41,8 @@ def _collect_points(ctx: Ctx, split: Split, known: list[Metadata], newest: range
     report = read_report(ctx)
     first, last = get_metadata(ctx, split, 0), known[0]
     turn = count_before(ctx.index.turns, ctx.request.cut) - 1
-    asked = [*split_sentences(read_prompt(ctx, ctx.index.turns[turn]))] if turn >= 0 else []
-    yield "objective", " ", (*report.get("understood_intent", ())[:1], *(one[:240] for one in asked[:2]))
+    prompt_sentences = [*split_sentences(read_prompt(ctx, ctx.index.turns[turn]))] if turn >= 0 else []
+    yield "objective", " ", (*report.get("understood_intent", ())[:1], *(one[:240] for one in prompt_sentences[:2]))
     lines = (
         _format_line(format_id(ctx, split, n), metadata) for n, metadata in zip((0, *newest), (first, *known), strict=True)
     )

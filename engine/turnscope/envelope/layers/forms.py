@@ -72,7 +72,15 @@ def build_header(ctx: Ctx, split: Split, number: int) -> Header:
     known, span = get_metadata(ctx, split, number), get_span(ctx, split, number)
     began = ctx.session.messages[ctx.session.blocks[span.start].message].sent_at
     name, topic = format_id(ctx, split, number), " ".join(known.topic)
-    return Header(name, began, topic, known.names.entities[:6], known.outcome, ctx.count_tokens(*span), known.line)
+    return Header(
+        id=name,
+        timestamp=began,
+        topic=topic,
+        entities=known.names.entities[:6],
+        outcome=known.outcome,
+        tokens=ctx.count_tokens(*span),
+        summary=known.line,
+    )
 
 
 def build_header_line(ctx: Ctx, split: Split, number: int, cap: int) -> str:

@@ -34,9 +34,9 @@ def find_prompt_names(ctx: Ctx, split: Split) -> TextNames:
     known, start = get_memo(ctx), get_span(ctx, split, find_current(ctx, split)).start
     turn = count_before(ctx.index.turns, ctx.request.cut) - 1
     at = max(start, ctx.index.turns[turn]) if turn >= 0 else start
-    if ("asked", at) not in known:
-        known["asked", at] = find_names(read_prompt(ctx, at))
-    found: TextNames = known["asked", at]
+    if ("prompt names", at) not in known:
+        known["prompt names", at] = find_names(read_prompt(ctx, at))
+    found: TextNames = known["prompt names", at]
     return found
 
 

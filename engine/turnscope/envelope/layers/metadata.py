@@ -78,7 +78,7 @@ def read_metadata(blocks: Sequence[Block]) -> Metadata:
 
 def _extract_metadata(blocks: Sequence[Block]) -> Metadata:
     spoken = [block for block in blocks if block.kind == "text" and block.role in ("user", "assistant")]
-    asked = [clip_text(block.text) for block in spoken if block.role == "user"]
+    prompts = [clip_text(block.text) for block in spoken if block.role == "user"]
     answers = [clip_text(block.text) for block in spoken if block.role == "assistant"]
     inputs = [(block.name, _get_input(block)) for block in blocks if block.kind == "tool_use"]
     failures, broken = _find_failures(blocks)
@@ -91,17 +91,17 @@ def _extract_metadata(blocks: Sequence[Block]) -> Metadata:
         "error" if broken else "completed" if answers and blocks and blocks[-1].role == "assistant" else "ongoing"
     )
     return Metadata(
-        find_topic("\n".join(asked) or "\n".join(answers)),
-        find_names("\n".join((*asked, paths, *answers, *failures))),
-        outcome,
-        _shorten(last[0]) if last else _shorten(failures[-1]) if failures else "",
-        _shorten_each([one for text in asked for one in split_sentences(text)][:4]),
-        _pick_sentences(asked, _TELLS),
-        decided,
-        tuple(changed)[-6:],
-        _shorten_each(f"{failure} -> {cure if not broken else 'open'}" for failure in failures[-2:]),
-        _shorten_each(last[:4]),
-        _pick_sentences(answers[-1:], _OPEN),
+        topic=find_topic("\n".join(prompts) or "\n".join(answers)),
+        names=find_names("\n".join((*prompts, paths, *answers, *failures))),
+        outcome=outcome,
+        line=_shorten(last[0]) if last else _shorten(failures[-1]) if failures else "",
+        asked=_shorten_each([one for text in prompts for one in split_sentences(text)][:4]),
+        noted=_pick_sentences(prompts, _TELLS),
+        decided=decided,
+        changed=tuple(changed)[-6:],
+        solved=_shorten_each(f"{failure} -> {cure if not broken else 'open'}" for failure in failures[-2:]),
+        said=_shorten_each(last[:4]),
+        open=_pick_sentences(answers[-1:], _OPEN),
     )
 
 

@@ -166,7 +166,7 @@ def build_edits(
             )
     texts = tuple(_render_form(ctx, forms, number, form) for number, form in now.items() if form != "full")
     because = f"{len(texts)} retrieved conversations are inserted as header or summary"
-    yield from put_texts(envelope, at, RETRIEVED, texts, because, facts)
+    yield from put_texts(envelope, at, RETRIEVED, texts, because=because, facts=facts)
 
 
 def _render_form(ctx: Ctx, forms: RetrievalLimits, number: int, form: str) -> str:

@@ -130,7 +130,9 @@ def _find_readings(history: History, state: State) -> tuple[dict[str, list[Readi
             for mention in named:
                 if mention[1] not in done:
                     instead = f'<file_content path="{mention[1]}">{READ_AGAIN}</file_content>'
-                    readings.setdefault(mention[1], []).append(Reading(message, MENTION, block, instead, mention[0]))
+                    readings.setdefault(mention[1], []).append(
+                        Reading(message, MENTION, block=block, instead=instead, search=mention[0])
+                    )
             if named:
                 files[message] = [mention[1] for mention in named]
                 break
@@ -173,7 +175,7 @@ def _store(entries: dict[int, Entry], message: int, type_: int, block: int, text
     entry = entries.get(message)
     blocks = dict(entry.blocks) if entry else {}
     if newest := blocks.get(block):
-        text = Text(text.text, newest.updates + 1, newest.text, text.replaced, text.files)
+        text = Text(text.text, updates=newest.updates + 1, before=newest.text, replaced=text.replaced, files=text.files)
     blocks[block] = text
     entries[message] = Entry(entry.type if entry else type_, blocks)
 

@@ -164,21 +164,21 @@ def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list
     return told
 
 
-def _mark_messages(told: Sequence[Message], original: Sequence[Message], mode: str) -> list[Message]:
+def _mark_messages(messages: Sequence[Message], original: Sequence[Message], mode: str) -> list[Message]:
     """Add to the messages what a later compaction must know of this one."""
-    before = (told[0].get("metadata") or {}) if get_kind(told[0]) == "compaction" else {}
+    before = (messages[0].get("metadata") or {}) if get_kind(messages[0]) == "compaction" else {}
     usages = [before["usageBefore"]] if before.get("usageBefore") else []
     usages += [m["metrics"] for m in original if m.get("metrics")]
     mark: dict[str, Any] = {
         "kind": "compaction",
         "reason": REASONS.get(mode, "auto_compaction"),
         "displayRole": "system",
-        "messagesRemoved": before.get("messagesRemoved", 0) + len(original) - len(told),
+        "messagesRemoved": before.get("messagesRemoved", 0) + len(original) - len(messages),
     }
     if usages:
         mark["usageBefore"] = {name: _to_number(sum(u.get(name) or 0 for u in usages)) for name in USAGE}
     done: list[Message] = []
-    for i, message in enumerate(told):
+    for i, message in enumerate(messages):
         bare = {name: value for name, value in message.items() if name != "metrics"}
         meta = message.get("metadata") or {}
         if i == 0 and is_typed(message):

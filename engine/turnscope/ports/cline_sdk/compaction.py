@@ -118,7 +118,15 @@ def compute_budget(
         share = min(port.MANUAL_MOST, max(port.MANUAL_LEAST, share))
         part = max(1, math.floor(min(message_trigger, held * share)))
         whole = overhead + part
-    return Budget(request, held, most, trigger, whole, message_trigger, part)
+    return Budget(
+        request=request,
+        messages=held,
+        most=most,
+        trigger=trigger,
+        target=whole,
+        message_trigger=message_trigger,
+        message_target=part,
+    )
 
 
 def _count_pairs(messages: Sequence[Message]) -> int:
@@ -177,7 +185,13 @@ def summarise_head(
     output = model.get("maxTokens")
     output = min(port.SUMMARY_OUTPUT, math.floor(output)) if port.is_positive(output) else port.SUMMARY_OUTPUT  # type: ignore[arg-type]
     text = summarise(
-        SummaryRequest(build_request_text(previous, conversation, files), conversation, previous, files, output)
+        SummaryRequest(
+            build_request_text(previous, conversation, files),
+            conversation=conversation,
+            previous=previous,
+            files=files,
+            output=output,
+        )
     ).strip()
     if not text:
         return None
@@ -243,7 +257,7 @@ def prepare(  # noqa: PLR0913, PLR0917 - what a pass of the original is given
     if strategy == "agentic" and mode != "overflow_recovery":
         most = min(port.PRESERVE_RECENT if preserve is None else preserve, budget.message_target)
         try:
-            return summarise_head(messages, budget, most, model, active, now, summarise)
+            return summarise_head(messages, budget, most, model=model, active=active, now=now, summarise=summarise)
         except SummaryFailed:
             pass
     return compact(messages, budget.message_target, budget.message_trigger, mode)

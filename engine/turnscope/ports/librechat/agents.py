@@ -65,7 +65,7 @@ def select_newest(history: History, counts: Column[int], terms: Terms, thought: 
     start, taken, types = there, PRIMER, terms.starts
     fits = room > PRIMER
     if fits:
-        start, taken = find_fitting(counts, base, there, PRIMER, room)
+        start, taken = find_fitting(counts, base, there, taken=PRIMER, room=room)
     ends, block = False, -1
     if 0 <= thought < there and history.get_role(thought) == "ai":
         block = history.find_reasoning(thought, terms.reasoning)
@@ -120,9 +120,9 @@ def _attach_reasoning(history: History, counts: Column[int], fit: Fit, block: in
         return fit
     tokens = history.count_parts([_build_part(history, block)])
     if fit.remaining - tokens > 0:
-        return Fit(fit.kept, fit.remaining, fit.refine, fit.thought, (answer, block))
+        return Fit(kept=fit.kept, remaining=fit.remaining, refine=fit.refine, thought=fit.thought, attach=(answer, block))
     there = len(history)
-    start, _ = find_fitting(counts, answer, there, PRIMER, room - counts[answer] - tokens)
+    start, _ = find_fitting(counts, answer, there, taken=PRIMER, room=room - counts[answer] - tokens)
     if start < there and history.get_role(start) == "ai":
         first, _, _ = _find_allowed_start(history, counts, (start, there), 0, types)
         kept = [start, *range(first + 1, there)]
@@ -131,7 +131,7 @@ def _attach_reasoning(history: History, counts: Column[int], fit: Fit, block: in
         first, _, _ = _find_allowed_start(history, counts, (start, there), 0, types)
         kept = [answer, *range(first, there)]
     kept = [0, *kept] if history.has_instructions else kept
-    return Fit(kept, fit.remaining, fit.refine, fit.thought, (answer, block))
+    return Fit(kept=kept, remaining=fit.remaining, refine=fit.refine, thought=fit.thought, attach=(answer, block))
 
 
 def _build_part(history: History, at: int) -> Part:

@@ -78,11 +78,11 @@ def add_new_messages(history: History, held: Held, counts: Iterable[int]) -> Hel
     lengths = history.reading.lengths[known + len(held.lengths) : known + history.tools]
     longest = history.reading.longest[answers + len(held.longest) : answers + history.answers]
     return Held(
-        held.counts.extend(counts),
-        held.lengths.extend(lengths),
-        held.texts.extend([None] * len(lengths)),
-        held.longest.extend(longest),
-        held.inputs.extend([None] * len(longest)),
+        counts=held.counts.extend(counts),
+        lengths=held.lengths.extend(lengths),
+        texts=held.texts.extend([None] * len(lengths)),
+        longest=held.longest.extend(longest),
+        inputs=held.inputs.extend([None] * len(longest)),
     )
 
 
@@ -99,11 +99,11 @@ def begin_held(history: History, count: int) -> Held:
     results = bisect_left(reading.tools, since + count) - history.first_tool
     answers = bisect_left(reading.answers, since + count) - history.first_answer
     return Held(
-        held.counts.take(count),
-        held.lengths.take(results),
-        held.texts.take(results),
-        held.longest.take(answers),
-        held.inputs.take(answers),
+        counts=held.counts.take(count),
+        lengths=held.lengths.take(results),
+        texts=held.texts.take(results),
+        longest=held.longest.take(answers),
+        inputs=held.inputs.take(answers),
     )
 
 
@@ -119,7 +119,7 @@ def mask_answered(history: History, held: Held, budget: int | None) -> Faded:
         held: What is known of them.
         budget: Tokens for all of these results, at 4 characters each.
     """
-    count, characters = history.answered_results, max(0, budget or 0) * 4
+    count, characters = history.results_before_text, max(0, budget or 0) * 4
     return _cut(history, held, count, build_masks(count, characters))
 
 

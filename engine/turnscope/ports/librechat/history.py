@@ -263,7 +263,7 @@ class History(Struct, frozen=True, gc=False):
         return bisect_left(self.reading.answers, self.since + i) - self.first_answer
 
     @property
-    def answered_results(self) -> int:
+    def results_before_text(self) -> int:
         """How many results come before an ai message with text."""
         said = bisect_left(self.reading.said, self.there)
         last = self.reading.said[said - 1] if said else -1

@@ -102,7 +102,7 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     budget, there = limit - compute_reserve(limit, settings.reserve), len(history)
     if not there:
         left = max(0, budget - instructions - round_half_up(PRIMER * old.scale.ratio))
-        return Outcome(old, facts=_build_facts(old, budget, instructions, 0, left, None))
+        return Outcome(old, facts=_build_facts(old, budget=budget, used=instructions, tokens=0, left=left, pressure=None))
     held, fresh = grow_counts(history, old, seen)
     held = cut_results(history, held, MAX_RESULT)[0]
     scale = calibrate(history, held, fresh, old, seen, instructions)
@@ -112,7 +112,12 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     state = structs.replace(old, held=held, scale=scale, start=there)
     if room == 0 and settings.summarization:
         state = structs.replace(state, sent=_describe_sent(history, [], ()))
-        return Outcome(state, (), ((0, there),), facts=_build_facts(state, budget, used, before, 0, pressure))
+        return Outcome(
+            state,
+            (),
+            ((0, there),),
+            facts=_build_facts(state, budget=budget, used=used, tokens=before, left=0, pressure=pressure),
+        )
     held, faded, masked = _fade(history, held, room, pressure, scale.ratio, settings)
     scale = structs.replace(scale, counted=0, reported=0) if masked else scale
     state = structs.replace(state, held=held, scale=scale)
@@ -121,13 +126,20 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     if old.cutoff == 0 and left >= 0:
         kept, shaped = _finish(history, state, range(there), {}, settings)
         state = structs.replace(state, sent=_describe_sent(history, kept, shaped))
-        return Outcome(state, kept, (), faded, shaped, _build_facts(state, budget, used, tokens, left, pressure))
+        return Outcome(
+            state,
+            kept,
+            refine=(),
+            faded=faded,
+            shaped=shaped,
+            facts=_build_facts(state, budget=budget, used=used, tokens=tokens, left=left, pressure=pressure),
+        )
     raw = Terms(
         round_half_up(budget / scale.ratio),
         round_half_up(used / scale.ratio),
-        settings.starts,
-        settings.thinking,
-        settings.reasoning,
+        starts=settings.starts,
+        thinking=settings.thinking,
+        reasoning=settings.reasoning,
     )
     choices = [_choose(history, state, raw, held, frozenset())]
     plain = structs.replace(raw, limit=budget, instructions=used)  # the original does not scale them on its second try
@@ -141,7 +153,14 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     state = structs.replace(state, thought=first.fit.thought, attached=attached, cutoff=_find_cutoff(history, last))
     kept, shaped = _finish(history, state, last.repaired.kept, _collect_shaped(history, last), settings)
     state = structs.replace(state, sent=_describe_sent(history, kept, shaped))
-    return Outcome(state, kept, refine, faded, shaped, _build_facts(state, budget, used, tokens, left, pressure))
+    return Outcome(
+        state,
+        kept,
+        refine=refine,
+        faded=faded,
+        shaped=shaped,
+        facts=_build_facts(state, budget=budget, used=used, tokens=tokens, left=left, pressure=pressure),
+    )
 
 
 def _build_facts(state: State, budget: int, used: int, tokens: int, left: int, pressure: float | None) -> dict[str, JSON]:

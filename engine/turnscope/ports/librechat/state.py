@@ -47,7 +47,7 @@ class Scale(Struct, frozen=True, gc=False):
 
 
 class State(Struct, frozen=True, gc=False):
-    """Everything that the next request starts from. `told`: the host's counts by message; None = it counted all so far."""
+    """What the next request starts from. `host_counts`: the host's counts by message; None = it counted all so far."""
 
     held: Held = field(default_factory=Held)
     scale: Scale = field(default_factory=Scale)
@@ -56,7 +56,7 @@ class State(Struct, frozen=True, gc=False):
     thought: int = -1
     attached: Mapping[int, int] = {}
     sent: Sent = field(default_factory=Sent)
-    told: Mapping[int, int] | None = None
+    host_counts: Mapping[int, int] | None = None
     since: int = 0  # messages before it were summarised
     summary: int = 0  # tokens of their summary
 
@@ -91,10 +91,10 @@ def grow_counts(history: History, state: State, seen: Seen | None) -> tuple[Held
     fresh = set[int]()
     counts: list[int] = []
     held, answered = state.held, seen is None
-    if state.told is None and not len(held.counts):
+    if state.host_counts is None and not len(held.counts):
         held = begin_held(history, state.start)
     for i in range(len(held.counts), len(history)):
-        new, known = i >= state.start, (state.told or {}).get(i)
+        new, known = i >= state.start, (state.host_counts or {}).get(i)
         count = known
         if history.get_role(i) == "tool":
             recount = history.recount(i)

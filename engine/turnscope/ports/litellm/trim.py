@@ -109,7 +109,7 @@ def build_system_text(ctx: Ctx, given: str, frame: int) -> tuple[str, int]:
     total = PRIMER + frame + sum(ctx.own.count_placeholder((Part("system", "system", given, place="system"),)))
     if total <= ctx.limit:
         return given, total
-    text, tokens = shorten(given, ctx.limit, count, "gpt" in ctx.request.model, total)
+    text, tokens = shorten(given, ctx.limit, count=count, gpt="gpt" in ctx.request.model, total=total)
     return text, count(text) if tokens is None else tokens
 
 

@@ -71,13 +71,13 @@ def read_topic(session: Session) -> Topic:
     return Topic(
         units,
         plain,
-        [unit.start for unit in units],
-        [0, *accumulate(map(count_message, said))],
-        cuts,
-        [n for n, message in enumerate(said) if message["role"] == GROUP],
-        [n for n, message in enumerate(said) if message["role"] == "system"],
-        defined,
-        [0, *accumulate(estimate_tokens(session.blocks[at].raw) for at in defined)],
+        starts=[unit.start for unit in units],
+        sums=[0, *accumulate(map(count_message, said))],
+        cuts=cuts,
+        groups=[n for n, message in enumerate(said) if message["role"] == GROUP],
+        systems=[n for n, message in enumerate(said) if message["role"] == "system"],
+        defined=defined,
+        tools=[0, *accumulate(estimate_tokens(session.blocks[at].raw) for at in defined)],
     )
 
 

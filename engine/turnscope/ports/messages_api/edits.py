@@ -133,7 +133,7 @@ def build_summary_ask(
     content = render_transcript(seen, ctx, Span(0, stop))
     told = "\0".join((kind, ctx.request.model, prompt, str(cap), content))
     key = blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return Ask(kind, key, prompt, content, cap, body)
+    return Ask(kind, key, prompt, content, max_tokens=cap, body=body)
 
 
 def get_edits(settings: Mapping[str, JSON]) -> Mapping[str, Mapping[str, JSON]]:

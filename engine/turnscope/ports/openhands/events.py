@@ -26,12 +26,12 @@ def read_pieces(session: Session) -> tuple[Piece, ...]:
         for block in session.blocks[message.start : message.stop]:
             thinking = thinking or (block.bucket is Bucket.THINKING and not block.in_tags)
             if block.kind == "tool_use":
-                found.append(Piece(start, block.at + 1, "action", number, str(block.at), thinking))
+                found.append(Piece(start, block.at + 1, type="action", batch=number, call=str(block.at), thinking=thinking))
                 start, thinking = block.at + 1, False
             elif block.bucket is Bucket.TOOL_RESULTS:
                 if start < block.at:
                     found.append(Piece(start, block.at, _get_source(message.role), number))
-                found.append(Piece(block.at, block.at + 1, "observation", number, str(block.pair)))
+                found.append(Piece(block.at, block.at + 1, type="observation", batch=number, call=str(block.pair)))
                 start = block.at + 1
         if start < message.stop:
             found.append(Piece(start, message.stop, _get_source(message.role), number))

@@ -86,7 +86,7 @@ class History(NamedTuple):
 
 def read_history(messages: Iterable[ChatMessage]) -> History:
     """Read messages once."""
-    found = History([0], [], [], [], [])
+    found = History(sums=[0], usages=[], users=[], callers=[], tools=[])
     for number, message in enumerate(messages):
         role = message.get("role")
         found.sums.append(found.sums[-1] + count_message(message))

@@ -98,7 +98,9 @@ def store_summary(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...], older: 
     size = math.ceil((system + count) * factor) + math.ceil(tools * factor)
     ts, texts = get_last_time(ctx, older), tuple(part.text for part in parts)
     number, tokens = older.number + 1 if older else 1, math.ceil(count * factor)
-    return Summary(number, ctx.request.cut, ctx.request.n, texts, tokens, size, None if ts is None else ts + 1)
+    return Summary(
+        number, ctx.request.cut, ctx.request.n, texts=texts, tokens=tokens, size=size, ts=None if ts is None else ts + 1
+    )
 
 
 def measure_size(ctx: Ctx, newest: Summary | None, factor: float, counted: bool) -> Size | None:

@@ -96,10 +96,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return Compacted(ctx.request.n, stop, min((span.start for span in stays), default=stop), answer.text)
 
 
-def _find_summary(told: str, question: Ask | None, because: str, facts: dict[str, Any]) -> Edits:
+def _find_summary(recorded: str, question: Ask | None, because: str, facts: dict[str, Any]) -> Edits:
     """Return the log's own summary, or else the answer to a query; None if there is none."""
-    if told:
-        return Answer(told, source="recorded")
+    if recorded:
+        return Answer(recorded, source="recorded")
     answer: Answer | None = (yield question) if question else None
     if answer is None or answer.failed:
         why = answer.failed if answer else "it has no readable text"

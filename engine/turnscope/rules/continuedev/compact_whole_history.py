@@ -148,7 +148,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     first = bisect_left(talk.starts, state.start) if state else 0
     sums, roles = _build_sums(talk, first, there, state)
     if sums[-1] + beside >= due:
-        stop = _count_asked(roles, sums, window, params.output, (system, beside), adjust(PROMPT_TOKENS, ctx.request.model))
+        stop = _count_read_items(roles, sums, window, params.output, (system, beside), adjust(PROMPT_TOKENS, ctx.request.model))
         lines = [f"summary: {state.summary}"] if state else []
         lines += [
             f"{m['role']}: {m['content']}" for item in talk.items[first : first + stop] for m in convert(item) if m["content"]
@@ -168,7 +168,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                 envelope = yield Edit("condense", because, span, made[0], facts=made[1])
             first = there
             sums, roles = _build_sums(talk, first, there, state)
-    left = cut_to_fit(roles, sums, window, None if params.output < 0 else params.output, beside) - (state is not None)
+    left = cut_to_fit(roles, sums, window=window, output=None if params.output < 0 else params.output, static_tokens=beside) - (
+        state is not None
+    )
     if first + left < there:
         because = f"the newest {there - first - left:,} of {there:,} messages are dropped, so that the request fits"
         start = talk.starts[first + left] if first + left < there else ctx.request.cut
@@ -177,12 +179,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     return state
 
 
-def _count_asked(roles: list[str], sums: list[int], window: int, answer: int, beside: tuple[int, int], prompted: int) -> int:
+def _count_read_items(
+    roles: list[str], sums: list[int], window: int, answer: int, static: tuple[int, int], prompted: int
+) -> int:
     """Return how many items the summariser reads. The history is cut once for it, and again like any request."""
     given, item = None if answer < 0 else answer, prompted + ITEM + LISTED
-    stop = cut_for_summary(roles, sums, window, compute_output(window, given), item + beside[0])
+    stop = cut_for_summary(roles, sums, window=window, output=compute_output(window, given), static_tokens=item + static[0])
     request = [*sums[: stop + 1], sums[stop] + item]
-    return min(stop, cut_to_fit([*roles[:stop], "user"], request, window, given, beside[1]))
+    return min(stop, cut_to_fit([*roles[:stop], "user"], request, window=window, output=given, static_tokens=static[1]))
 
 
 def _build_sums(talk: History, first: int, there: int, state: Compacted | None) -> tuple[list[int], list[str]]:

@@ -81,11 +81,11 @@ def _describe_input(ctx: Ctx, split: Split) -> dict[str, Any]:
     raws = [block.raw for block in blocks if block.kind == "tool_result" and isinstance(block.raw, Mapping)]
     begins = message.start in (find_current_start(ctx, split), ctx.index.turns[0])
     kind = "tool_response" if raws else "user_query" if begins else "user_feedback" if message.role == "user" else "answer"
-    told: dict[str, Any] = {"type": kind, "timestamp": format_time(message.sent_at)}
-    told |= {"tool_ids": [str(raw.get("tool_use_id")) for raw in raws]} if raws else {}
-    told |= {"errors": sum(bool(raw.get("is_error")) for raw in raws)} if raws else {}
+    described: dict[str, Any] = {"type": kind, "timestamp": format_time(message.sent_at)}
+    described |= {"tool_ids": [str(raw.get("tool_use_id")) for raw in raws]} if raws else {}
+    described |= {"errors": sum(bool(raw.get("is_error")) for raw in raws)} if raws else {}
     attached = [block.kind for block in blocks if block.kind in ("image", "document")]
-    return told | ({"attachments": attached} if attached else {})
+    return described | ({"attachments": attached} if attached else {})
 
 
 RULE = Rule(

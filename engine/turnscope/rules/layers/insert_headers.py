@@ -34,7 +34,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         texts = (HEAD, *((older,) if first else ()), *_build_pages(ctx, params, first, here))
         because = f"{here - first} of {here} conversations that are over have a header of at most {params.header_cap} tokens"
         facts = {"headers": here - first, "conversations": here, "cap": params.header_cap}
-        yield from put_texts(envelope, find_front(ctx), HEADERS, texts, because, facts)
+        yield from put_texts(envelope, find_front(ctx), HEADERS, texts, because=because, facts=facts)
     return here if here > 0 else ctx.state
 
 

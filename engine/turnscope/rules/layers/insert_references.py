@@ -52,7 +52,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         text = ""
     because = f"{len(rows)} names in the prompt were spoken of before" if text else "there is no room for references"
     facts = {"names": len(rows), "cap": params.cap}
-    yield from put_texts(envelope, at, REFERENCES, (text,) if text else (), because, facts)
+    yield from put_texts(envelope, at, REFERENCES, (text,) if text else (), because=because, facts=facts)
     return ReferenceState(at, learned)
 
 

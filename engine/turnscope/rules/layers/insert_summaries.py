@@ -54,7 +54,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because += f", up to {format_id(ctx, params, stop - 1)}" if stop else ""
     because += f": {wanted} would not fit" if len(texts) < wanted else ""
     facts = {"summaries": len(texts), "cap": params.summary_cap}
-    yield from put_texts(envelope, at, SUMMARIES, tuple(texts), because, facts)
+    yield from put_texts(envelope, at, SUMMARIES, tuple(texts), because=because, facts=facts)
     return SummaryState(at, stop - len(texts), stop)
 
 

@@ -27,7 +27,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         report = {field: [*said] for field, said in read_report(ctx).items() if said}
         because += f"; the model's own report is in it: {', '.join(report)}" if report else ""
         facts = {"conversations": here, "cap": params.cap, "reported": report}
-        yield from put_texts(envelope, find_front(ctx), CONTEXT, (text,) if text else (), because, facts)
+        yield from put_texts(envelope, find_front(ctx), CONTEXT, (text,) if text else (), because=because, facts=facts)
     return here if here > 0 else ctx.state
 
 

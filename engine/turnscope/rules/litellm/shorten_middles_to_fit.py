@@ -115,7 +115,7 @@ def _make_shortener(envelope: Envelope, ctx: Ctx, params: Params, walked: Walk) 
         def count(text: str) -> int:
             return PRIMER + fixed + own.count_parts((Part(text=text),))
 
-        new, total = shorten(text, room, count, gpt, PRIMER + tokens)
+        new, total = shorten(text, room, count=count, gpt=gpt, total=PRIMER + tokens)
         return new, (count(new) if total is None else total) - PRIMER
 
     return shortened

@@ -69,7 +69,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _is_due(size: Size, ctx: Ctx, params: Params) -> bool:
     window, output = ctx.budget.window, ctx.budget.max_output
-    return management.will_manage(size.total, size.last, window, output, True, params.threshold, params.profile)
+    return management.will_manage(
+        size.total, size.last, window=window, max_output=output, auto=True, threshold=params.threshold, profile=params.profile
+    )
 
 
 def _build_ask(messages: list[Any], params: Params) -> Ask:
