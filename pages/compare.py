@@ -2,7 +2,7 @@
 
 from pages.parts import shell
 
-shell.ensure()
+shell.ensure_app()
 
 from pages.compare import page  # noqa: E402
 

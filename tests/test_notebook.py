@@ -102,8 +102,11 @@ def test_the_overview_shows_the_largest_request_and_every_cut() -> None:
     text = shown(view).text
     peak = int(view.prompts.argmax())
     assert f"Largest: request {peak}, {view.prompts[peak]:,} tokens" in text
-    assert [f"{marker.request}{view.turns[marker.request]}{view.prompts[marker.request]:,}" in text
-            for marker in view.markers if marker.kind in ("compact", "cut")] == [True, True]  # fmt: skip
+    assert [
+        f"{marker.request}{view.turns[marker.request]}{view.prompts[marker.request]:,}" in text
+        for marker in view.markers
+        if marker.kind in ("compact", "cut")
+    ] == [True, True]
 
 
 def test_a_trace_shows_what_each_rule_took_out() -> None:

@@ -8,14 +8,14 @@ import streamlit as st
 from turnscope.views import exact_body
 
 from pages.parts import opening, widgets
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 TURN, REQUEST = "audit.turn", "audit.request"
 TURN, REQUEST = "audit.turn", "audit.request"
 
 
 @st.fragment
-def draw(shown: opening.Shown) -> None:
+def draw(shown: opening.ShownSession) -> None:
     """What the model saw at a turn: the messages array of one of its requests, as it was sent."""
     plans = shown.trace.plans
     if not plans:
@@ -34,8 +34,16 @@ def draw(shown: opening.Shown) -> None:
         if st.session_state.get(REQUEST) not in of_turn:
             st.session_state[REQUEST] = of_turn[0]
         n = st.selectbox("Request of it", of_turn, key=REQUEST, width=170)
-        st.html(f'<div class="ts-small ts-faint">conversation {esc(str(named))}</div>')
+        st.html(f'<div class="ts-small ts-faint">conversation {escape(str(named))}</div>')
         text = json.dumps(exact_body.build_exact_body(shown.trace, n)["messages"], ensure_ascii=True, indent=2, default=str)
-        st.download_button("Messages as JSON", text, f"messages-{n}.json", "application/json", type="tertiary",
-                           icon=":material/download:", on_click="ignore", key="audit.messages")  # fmt: skip
-    widgets.code(text, height=340)
+        st.download_button(
+            "Messages as JSON",
+            text,
+            f"messages-{n}.json",
+            "application/json",
+            type="tertiary",
+            icon=":material/download:",
+            on_click="ignore",
+            key="audit.messages",
+        )
+    widgets.draw_text(text, height=340)

@@ -12,8 +12,8 @@ SHEET = Path(__file__).parent / "browser" / "audit.css"
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.header()
+    shown = header.draw_header()
     theme.add_sheet(SHEET)
-    checklist.checklist(shown)
+    checklist.draw(shown)
     messages.draw(shown)
     report.draw(shown)

@@ -8,7 +8,7 @@ from turnscope.share.redact import LEVELS
 from turnscope.share.report import MAX_TEXT, Report, build_report
 
 from pages.parts import opening, widgets
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 LEVEL, MADE, SEEN = "share.level", "share.made", "share.seen"
 NUMBERS = "the numbers of every request, its decisions and their reasons, other policies compared, the audit"
@@ -22,7 +22,7 @@ INSIDE = {
 
 
 @st.fragment
-def draw(shown: opening.Shown) -> None:
+def draw(shown: opening.ShownSession) -> None:
     """The level, the review, and the download once it was reviewed."""
     st.html('<div class="ts-small ts-faint">Share: one file that opens anywhere, without a network</div>')
     level = st.radio("What it tells", list(LEVELS), 1, captions=list(LEVELS.values()), key=LEVEL)
@@ -34,15 +34,15 @@ def draw(shown: opening.Shown) -> None:
             with st.spinner("Taking out what is private, and drawing what is left"):
                 known = st.session_state[MADE] = ((shown.key, shown.part, level), build_report(shown.opened.session, level))
         except TurnscopeError as error:
-            widgets.notice(error.what, error.hint)
+            widgets.draw_notice(error.what, error.hint)
             return
         st.session_state[SEEN] = False
-    _review(known[1])
+    _draw_review(known[1])
 
 
-def _review(made: Report) -> None:
+def _draw_review(made: Report) -> None:
     """What leaves with the file; it can be saved once somebody has seen that."""
-    taken = "".join(f"<li>{count:,} × {esc(kind)}, wherever it stood</li>" for kind, count in made.removed)
+    taken = "".join(f"<li>{count:,} × {escape(kind)}, wherever it stood</li>" for kind, count in made.removed)
     size = len(made.html.encode()) / 1e6
     st.html(
         f'<section class="ts-card"><h3>What leaves with it<em>{size:,.1f} MB</em></h3><p>In the file: {INSIDE[made.level]}.</p>'
@@ -52,7 +52,23 @@ def _review(made: Report) -> None:
     st.checkbox("I have seen what leaves with it", key=SEEN)
     with st.container(horizontal=True, gap="small", key="share-files"):
         off = not st.session_state.get(SEEN)
-        st.download_button("Report as HTML", made.html, "turnscope-report.html", "text/html", disabled=off, key="share.html",
-                           icon=":material/download:", on_click="ignore")  # fmt: skip
-        st.download_button("Summary as Markdown", made.markdown, "turnscope-summary.md", "text/markdown", disabled=off,
-                           key="share.markdown", icon=":material/download:", on_click="ignore")  # fmt: skip
+        st.download_button(
+            "Report as HTML",
+            made.html,
+            "turnscope-report.html",
+            "text/html",
+            disabled=off,
+            key="share.html",
+            icon=":material/download:",
+            on_click="ignore",
+        )
+        st.download_button(
+            "Summary as Markdown",
+            made.markdown,
+            "turnscope-summary.md",
+            "text/markdown",
+            disabled=off,
+            key="share.markdown",
+            icon=":material/download:",
+            on_click="ignore",
+        )

@@ -10,113 +10,119 @@ from turnscope.live import attachments
 from turnscope.live.branches import continue_thread, find_summary, replace_system_prompt
 from turnscope.views import Message
 
-from pages.chat import choices, rooms
+from pages.chat import choices, open_chats
 from pages.chat.notices import attempt
 from pages.parts import cache, chat_form, opening, url
-from pages.parts.chat_form import about, value
-from pages.parts.formats import apart, esc, short
+from pages.parts.chat_form import get_value, list_settings
+from pages.parts.formats import escape, make_unique, shorten
 
 
-def branches(held: rooms.Room | None) -> None:
+def draw(held: open_chats.OpenChat | None) -> None:
     """Other ways on: an edited prompt, a new chat with a summary, the session of the other pages from a request."""
     with st.popover("Branch", icon=":material/fork_right:", key="chat-branch"):
-        if held and not held.busy:
-            _resend(held)
-            _summary(held)
-        _continue()
+        if held and not held.is_busy:
+            _draw_resend(held)
+            _draw_summary(held)
+        _draw_continue()
 
 
-def _resend(held: rooms.Room) -> None:
+def _draw_resend(held: open_chats.OpenChat) -> None:
     session = held.session
-    prompts = {m.start: _parted(session, m)[1] for m in session.messages if m.origin == "prompt"}
+    prompts = {m.start: _split_prompt(session, m)[1] for m in session.messages if m.origin == "prompt"}
     if not prompts:
         return
-    st.html('<h3 class="chat-h">Edit and resend</h3><div class="chat-why" style="margin:0">What stands before the prompt is '
-            "shared with the branch and still cached; this chat stays as it is.</div>")  # fmt: skip
+    st.html(
+        '<h3 class="chat-h">Edit and resend</h3><div class="chat-why" style="margin:0">What stands before the prompt is '
+        "shared with the branch and still cached; this chat stays as it is.</div>"
+    )
     newest = list(reversed(prompts))
-    names = apart({at: short(text, 80) or "(only files)" for at, text in prompts.items()})
+    names = make_unique({at: shorten(text, 80) or "(only files)" for at, text in prompts.items()})
     key = f"chat.at.{held.thread}.{newest[0]}"  # a newer prompt is the one to edit, not the one chosen before it came
     at = st.selectbox("Prompt", newest, format_func=names.__getitem__, key=key)
     text = st.text_area("Say instead", prompts[at], key=f"chat.instead.{held.thread}.{at}", height=90)
-    if st.button("Send as a branch", key="chat.resend", disabled=held.busy or not text.strip()):
-        attempt(lambda: _branched(held, at, text))
+    if st.button("Send as a branch", key="chat.resend", disabled=held.is_busy or not text.strip()):
+        attempt(lambda: _start_branch(held, at, text))
 
 
-def _parted(session: Session, message: Message) -> tuple[list[Any], str]:
+def _split_prompt(session: Session, message: Message) -> tuple[list[Any], str]:
     """What is attached to a prompt, and its words."""
     return attachments.split_content([block.raw for block in session.blocks[message.start : message.stop]])
 
 
-def _branched(held: rooms.Room, at: int, text: str) -> None:
+def _start_branch(held: open_chats.OpenChat, at: int, text: str) -> None:
     title = f"{held.session.title or 'Chat'} (branch)"
-    kept = {**about(), "from": held.thread}
-    new = cache.chat_store().create(title=title, parent=held.thread, at=at, about=kept)
-    files, _ = _parted(held.session, next(m for m in held.session.messages if m.start == at))
-    rooms.start(rooms.room(new), lambda chat: chat.send(attachments.append_text(files, text)))
-    choices.show(new)
+    kept = {**list_settings(), "from": held.thread}
+    new = cache.open_chat_store().create(title=title, parent=held.thread, at=at, about=kept)
+    files, _ = _split_prompt(held.session, next(m for m in held.session.messages if m.start == at))
+    open_chats.start_turn(open_chats.open_chat(new), lambda chat: chat.send(attachments.append_text(files, text)))
+    choices.show_thread(new)
     st.rerun()
 
 
-def _summary(held: rooms.Room) -> None:
-    st.html('<h3 class="chat-h">New session with a summary</h3><div class="chat-why" style="margin:0">A new chat whose system '
-            "prompt ends with this summary. It begins small, with a cold cache.</div>")  # fmt: skip
+def _draw_summary(held: open_chats.OpenChat) -> None:
+    st.html(
+        '<h3 class="chat-h">New session with a summary</h3><div class="chat-why" style="margin:0">A new chat whose system '
+        "prompt ends with this summary. It begins small, with a cold cache.</div>"
+    )
     session = held.session
     if not session.requests:
         return
     key = f"chat.sum.{held.thread}.{len(session.requests)}"
     text = st.text_area("Summary", find_summary(held.chat), key=key, height=110)
     if st.button("Begin with this summary", key="chat.begin", disabled=not text.strip()):
-        attempt(lambda: _begun(held, text))
+        attempt(lambda: _start_from_summary(held, text))
 
 
-def _begun(held: rooms.Room, text: str) -> None:
-    system = f"{value('system')}\n\nSummary of the conversation before this one:\n{text}".strip()
+def _start_from_summary(held: open_chats.OpenChat, text: str) -> None:
+    system = f"{get_value('system')}\n\nSummary of the conversation before this one:\n{text}".strip()
     session = held.session
     kept = {"from": held.thread, "from_request": len(session.requests), "summary": True}
-    made = rooms.create(f"{session.title or 'Chat'} (from a summary)", system, kept)
-    choices.show(made.thread)
+    made = open_chats.create_chat(f"{session.title or 'Chat'} (from a summary)", system, kept)
+    choices.show_thread(made.thread)
     st.rerun()
 
 
-def _continue() -> None:
+def _draw_continue() -> None:
     """The session that the other pages show, from any of its requests, in a new chat."""
-    noted = url.noted()
-    entry = cache.found_by(noted["session"])
+    noted = url.get_noted()
+    entry = cache.find_entry(noted["session"])
     st.html('<h3 class="chat-h">Continue the open session</h3>')
     if entry is None:
         st.html('<div class="ts-empty">Open a session on another page first.</div>')
         return
     if not opening.is_open(entry) and not st.button("Read it", key="chat.read"):
-        st.html(f'<div class="ts-small ts-faint">{esc(short(entry.name, 60))}</div>')
+        st.html(f'<div class="ts-small ts-faint">{escape(shorten(entry.name, 60))}</div>')
         return
-    shown = attempt(lambda: opening.opened(entry, int(noted.get("part", 0))))
+    shown = attempt(lambda: opening.open_session(entry, int(noted.get("part", 0))))
     if shown is None or not len(shown.view):
         return
     last = len(shown.view) - 1
     seen = int(noted.get("request", last))
-    st.html(f'<div class="ts-small ts-faint">{esc(short(entry.name, 60))}: taken as recorded up to a request, then the '
-            "policy chosen here. Another provider's cache is cold.</div>")  # fmt: skip
+    st.html(
+        f'<div class="ts-small ts-faint">{escape(shorten(entry.name, 60))}: taken as recorded up to a request, then the '
+        "policy chosen here. Another provider's cache is cold.</div>"
+    )
     number = st.number_input("From request", 0, last, min(seen, last), key=f"chat.from.{shown.key}")
     if st.button("Continue as a new chat", key="chat.continue"):
-        attempt(lambda: _continued(shown, int(number)))
+        attempt(lambda: _continue_session(shown, int(number)))
 
 
-def _continued(shown: opening.Shown, request: int) -> None:
-    kept = {**about(), "from_session": shown.entry.id}
-    choices.show(continue_thread(cache.chat_store(), shown.trace, request, kept, chat_form.place()))
+def _continue_session(shown: opening.ShownSession, request: int) -> None:
+    kept = {**list_settings(), "from_session": shown.entry.id}
+    choices.show_thread(continue_thread(cache.open_chat_store(), shown.trace, request, kept, chat_form.get_destination()))
     st.rerun()
 
 
-def with_system(held: rooms.Room | None) -> None:
+def draw_system_branch(held: open_chats.OpenChat | None) -> None:
     """A branch of this chat with the system prompt that the form holds."""
-    if held is not None and st.button("Branch with this system prompt", key="chat.reword", disabled=held.busy):
-        attempt(lambda: _reworded(held))
+    if held is not None and st.button("Branch with this system prompt", key="chat.reword", disabled=held.is_busy):
+        attempt(lambda: _start_system_branch(held))
 
 
-def _reworded(held: rooms.Room) -> None:
-    session = replace_system_prompt(held.session, value("system"))
-    kept = {**about(), "live_from": len(session.requests), "from": held.thread}
+def _start_system_branch(held: open_chats.OpenChat) -> None:
+    session = replace_system_prompt(held.session, get_value("system"))
+    kept = {**list_settings(), "live_from": len(session.requests), "from": held.thread}
     title = f"{session.title or 'Chat'} (other system prompt)"
-    goes = cache.chat_store().find_destination(held.thread)
-    choices.show(cache.chat_store().create(title=title, base=session, about=kept, place=goes))
+    goes = cache.open_chat_store().find_destination(held.thread)
+    choices.show_thread(cache.open_chat_store().create(title=title, base=session, about=kept, place=goes))
     st.rerun()

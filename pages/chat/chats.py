@@ -4,60 +4,64 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.chat import choices, rooms, search_hits
+from pages.chat import choices, open_chats, search_hits
 from pages.chat.notices import attempt
 from pages.parts import cache, exports
-from pages.parts.formats import apart, esc, short
+from pages.parts.formats import escape, make_unique, shorten
 
 
-def chats(held: rooms.Room | None) -> None:
+def draw(held: open_chats.OpenChat | None) -> None:
     """The list: open another chat, rename this one, find one by its words."""
     with st.popover("Chats", icon=":material/forum:", key="chat-list"):
-        rows = cache.chat_store().list()
+        rows = cache.open_chat_store().list()
         name = next((row.title for row in rows if held and row.id == held.thread), "")
         words = st.text_input("Search all chats", key="chat.words", placeholder="words of a message")
         if words.strip():
-            hits = cache.chat_store().search(words)
+            hits = cache.open_chat_store().search(words)
             found = {hit.thread for hit in hits}
             rows = tuple(row for row in rows if row.id in found)
             st.html(f'<div class="ts-small ts-faint">Found in {len(rows)} of your chats.</div>')
-            search_hits.choose(hits, {row.id: row.title or "Untitled chat" for row in rows}, words)
+            search_hits.draw(hits, {row.id: row.title or "Untitled chat" for row in rows}, words)
         titles = {row.id: row.title or "Untitled chat" for row in rows}
         here = held.thread if held else ""
         place = list(titles).index(here) if here in titles else None
         key = f"chat.pick.{here}.{words}"
-        labels = apart({id: short(title, 70) for id, title in titles.items()})
+        labels = make_unique({id: shorten(title, 70) for id, title in titles.items()})
         picked = st.selectbox(
             "Open", list(titles), index=place, key=key, placeholder=f"{len(titles)} chats", format_func=labels.__getitem__
         )
         if picked and picked != here:
-            choices.show(picked)
+            choices.show_thread(picked)
             st.rerun()
         if held:
             with st.form(f"chat.rename.{here}", border=False):
                 title = st.text_input("Name of this chat", name, key=f"chat.title.{here}")
                 if st.form_submit_button("Rename") and title.strip():
-                    cache.chat_store().rename(here, title.strip()[:200])
+                    cache.open_chat_store().rename(here, title.strip()[:200])
                     st.rerun()
-            exports.forms(held.session, f"chat-{held.thread[:8]}", "chat.export")
-            _delete(held, name)
+            exports.draw_session_buttons(held.session, f"chat-{held.thread[:8]}", "chat.export")
+            _draw_delete(held, name)
 
 
-def _delete(held: rooms.Room, name: str) -> None:
+def _draw_delete(held: open_chats.OpenChat, name: str) -> None:
     """Delete this chat, asked twice: the second time by name."""
     key = f"chat.delete.{held.thread}"
     if not st.session_state.get(key):
         st.button(
-            "Delete this chat", icon=":material/delete:", key="chat.delete", type="tertiary", disabled=held.busy,
+            "Delete this chat",
+            icon=":material/delete:",
+            key="chat.delete",
+            type="tertiary",
+            disabled=held.is_busy,
             on_click=lambda: st.session_state.update({key: True}),
-        )  # fmt: skip
+        )
         return
     said = sum(message.role in ("user", "assistant") for message in held.session.messages)
     st.html(
-        f'<div class="chat-why" style="margin:0" role="alert">Delete <b>{esc(short(name or "Untitled chat", 70))}</b>? '
+        f'<div class="chat-why" style="margin:0" role="alert">Delete <b>{escape(shorten(name or "Untitled chat", 70))}</b>? '
         f"Its {said:,} messages, its requests and its decisions are gone for good.</div>"
     )
     with st.container(horizontal=True, gap="small"):
         if st.button("Delete for good", key="chat.delete_now", type="primary"):
-            attempt(lambda: rooms.delete(held))
+            attempt(lambda: open_chats.delete_chat(held))
         st.button("Keep it", key="chat.keep_it", on_click=lambda: st.session_state.update({key: False}))

@@ -21,17 +21,17 @@ from turnscope.views import parameters
 
 from pages.chat import context
 from pages.parts import cache, chat_form, policies
-from pages.parts.chat_form import DEFAULTS, POLICY, value
+from pages.parts.chat_form import DEFAULTS, POLICY, get_value
 
 
-def thread() -> str:
+def find_thread() -> str:
     """The chat that the URL names, else the one last looked at; "" = a new one."""
     wanted = st.query_params.get("thread")
     wanted = st.session_state.get("chat.thread", "") if wanted is None else wanted
-    return wanted if wanted and any(row.id == wanted for row in cache.chat_store().list()) else ""
+    return wanted if wanted and any(row.id == wanted for row in cache.open_chat_store().list()) else ""
 
 
-def show(thread: str) -> None:
+def show_thread(thread: str) -> None:
     """Show another chat; "" = a new one."""
     st.session_state["chat.thread"] = thread
     if thread:
@@ -40,90 +40,93 @@ def show(thread: str) -> None:
         st.query_params.clear()
 
 
-def prepare(thread: str) -> None:
+def prepare_form(thread: str) -> None:
     """Give the form its first values, or those of the chat that is opened now."""
     if st.session_state.pop("chat.fault_used", False):
         st.session_state["chat.fault"] = "none"
     for name, default in DEFAULTS.items():
         st.session_state.setdefault(f"chat.{name}", list(default) if isinstance(default, list) else default)
     if thread and st.session_state.get("chat.settled") != thread:
-        about = next((row.about for row in cache.chat_store().list() if row.id == thread), {})
+        about = next((row.about for row in cache.open_chat_store().list() if row.id == thread), {})
         for name in ("policy", "folder"):
             if about.get(name):
                 st.session_state[f"chat.{name}"] = about[name]
-        to = cache.chat_store().find_destination(thread) or Destination(
+        to = cache.open_chat_store().find_destination(thread) or Destination(
             "server"
         )  # of a chat that does not say it, an address is asked for
         for name, held in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
             st.session_state[f"chat.{name}"] = held
-        _turned_back(thread)
-        if value("policy") not in senders():
+        _restore_parameters(thread)
+        if get_value("policy") not in list_policies():
             st.session_state["chat.policy"] = POLICY
-        st.session_state["chat.placed"] = chat_form.place()
+        st.session_state["chat.placed"] = chat_form.get_destination()
     st.session_state["chat.settled"] = thread
 
 
-def _turned_back(thread: str) -> None:
+def _restore_parameters(thread: str) -> None:
     """The chat's policy was turned by hand: the form shows it so."""
-    kept = cache.chat_store().list_policies(thread)
-    base = senders().get(kept[-1][1].name) if kept else None
+    kept = cache.open_chat_store().list_policies(thread)
+    base = list_policies().get(kept[-1][1].name) if kept else None
     if base and [part.rule.name for part in kept[-1][1].rules] == [part.rule.name for part in base.rules]:
-        turned()[base.name] = parameters.find_changes(kept[-1][1], base)
+        get_changes()[base.name] = parameters.find_changes(kept[-1][1], base)
 
 
-def turned() -> dict[str, dict[str, Any]]:
+def get_changes() -> dict[str, dict[str, Any]]:
     """Changed parameters of policies, by the policy's name, as this tab has them."""
     found: dict[str, dict[str, Any]] = st.session_state.setdefault("chat.turned", {})
     return found
 
 
-def policy() -> Policy:
+def get_policy() -> Policy:
     """The policy that is chosen, with the parameters that were changed."""
-    known = senders()
-    base = known.get(value("policy")) or known[POLICY]
-    return parameters.apply_changes(base, turned().get(base.name, {}))
+    known = list_policies()
+    base = known.get(get_value("policy")) or known[POLICY]
+    return parameters.apply_changes(base, get_changes().get(base.name, {}))
 
 
-def senders() -> dict[str, Policy]:
+def list_policies() -> dict[str, Policy]:
     """Every policy that can send a chat, Turnscope's own first."""
-    known = dict(policies.shelf().policies)
+    known = dict(policies.load_policies().policies)
     known.pop(policies.RECORDED, None)
     first = [name for name in (POLICY, "keep-everything") if name in known]
     return {name: known[name] for name in [*first, *(name for name in known if name not in first)]}
 
 
-def settings() -> Settings:
+def build_settings() -> Settings:
     """What is in force for the next request."""
-    spend = value("spend")
+    spend = get_value("spend")
     return Settings(
-        model=value("model") or DEFAULTS["model"],
-        policy=context.policy(policy()),
-        max_tokens=int(value("max")),
-        thinking=bool(value("thinking")),
-        summary_model=value("summary") or "",
-        condense=bool(value("condense")),
+        model=get_value("model") or DEFAULTS["model"],
+        policy=context.add_memory(get_policy()),
+        max_tokens=int(get_value("max")),
+        thinking=bool(get_value("thinking")),
+        summary_model=get_value("summary") or "",
+        condense=bool(get_value("condense")),
         spend_limit=Decimal(str(spend)) if spend else None,
-        growth_limit=int(value("growth") or 0),
-        window=int(value("window") or 0),
-        temperature=value("temperature"),
-        cache=value("cache"),
+        growth_limit=int(get_value("growth") or 0),
+        window=int(get_value("window") or 0),
+        temperature=get_value("temperature"),
+        cache=get_value("cache"),
     )
 
 
-def goes(thread: str = "") -> tuple[Destination, Destination | None]:
+def find_destination(thread: str = "") -> tuple[Destination, Destination | None]:
     """Where the next request goes; and where those before it went, where that was changed in the form since."""
-    known, wanted = cache.chat_store().find_destination(thread) if thread else None, chat_form.place()
+    known, wanted = cache.open_chat_store().find_destination(thread) if thread else None, chat_form.get_destination()
     if known is None or known == wanted:
         return wanted, None
     return (known, None) if wanted == st.session_state.get("chat.placed") else (wanted, known)
 
 
-def window() -> Window:
+def fetch_window() -> Window:
     """What the server says of its model's window: asked over the network, for a few seconds."""
-    to, keys = chat_form.place(), KeyRing()
-    keys.set_key(to.url, (st.session_state.get(f"chat.{chat_form.key()}") or "").strip())
+    to, keys = chat_form.get_destination(), KeyRing()
+    keys.set_key(to.url, (st.session_state.get(f"chat.{chat_form.get_key_name()}") or "").strip())
     return endpoints.fetch_destination_window(to, keys)
 
 
-def definitions() -> list[dict[str, Any]]:
-    return [*(tool for tool in DEFINITIONS if tool["name"] in value("tools")), *context.definitions(settings().policy)]
+def list_tools() -> list[dict[str, Any]]:
+    return [
+        *(tool for tool in DEFINITIONS if tool["name"] in get_value("tools")),
+        *context.list_memory_tools(build_settings().policy),
+    ]

@@ -10,17 +10,21 @@ from collections.abc import Sequence
 from turnscope.views import Decision, Plan, next_request, slots
 from turnscope.views import overview as views
 
-from pages.chat.preview import Weighed
-from pages.chat.typing_box import Typed
+from pages.chat.preview import RequestPreview
+from pages.chat.typing_box import Draft
 from pages.parts import cards
-from pages.parts.formats import esc, k, percent, short
+from pages.parts.formats import escape, format_percent, format_tokens, shorten
 
-VERDICTS = {"send": ("fits", "good"), "warn": ("close to the limit", "warn"), "overflow": ("over the limit", "bad"),
-            "refuse": ("would be refused", "bad")}  # fmt: skip
+VERDICTS = {
+    "send": ("fits", "good"),
+    "warn": ("close to the limit", "warn"),
+    "overflow": ("over the limit", "bad"),
+    "refuse": ("would be refused", "bad"),
+}
 
 
-def envelope(
-    weighed: Weighed | None, fits: next_request.Fits, ahead: next_request.NextCut | None, typed: bool, busy: bool
+def render_envelope(
+    weighed: RequestPreview | None, fits: next_request.Fits, ahead: next_request.NextCut | None, typed: bool, busy: bool
 ) -> str:
     """The bar of the next request, what becomes of it, and a line per part."""
     if weighed is None:
@@ -29,89 +33,89 @@ def envelope(
     drawn = next_request.split_tokens(plan, next_request.get_terms(fits, plan.request.n))
     most = max(1, *drawn.values())
     rows = "".join(
-        f'<div class="chat-row"><span><i class="ts-swatch" style="{_colour(name)}"></i>{views.LABELS[name]}</span>'
-        f'<span class="meter"><i style="width:{100 * tokens / most:.1f}%;{_colour(name)}"></i></span>'
-        f"<b>{k(tokens)}</b></div>"
+        f'<div class="chat-row"><span><i class="ts-swatch" style="{_fill_style(name)}"></i>{views.LABELS[name]}</span>'
+        f'<span class="meter"><i style="width:{100 * tokens / most:.1f}%;{_fill_style(name)}"></i></span>'
+        f"<b>{format_tokens(tokens)}</b></div>"
         for name, tokens in drawn.items()
     )
     begun = typed or any(message.role == "user" for message in weighed.session.messages)  # else a stand-in opens the prompt
-    inserts = slots.describe_slots(plan.seen, _scale(plan, drawn)) if begun else ()
+    inserts = slots.describe_slots(plan.seen, _compute_scale(plan, drawn)) if begun else ()
     word = "being answered" if busy else "with what you are typing" if typed else "next request"
-    said, tone = _verdict(weighed)
+    said, tone = _describe_verdict(weighed)
     window, mark = plan.budget.window, ahead.cut_at if ahead else None
     verb = "not sent" if ahead and ahead.blocked else "cut"
     chips = f'<span class="ts-chip {tone}">{said}</span>'
     if plan.model:
-        chips += f'<span class="ts-chip">{esc(plan.model)}</span>'
+        chips += f'<span class="ts-chip">{escape(plan.model)}</span>'
     if not plan.budget.known:
         chips += '<span class="ts-chip warn" title="No table knows this model: its window is assumed">window assumed</span>'
-    if _cuts(plan):
+    if _find_cuts(plan):
         chips += f'<span class="ts-chip warn">{plan.calibration.predict(plan.before.tokens):,} before the policy</span>'
     line = (
         f'<div class="chat-fill" data-tokens="{plan.expected_tokens}"><b>{plan.expected_tokens:,}</b> of {window:,} tokens '
-        f"({percent(plan.expected_tokens / max(1, window))}){f' · {verb} from about {mark:,} on' if mark else ''}</div>"
+        f"({format_percent(plan.expected_tokens / max(1, window))}){f' · {verb} from about {mark:,} on' if mark else ''}</div>"
     )
     head = f'<h3 class="chat-h">Live envelope <em>{word}</em></h3>'
-    tells = "" if busy else _outlook(weighed, ahead, typed) + _amid(weighed)
-    bar = _bar(plan, drawn, inserts, None if ahead and ahead.blocked else mark)
-    return f'{head}{bar}{line}{tells}{rows}<div class="ts-chips">{chips}{cards.slots(inserts)}</div>'
+    tells = "" if busy else _render_outlook(weighed, ahead, typed) + _render_middle(weighed)
+    bar = _render_bar(plan, drawn, inserts, None if ahead and ahead.blocked else mark)
+    return f'{head}{bar}{line}{tells}{rows}<div class="ts-chips">{chips}{cards.render_slots(inserts)}</div>'
 
 
-def _scale(plan: Plan, drawn: dict[str, int]) -> float:
+def _compute_scale(plan: Plan, drawn: dict[str, int]) -> float:
     """Provider tokens for one counted, as the parts are drawn."""
     return sum(tokens for name, tokens in drawn.items() if name not in cards.HATCHED) / max(1, plan.seen.tokens)
 
 
-def _cuts(plan: Plan) -> list[Decision]:
+def _find_cuts(plan: Plan) -> list[Decision]:
     """The decisions that take something away: what is put in is none of them."""
     return [made for made in plan.decisions if made.splice and not (made.edit.slot and made.edit.body)]
 
 
-def attached(weighed: Weighed | None, typed: Typed) -> str:
+def render_attachments(weighed: RequestPreview | None, typed: Draft) -> str:
     """What each chosen file will cost in every request that carries it, or why it will not go; "" where none is chosen."""
     if not typed.names and not typed.refused:
         return ""
-    sizes = weighed.attached if weighed else ()
-    told = [f"<b>{esc(short(name, 40))}</b> {tokens:,} tokens" for name, tokens in zip(typed.names, sizes, strict=False)]
+    sizes = weighed.attachment_tokens if weighed else ()
+    told = [f"<b>{escape(shorten(name, 40))}</b> {tokens:,} tokens" for name, tokens in zip(typed.names, sizes, strict=False)]
     good = f'<p class="chat-tells">Attached: {", ".join(told)}, again in every request that carries it.</p>' if told else ""
-    bad = "".join(f'<p class="chat-tells bad"><b>{esc(e.what)}.</b> {esc(e.hint)}</p>' for e in typed.refused)
+    bad = "".join(f'<p class="chat-tells bad"><b>{escape(e.what)}.</b> {escape(e.hint)}</p>' for e in typed.refused)
     return good + bad
 
 
-def _verdict(weighed: Weighed) -> tuple[str, str]:
+def _describe_verdict(weighed: RequestPreview) -> tuple[str, str]:
     if weighed.refused:
         return "would be refused", "bad"
-    return ("fits after a cut", "warn") if _cuts(weighed.plan) else VERDICTS[weighed.plan.verdict]
+    return ("fits after a cut", "warn") if _find_cuts(weighed.plan) else VERDICTS[weighed.plan.verdict]
 
 
-def _outlook(weighed: Weighed, ahead: next_request.NextCut | None, typed: bool) -> str:
+def _render_outlook(weighed: RequestPreview, ahead: next_request.NextCut | None, typed: bool) -> str:
     """What will happen with the next request, in a sentence; and when the chat will be cut."""
     plan, refused = weighed.plan, weighed.refused
     if not typed and not any(message.role == "user" for message in weighed.session.messages):
         return ""
     if refused:
-        return f'<p class="chat-tells bad"><b>Would not be sent:</b> {esc(refused.what)}. {esc(refused.hint)}</p>'
-    made = _cuts(plan)
+        return f'<p class="chat-tells bad"><b>Would not be sent:</b> {escape(refused.what)}. {escape(refused.hint)}</p>'
+    made = _find_cuts(plan)
     if made:
         verbs = ", ".join(dict.fromkeys(f"{d.action} ({d.rule.replace('_', ' ')})" for d in made))
         before, after = plan.calibration.predict(made[0].before), plan.calibration.predict(made[-1].after)
         size = f"{before:,} → {after:,} tokens"
-        why = esc(made[0].edit.because)
-        return f'<p class="chat-tells warn"><b>Will be cut before it is sent:</b> {esc(verbs)}, {size}. {why}.</p>'
+        why = escape(made[0].edit.because)
+        return f'<p class="chat-tells warn"><b>Will be cut before it is sent:</b> {escape(verbs)}, {size}. {why}.</p>'
     fits = "<b>Fits as it is:</b> nothing will be cut. " if typed else ""
-    return f'<p class="chat-tells">{fits}{_next_cut(ahead)}</p>'
+    return f'<p class="chat-tells">{fits}{_describe_next_cut(ahead)}</p>'
 
 
-def _amid(weighed: Weighed) -> str:
+def _render_middle(weighed: RequestPreview) -> str:
     """What models will make least of: the task or the last instruction in the middle of a long prompt."""
-    if weighed.amid is None or weighed.refused:
+    if weighed.middle is None or weighed.refused:
         return ""
-    what, before = weighed.amid
-    place = f"behind {before * 100:.0f} % of this prompt ({k(weighed.plan.expected_tokens)} tokens)"
+    what, before = weighed.middle
+    place = f"behind {before * 100:.0f} % of this prompt ({format_tokens(weighed.plan.expected_tokens)} tokens)"
     return f'<p class="chat-tells warn">The {what} stands {place}: models make least of what is in the middle.</p>'
 
 
-def _next_cut(ahead: next_request.NextCut | None) -> str:
+def _describe_next_cut(ahead: next_request.NextCut | None) -> str:
     if ahead is None or (ahead.turns is None and ahead.cut_at is None):
         return "Nothing that is said by this window's end will be cut."
     if not ahead.growth:
@@ -124,38 +128,43 @@ def _next_cut(ahead: next_request.NextCut | None) -> str:
     return f"At {ahead.growth:,} tokens a turn, as now, the next cut comes {when}."
 
 
-def _colour(name: str) -> str:
-    return cards.filled(name) if name in cards.HATCHED else f"background:var(--ts-{name.replace('_', '-')})"
+def _fill_style(name: str) -> str:
+    return cards.fill_style(name) if name in cards.HATCHED else f"background:var(--ts-{name.replace('_', '-')})"
 
 
-def _bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, str, int]], mark: int | None) -> str:
+def _render_bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, str, int]], mark: int | None) -> str:
     """The wide bar: buckets, free space, the answer's reserve, and where the policy begins to cut."""
     window, limit, prompt = plan.budget.window, mark or plan.budget.window, plan.expected_tokens
     whole = max(window, prompt, 1)
     parts = ""
     for name, tokens in drawn.items():
         width = 100 * tokens / whole
-        label = f"{views.LABELS[name]} {k(tokens)}"
+        label = f"{views.LABELS[name]} {format_tokens(tokens)}"
         shown = label if width * 4.6 > 8.2 * len(label) + 18 else ""  # pixels of the column on a page of 1440
         thin = "" if shown else " thin"
         hint = f"{views.LABELS[name]}: {tokens:,} tokens"
-        style = f"width:{width:.3f}%;{_colour(name)};color:var(--ts-ink-{name.replace('_', '-')})"
-        held = f"<span>{shown}</span>{cards.inserted(inserts, name, tokens)}"
+        style = f"width:{width:.3f}%;{_fill_style(name)};color:var(--ts-ink-{name.replace('_', '-')})"
+        held = f"<span>{shown}</span>{cards.render_inserts(inserts, name, tokens)}"
         parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}">{held}</div>' if tokens else ""
     reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
     # At the right, beside what is kept for the answer: at the left the mark would cross it.
     place = f"justify-content:flex-end;padding-right:calc({100 * reserve / whole:.2f}% + 9px)"
-    free = f'<div class="ts-seg free" style="{place}">{k(whole - prompt)} free</div>' if whole - prompt > whole * 0.2 else ""
+    free = (
+        f'<div class="ts-seg free" style="{place}">{format_tokens(whole - prompt)} free</div>'
+        if whole - prompt > whole * 0.2
+        else ""
+    )
     held = f'<div class="ts-reserve" style="width:{100 * reserve / whole:.2f}%" title="kept for the answer: {reserve:,}"></div>'
     left = min(100.0, 100 * limit / whole)
     tick = f'<div class="ts-tick" style="left:{left:.2f}%"></div>' if limit < whole else ""
-    scale = (
-        f'<span style="right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px">cut from {k(limit)}</span>'
-    )
+    style = f"right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px"
+    scale = f'<span style="{style}">cut from {format_tokens(limit)}</span>'
     right = 100 - 100 * window / whole  # 0 where all fits
     at = f"right:{right:.2f}%" if right < 60 else f"left:{100 - right:.2f}%"
     end = f'<div class="ts-tick" style="left:{100 - right:.2f}%;border-left:2px solid var(--ts-bad)"></div>' if right else held
-    scale = (scale if left < 88 and not right else "") + f'<span style="{at};color:var(--ts-bad)">window {k(window)}</span>'
+    scale = (
+        scale if left < 88 and not right else ""
+    ) + f'<span style="{at};color:var(--ts-bad)">window {format_tokens(window)}</span>'
     aria = f"{prompt:,} of {window:,} tokens"
     return (
         f'<div class="ts-barbox"><div class="ts-scale">{scale}</div>'

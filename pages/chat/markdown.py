@@ -14,7 +14,7 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 LONG = 20_000  # characters of a text shown
 DEEP = 40  # lists and quotes in each other; what nests deeper is shown as it was written
@@ -24,32 +24,32 @@ _HOLDERS = ("list_item_open", "blockquote_open")
 
 
 @lru_cache(256)
-def html(text: str) -> str:
+def render_answer(text: str) -> str:
     """A text as HTML, to its first `LONG` characters."""
-    return _made(text)
+    return _render_start(text)
 
 
-def _made(text: str) -> str:
+def _render_start(text: str) -> str:
     head = text[:LONG]
     more = len(text) - LONG
     rest = f'<p class="md-more">… {more:,} more characters: the exports, under Chats, have all of them</p>' if more > 0 else ""
-    return (_rendered(head) or _as_written(head)) + rest
+    return (_render_markdown(head) or _render_plain(head)) + rest
 
 
-def coming(text: str) -> str:
+def render_growing(text: str) -> str:
     """A text that is still growing: its newest part, without a last line of which only marks have come."""
     start = 0
     if len(text) > LONG:  # by steps, so that what is shown does not move with every character
         start = text.find("\n", (len(text) - LONG // 2) // (LONG // 4) * (LONG // 4)) + 1
-    inside = _inside(text[:start])
+    inside = _find_open_fence(text[:start])
     shown = text[start:]
     if not (last := shown[shown.rfind("\n") + 1 :]).strip(MARKS):
         shown = shown[: len(shown) - len(last)]
     before = f'<p class="md-more">{start:,} characters before this</p>' if start else ""
-    return before + _made(f"{inside}\n{shown}" if inside else shown)
+    return before + _render_start(f"{inside}\n{shown}" if inside else shown)
 
 
-def _inside(text: str) -> str:
+def _find_open_fence(text: str) -> str:
     """The fence in which a text ends; "" where it ends in none."""
     opened = ""
     for mark in FENCE.findall(text):
@@ -60,9 +60,9 @@ def _inside(text: str) -> str:
     return opened
 
 
-def _rendered(text: str) -> str:
+def _render_markdown(text: str) -> str:
     """The HTML; "" where the text nests deeper than `DEEP`: the parser leaves out what is there."""
-    parser = _parser()
+    parser = _build_parser()
     try:
         tokens = parser.parse(text)
     except RecursionError:
@@ -72,12 +72,12 @@ def _rendered(text: str) -> str:
     return str(parser.renderer.render(tokens, parser.options, {}))
 
 
-def _as_written(text: str) -> str:
-    return f'<div class="said">{esc(text)}</div>' if text.strip() else ""
+def _render_plain(text: str) -> str:
+    return f'<div class="said">{escape(text)}</div>' if text.strip() else ""
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _build_parser() -> MarkdownIt:
     """Definitions of links stay in the text, where they can be read: nothing of an answer is left out."""
     made = _Parser("commonmark", {"html": False, "breaks": True, "maxNesting": DEEP}, renderer_cls=_Safe)
     return made.enable(["table", "strikethrough"]).disable("reference")
@@ -105,12 +105,12 @@ class _Safe(RendererHTML):
     def link_close(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
         start = next(n for n in range(idx, -1, -1) if tokens[n].type == "link_open")
         said = "".join(token.content for token in tokens[start:idx])
-        return f"</u>{_address(tokens[start], 'href', said)}"
+        return f"</u>{_render_address(tokens[start], 'href', said)}"
 
     def image(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
         token = tokens[idx]
-        said = f" {esc(token.content)}" if token.content else ""
-        return f'<span class="md-image">image not loaded:{said}{_address(token, "src", token.content)}</span>'
+        said = f" {escape(token.content)}" if token.content else ""
+        return f'<span class="md-image">image not loaded:{said}{_render_address(token, "src", token.content)}</span>'
 
     def heading_open(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
         return f'<p class="md-head" role="heading" aria-level="{min(6, 4 + int(tokens[idx].tag[1]))}">'
@@ -119,10 +119,10 @@ class _Safe(RendererHTML):
         return "</p>"
 
     def fence(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
-        return code(tokens[idx].content, tokens[idx].info.strip())
+        return render_code(tokens[idx].content, tokens[idx].info.strip())
 
     def code_block(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
-        return code(tokens[idx].content)
+        return render_code(tokens[idx].content)
 
     def table_open(self, *_: Any) -> str:
         return '<div class="md-table"><table>'
@@ -131,14 +131,14 @@ class _Safe(RendererHTML):
         return "</table></div>"
 
 
-def _address(token: Token, name: str, said: str) -> str:
+def _render_address(token: Token, name: str, said: str) -> str:
     address, title = str(token.attrs.get(name) or ""), token.attrs.get("title")
     told = f'{address} "{title}"' if title else address
-    return f' <span class="md-url">({esc(told)})</span>' if told and address.removeprefix("mailto:") != said else ""
+    return f' <span class="md-url">({escape(told)})</span>' if told and address.removeprefix("mailto:") != said else ""
 
 
-def code(text: str, language: str = "") -> str:
+def render_code(text: str, language: str = "") -> str:
     """A block of code with a button that copies it (`typing_box`)."""
-    name = f"<span>{esc(language)}</span>"
+    name = f"<span>{escape(language)}</span>"
     button = '<button type="button" class="md-copy">Copy</button>'
-    return f'<div class="md-code"><div>{name}{button}</div><pre class="ts-text">{esc(text)}</pre></div>'
+    return f'<div class="md-code"><div>{name}{button}</div><pre class="ts-text">{escape(text)}</pre></div>'

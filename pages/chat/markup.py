@@ -13,7 +13,7 @@ from turnscope.views.labels import label_block
 
 from pages.chat import attachments, markdown
 from pages.parts import cards
-from pages.parts.formats import esc, k, percent, short, usd
+from pages.parts.formats import escape, format_percent, format_tokens, format_usd, shorten
 
 MOST = 60  # messages drawn at once
 FOLD = 3_000  # characters of a text that is folded
@@ -29,7 +29,7 @@ FENCE = re.compile(r"^```(?=[^`\n]*$)", re.MULTILINE)
 LOUD = ("warn", "fallback", "refuse")
 
 
-def conversation(
+def render_conversation(
     session: Session, states: Sequence[next_request.State], shared: int, first: int = 0, sought: int | None = None
 ) -> str:
     """The messages from number `first` of those that were said, the newest last, each with what the next request carries of it.
@@ -46,44 +46,44 @@ def conversation(
             body, edge = body + '<p class="chat-more">the branch begins here</p>', True
         if number == begins:
             body += '<p class="chat-edge"><span>the context begins here</span></p>'
-        body += _message(session, message, states[number] if number < len(states) else "whole", message.start == sought)
+        body += _render_message(session, message, states[number] if number < len(states) else "whole", message.start == sought)
     return f'<div class="chat-list">{body}</div>'
 
 
-def _message(session: Session, message: Message, state: next_request.State, sought: bool) -> str:
+def _render_message(session: Session, message: Message, state: next_request.State, sought: bool) -> str:
     blocks = session.blocks[message.start : message.stop]
     tool = all(block.kind == "tool_result" for block in blocks) and bool(blocks)
     who = "tool" if tool else message.role
-    body = "".join(_block(session, block) for block in blocks)
+    body = "".join(_render_block(session, block) for block in blocks)
     mark = f'<em class="{state.split()[0]}" title="{STATES[state]}">{state}</em>'
     kind = f"{who} {state.split()[0]}{' sought' if sought else ''}"
     return f'<article class="chat-msg {kind}"><h4>{NAMES[who]}{mark}</h4>{body}</article>' if body else ""
 
 
-def _block(session: Session, block: Block) -> str:
-    if attached := attachments.shown(block):
+def _render_block(session: Session, block: Block) -> str:
+    if attached := attachments.render_attachment(block):
         return attached
     text = block.text
-    shown = esc(text[: markdown.LONG]) + (
+    shown = escape(text[: markdown.LONG]) + (
         f"\n… {len(text) - markdown.LONG:,} more characters" if len(text) > markdown.LONG else ""
     )
     if block.kind == "text" and block.role == "assistant":
-        return f'<div class="said md">{markdown.html(text)}</div>' if text.strip() else ""
+        return f'<div class="said md">{markdown.render_answer(text)}</div>' if text.strip() else ""
     if block.kind == "text" and len(text) > FOLD:
         rest = f"all {len(text):,} characters"
-        head = f'<div class="said">{esc(text[: FOLD // 2])} …</div>'
+        head = f'<div class="said">{escape(text[: FOLD // 2])} …</div>'
         return f'{head}<details class="part"><summary>{rest}</summary><pre class="ts-text">{shown}</pre></details>'
     if block.kind == "text":
-        return _fences(shown) if text.strip() else ""
+        return _render_fences(shown) if text.strip() else ""
     if block.kind in ("tool_use", "tool_result", "thinking") or len(text) > 400:
         name = "thought" if block.kind == "thinking" else label_block(session, block)
         word = "calls " if block.kind == "tool_use" else ""
-        head = f'{word}{esc(short(name, 70))} <span class="ts-faint">· {len(text):,} characters</span>'
+        head = f'{word}{escape(shorten(name, 70))} <span class="ts-faint">· {len(text):,} characters</span>'
         return f'<details class="part"><summary>{head}</summary><pre class="ts-text">{shown}</pre></details>'
-    return f'<div class="said ts-faint">{esc(block.kind)}: {shown}</div>'
+    return f'<div class="said ts-faint">{escape(block.kind)}: {shown}</div>'
 
 
-def _fences(shown: str) -> str:
+def _render_fences(shown: str) -> str:
     """A text with its fenced code set as code. It is escaped already, and nothing else of it is taken for markup."""
     body, code = "", False
     for n, part in enumerate(FENCE.split(shown)):
@@ -93,17 +93,17 @@ def _fences(shown: str) -> str:
     return body
 
 
-def streaming(text: str, thinking: str, last: Event | None, stopping: bool = False, behind: int = 0) -> str:
+def render_growing_answer(text: str, thinking: str, last: Event | None, stopping: bool = False, behind: int = 0) -> str:
     """The answer as far as it has come, `behind` so many messages; "" once nothing of it is left to come."""
     if stopping and not text and not thinking:
         return '<p class="chat-more" role="status">Stopping …</p>'
-    thought = f'<div class="said thought">{esc(thinking[-1_500:])}</div>' if thinking and not text else ""
-    body = f'<div class="said md">{markdown.coming(text)}</div>' if text else ""
-    body = body or thought or f'<div class="said ts-faint">{_waiting(last)}</div>'
+    thought = f'<div class="said thought">{escape(thinking[-1_500:])}</div>' if thinking and not text else ""
+    body = f'<div class="said md">{markdown.render_growing(text)}</div>' if text else ""
+    body = body or thought or f'<div class="said ts-faint">{_describe_wait(last)}</div>'
     return f'<article class="chat-msg assistant now" data-n="{behind}"><h4>{NAMES["assistant"]}</h4>{body}</article>'
 
 
-def _waiting(last: Event | None) -> str:
+def _describe_wait(last: Event | None) -> str:
     match last:
         case ToolCalled():
             return "Calling a tool …"
@@ -114,12 +114,12 @@ def _waiting(last: Event | None) -> str:
     return "Waiting for the first word …"
 
 
-def stopped() -> str:
+def render_interruption() -> str:
     """The newest answer did not come to its end."""
     return '<p class="chat-more" role="status">The answer was interrupted here; what had come of it is kept.</p>'
 
 
-def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | None, most: int = 14) -> str:
+def render_decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | None, most: int = 14) -> str:
     """What the policy did to the newest requests and why, the newest first; a cut that merely still stands is left out.
 
     `fits`: prefix and scale of the chat's requests.
@@ -134,53 +134,57 @@ def decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | 
             if (decision.splice is None and decision.action not in LOUD) or mark in seen:
                 continue
             seen.add(mark)
-            size = f"{k(expected(decision.before))} → {k(expected(decision.after))}" if decision.splice else ""
+            size = (
+                f"{format_tokens(expected(decision.before))} → {format_tokens(expected(decision.after))}"
+                if decision.splice
+                else ""
+            )
             tone = "warn" if decision.action in LOUD else ""
-            rule = esc(decision.rule.replace("_", " ")) + (" · by the server" if by == "server" else "")
-            rule += _rating(edit, session)
+            rule = escape(decision.rule.replace("_", " ")) + (" · by the server" if by == "server" else "")
+            rule += _describe_rating(edit, session)
             lines.append(
                 f'<div class="chat-log {tone}"><span><b>{decision.action}</b> at request {n} <em>{rule}</em></span>'
-                f"<b>{size}</b><p>{esc(edit.because)}</p></div>"
+                f"<b>{size}</b><p>{escape(edit.because)}</p></div>"
             )
     body = "".join(reversed(lines[-most:])) or '<div class="ts-empty">Nothing yet: every request was sent as it stood.</div>'
-    return cards.panel("Decision log", body, f"the last {len(log)} requests" if log else "")
+    return cards.render_panel("Decision log", body, f"the last {len(log)} requests" if log else "")
 
 
-def _rating(edit: Edit, session: Session | None) -> str:
+def _describe_rating(edit: Edit, session: Session | None) -> str:
     """What somebody thought of the summary that an edit put there."""
     rated = manual_summaries.get_rating(edit, session) if session else ""
-    return f" · rated {RATINGS.get(rated, esc(rated))}" if rated else ""
+    return f" · rated {RATINGS.get(rated, escape(rated))}" if rated else ""
 
 
-def standing(summary: manual_summaries.ManualSummary) -> str:
+def render_summary(summary: manual_summaries.ManualSummary) -> str:
     """A summary that stands in the next request."""
-    shown = esc(short(summary.text, 220))
+    shown = escape(shorten(summary.text, 220))
     size = f"{summary.tokens:,} tokens for {summary.replaced_blocks:,} blocks"
     return f'<div class="chat-log"><span><b>summary</b> <em>{size}</em></span><p>{shown}</p></div>'
 
 
-def spending(session: Session, spent: Decimal, limit: Decimal | None, since: int) -> str:
+def render_spending(session: Session, spent: Decimal, limit: Decimal | None, since: int) -> str:
     """Requests, tokens and money of this chat."""
     billed = [each for r in session.requests[since:] if r.usage for each in r.usage.passes]
     prompt, read = sum(u.prompt_tokens for u in billed), sum(u.cache_read_input_tokens for u in billed)
-    left = f" · {usd(max(limit - spent, Decimal(0)))} of {usd(limit)} left" if limit else ""
-    chips = [f"{len(session.requests) - since:,} requests", f"{k(prompt)} tokens sent"]
-    chips += [f"{percent(read / prompt)} read from cache"] if prompt else []
-    chips += [f"{usd(spent)} spent{left}"]
+    left = f" · {format_usd(max(limit - spent, Decimal(0)))} of {format_usd(limit)} left" if limit else ""
+    chips = [f"{len(session.requests) - since:,} requests", f"{format_tokens(prompt)} tokens sent"]
+    chips += [f"{format_percent(read / prompt)} read from cache"] if prompt else []
+    chips += [f"{format_usd(spent)} spent{left}"]
     return '<div class="ts-chips">' + "".join(f'<span class="ts-chip">{chip}</span>' for chip in chips) + "</div>"
 
 
-def title(name: str, to: str, address: str, model: str, before: str) -> str:
+def render_title(name: str, to: str, address: str, model: str, before: str) -> str:
     """The chat's name and where its next request goes. `before`: where it went so far, if the form says otherwise now."""
-    chips = f'<span class="ts-chip">{esc(to)}</span>'
-    chips += f'<span class="ts-chip">{esc(address)}</span>' if address else ""
-    chips += f'<span class="ts-chip">{esc(model or "no model")}</span>'
+    chips = f'<span class="ts-chip">{escape(to)}</span>'
+    chips += f'<span class="ts-chip">{escape(address)}</span>' if address else ""
+    chips += f'<span class="ts-chip">{escape(model or "no model")}</span>'
     if before:
-        chips += f'<span class="ts-chip warn">from the next message on; so far: {esc(before)}</span>'
-    return f'<div class="ts-title"><h1>{esc(short(name, 80))}</h1>{chips}</div>'
+        chips += f'<span class="ts-chip warn">from the next message on; so far: {escape(before)}</span>'
+    return f'<div class="ts-title"><h1>{escape(shorten(name, 80))}</h1>{chips}</div>'
 
 
-def welcome(provider: str) -> str:
+def render_welcome(provider: str) -> str:
     """What an empty chat says."""
     honest = (
         "<br>The built-in model understands nothing and says so. It counts, caches and refuses as a provider does, and calls "

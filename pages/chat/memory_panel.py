@@ -9,9 +9,9 @@ import streamlit as st
 from turnscope.live import injected_context
 from turnscope.live.chat import Chat
 
-from pages.chat import context, notices, rooms
+from pages.chat import context, notices, open_chats
 from pages.parts import memories
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 MOST = 12  # facts of the chat and notes that are listed, the newest
 KINDS = {"url": "a page", "issue": "an issue"}
@@ -22,50 +22,50 @@ WHY = {
 }
 
 
-def panel(held: rooms.Room | None) -> None:
+def draw(held: open_chats.OpenChat | None) -> None:
     """Everything that is remembered, in a popover beside the settings."""
     with st.popover("Memory", icon=":material/bookmark:", key="chat-memory"):
         st.selectbox("Memory", context.MODES, key="chat.memory", persist_state="session")
-        _why("memory")
-        on = context.mode() != context.OFF
-        _toggle("Ask the model for facts after each answer", "extract", on)
-        _why("extract")
-        _toggle("Learn from what is looked up again", "learn", on)
-        _why("learn")
-        if held and not held.busy:
-            _found(held)
-            _notes(held)
-        store = context.store()
-        memories.facts(store, "chat.fact")
-        memories.learned(store, "chat.fact")
-        _pasted(held.thread if held else "")
+        _explain("memory")
+        on = context.get_memory_mode() != context.OFF
+        _draw_toggle("Ask the model for facts after each answer", "extract", on)
+        _explain("extract")
+        _draw_toggle("Learn from what is looked up again", "learn", on)
+        _explain("learn")
+        if held and not held.is_busy:
+            _draw_found_facts(held)
+            _draw_notes(held)
+        store = context.open_memories()
+        memories.draw_facts(store, "chat.fact")
+        memories.draw_learned(store, "chat.fact")
+        _draw_pasted_texts(held.thread if held else "")
 
 
-def _toggle(label: str, name: str, on: bool) -> None:
+def _draw_toggle(label: str, name: str, on: bool) -> None:
     st.toggle(label, True, key=f"chat.{name}", disabled=not on, persist_state="session")
 
 
-def _why(name: str) -> None:
-    st.html(f'<div class="chat-why">{esc(WHY[name])}</div>')
+def _explain(name: str) -> None:
+    st.html(f'<div class="chat-why">{escape(WHY[name])}</div>')
 
 
-def _found(held: rooms.Room) -> None:
+def _draw_found_facts(held: open_chats.OpenChat) -> None:
     with held.lock:
         found = [*injected_context.list_facts(held.chat)][:MOST]
     if found:
         st.html('<div class="chat-why"><b>Found in this chat</b></div>')
-    store = context.store() if context.mode() != context.OFF else None
+    store = context.open_memories() if context.get_memory_mode() != context.OFF else None
     for fact, refused in found:
-        st.html(memories.told(fact, refused))
+        st.html(memories.render_fact(fact, refused))
         with st.container(horizontal=True, gap="small"):
             key = f"{held.thread}.{fact.id}"
             if st.button("Accept", key=f"chat.accept.{key}", type="tertiary", help="Remember it for good."):
-                _do(held, partial(injected_context.accept_fact, fact=fact, memories=store))
+                _change(held, partial(injected_context.accept_fact, fact=fact, memories=store))
             if st.button("Refuse", key=f"chat.refuse.{key}", type="tertiary", disabled=refused, help="No request carries it."):
-                _do(held, partial(injected_context.refuse_fact, fact=fact, memories=store))
+                _change(held, partial(injected_context.refuse_fact, fact=fact, memories=store))
 
 
-def _notes(held: rooms.Room) -> None:
+def _draw_notes(held: open_chats.OpenChat) -> None:
     with held.lock:
         listed = injected_context.list_notes(held.chat)
     for name, title, text in reversed(listed[-MOST:]):
@@ -73,9 +73,9 @@ def _notes(held: rooms.Room) -> None:
             st.text(text)
 
 
-def _pasted(thread: str) -> None:
+def _draw_pasted_texts(thread: str) -> None:
     """Texts of pages and issues that a policy with context providers puts beside the questions."""
-    texts = context.pasted().setdefault(thread, [])
+    texts = context.get_pasted_texts().setdefault(thread, [])
     for n, (kind, name, text) in enumerate(texts):
         if st.button(f"Take away {KINDS[kind]}: {name} ({len(text):,} characters)", key=f"chat.unpaste.{n}", type="tertiary"):
             texts.pop(n)
@@ -89,9 +89,9 @@ def _pasted(thread: str) -> None:
             st.rerun()
 
 
-def _do(held: rooms.Room, what: Callable[[Chat], None]) -> None:
-    def done() -> None:
-        rooms.change(held, what)
+def _change(held: open_chats.OpenChat, what: Callable[[Chat], None]) -> None:
+    def apply() -> None:
+        open_chats.change_chat(held, what)
         st.rerun()
 
-    notices.attempt(done)
+    notices.attempt(apply)

@@ -7,31 +7,33 @@ from collections.abc import Sequence
 import streamlit as st
 from turnscope.views import next_request
 
-from pages.chat import markup, rooms, search_hits
+from pages.chat import markup, open_chats, search_hits
 from pages.parts import shell
-from pages.parts.chat_form import POLICY, value
+from pages.parts.chat_form import POLICY, get_value
 
 
-def conversation(held: rooms.Room, states: Sequence[next_request.State]) -> None:
+def draw(held: open_chats.OpenChat, states: Sequence[next_request.State]) -> None:
     """The newest messages, and on demand those before them, a page at a time."""
     session = held.session
     said = sum(message.role in ("user", "assistant") for message in session.messages)
     key = f"chat.first.{held.thread}"
     first = min(st.session_state.get(key, said), max(0, said - markup.MOST))
-    if (sought := search_hits.sought(session)) is not None:
+    if (sought := search_hits.find_sought_message(session)) is not None:
         first = min(first, max(0, sought - 2))
     if first:
         st.button(
-            f"Show {min(first, markup.MOST)} of {first:,} earlier messages", key="chat.earlier", type="tertiary",
+            f"Show {min(first, markup.MOST)} of {first:,} earlier messages",
+            key="chat.earlier",
+            type="tertiary",
             on_click=lambda: st.session_state.update({key: max(0, first - markup.MOST)}),
-        )  # fmt: skip
+        )
     shared = session.at if session.parent else 0
     # What was drawn as coming stays until its place is drawn again: meanwhile its end stands above it, and it is hidden.
     coming = f'<style>.chat-msg.now:not([data-n="{len(session.messages)}"]) {{ display: none; }}</style>'
-    st.html(markup.conversation(session, states, shared, first, search_hits.address(session)) + coming)
+    st.html(markup.render_conversation(session, states, shared, first, search_hits.find_sought_block(session)) + coming)
 
 
-def requests(held: rooms.Room, most: int = 8) -> None:
+def draw_requests(held: open_chats.OpenChat, most: int = 8) -> None:
     """A link into the debugger for each of the newest requests."""
     session = held.session
     since = int(session.about.get("live_from", 0))
@@ -41,7 +43,10 @@ def requests(held: rooms.Room, most: int = 8) -> None:
     with st.expander(f"Requests in the debugger ({len(live)})", key="chat-requests"):
         for request in reversed(live[-most:]):
             used = f"{request.usage.prompt_tokens:,} tokens" if request.usage else request.stop_reason or "no answer"
-            query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": value("policy") or POLICY}
+            query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": get_value("policy") or POLICY}
             st.page_link(
-                shell.page("debugger"), label=f"Request {request.n} · {used}", icon=":material/bug_report:", query_params=query
+                shell.find_page("debugger"),
+                label=f"Request {request.n} · {used}",
+                icon=":material/bug_report:",
+                query_params=query,
             )

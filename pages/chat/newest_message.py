@@ -7,78 +7,78 @@ from typing import Any
 from turnscope import Session
 from turnscope.live.chat import Chat
 
-from pages.chat import rooms
-from pages.chat.rooms import Room
+from pages.chat import open_chats
+from pages.chat.open_chats import OpenChat
 from pages.parts import cache
 
 
-def problem(held: Room) -> dict[str, Any] | None:
+def find_problem(held: OpenChat) -> dict[str, Any] | None:
     """Why the newest request is not complete, as the store has it; None where it is, or nothing is known."""
     last = held.session.requests[-1] if held.session.requests else None
     if last is None or last.stop_reason not in ("interrupted", "refused", "error"):
         return None
-    if last.stop == last.cut and not due(held):  # what it was to answer was left out since
+    if last.stop == last.cut and not is_unanswered(held):  # what it was to answer was left out since
         return None
-    found = cache.chat_store().list_problems(held.thread).get(last.n)
+    found = cache.open_chat_store().list_problems(held.thread).get(last.n)
     return dict(found) if found else None
 
 
-def due(held: Room) -> bool:
+def is_unanswered(held: OpenChat) -> bool:
     """The newest message that was not left out waits for an answer."""
-    out = _left_out(held.session)
+    out = _find_excluded(held.session)
     said = [m for m in held.session.messages if m.role in ("user", "assistant") and m.start not in out]
     return bool(said) and said[-1].role == "user"
 
 
-def broken(held: Room) -> bool:
+def is_interrupted(held: OpenChat) -> bool:
     """The newest request was stopped, or its stream broke."""
     return bool(held.session.requests) and held.session.requests[-1].stop_reason == "interrupted"
 
 
-def again(held: Room) -> list[int]:
+def find_answers(held: OpenChat) -> list[int]:
     """Numbers of the messages that answer the newest prompt; none where it waits for one."""
     messages = held.session.messages
     asked = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].origin == "prompt"), None)
-    if asked is None or due(held):
+    if asked is None or is_unanswered(held):
         return []
-    out = _left_out(held.session)
+    out = _find_excluded(held.session)
     said = ("user", "assistant")
     return [n for n in range(asked + 1, len(messages)) if messages[n].role in said and messages[n].start not in out]
 
 
-def regenerate(held: Room) -> None:
+def regenerate(held: OpenChat) -> None:
     """Ask for another answer to the newest prompt; the one there is stays in the chat, and in no further request."""
-    gone = again(held)
+    gone = find_answers(held)
 
-    def leave(chat: Chat) -> None:
+    def exclude(chat: Chat) -> None:
         for number in gone:
             chat.exclude_message(number)
 
-    rooms.change(held, leave)
-    rooms.start(held, lambda chat: chat.continue_turn())
+    open_chats.change_chat(held, exclude)
+    open_chats.start_turn(held, lambda chat: chat.continue_turn())
 
 
-def leave_out(held: Room, named: int = -1) -> None:
+def exclude_message(held: OpenChat, named: int = -1) -> None:
     """Leave a message out of every further request; of tool results, the calls, too. `named`: its number, else the newest."""
     messages = held.session.messages
     newest = named if 0 <= named < len(messages) else max(n for n, message in enumerate(messages) if message.role == "user")
     gone = [newest - 1, newest] if messages[newest].origin == "tool" and messages[newest - 1].role == "assistant" else [newest]
 
-    def leave(chat: Chat) -> None:
+    def exclude(chat: Chat) -> None:
         for number in gone:
             chat.exclude_message(number)
 
-    rooms.change(held, leave)
-    held.ended = None
+    open_chats.change_chat(held, exclude)
+    held.ending = None
 
 
-def _left_out(session: Session) -> set[int]:
+def _find_excluded(session: Session) -> set[int]:
     """Where the messages begin that were left out by hand."""
     wishes = (wish.edit for wishes in session.recorded.wishes.values() for wish in wishes)
     return {edit.span.start for edit in wishes if edit.action == "drop" and edit.span}
 
 
-def answer_text(session: Session) -> str:
+def get_answer_text(session: Session) -> str:
     """The text of the newest answer; "" where there is none."""
     said = next((message for message in reversed(session.messages) if message.role == "assistant"), None)
     return "\n\n".join(b.text for b in session.blocks[said.start : said.stop] if b.kind == "text") if said else ""

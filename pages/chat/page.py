@@ -20,17 +20,17 @@ from pages.chat import (
     messages,
     newest_message,
     notices,
+    open_chats,
     policy_form,
     preview,
-    rooms,
     search_hits,
     settings_form,
     summaries,
     typing_box,
 )
 from pages.parts import cache, theme, widgets
-from pages.parts.chat_form import value
-from pages.parts.formats import esc, short
+from pages.parts.chat_form import get_value
+from pages.parts.formats import escape, shorten
 
 SHEET = Path(__file__).parent / "browser" / "chat.css"
 POLL = 0.15  # seconds between looks at a turn under way
@@ -39,7 +39,7 @@ TITLE = 60  # characters of the first prompt that name a chat
 
 
 @dataclass(slots=True)
-class Drawn:
+class PageRun:
     """What a run of the page has drawn: `messages` of its chat; `complete` when it has come to its end."""
 
     messages: int
@@ -48,15 +48,15 @@ class Drawn:
 
 def draw() -> None:
     """Draw the page."""
-    theme.apply()
+    theme.apply_theme()
     theme.add_sheet(SHEET)
-    here = choices.thread()
-    choices.prepare(here)
-    held = notices.attempt(lambda: rooms.room(here)) if here else None
+    here = choices.find_thread()
+    choices.prepare_form(here)
+    held = notices.attempt(lambda: open_chats.open_chat(here)) if here else None
     if held:
-        choices.show(here)
+        choices.show_thread(here)
     # Before anything is drawn: a turn that ends during this run is then still waited for, and its end draws the page again.
-    busy, drawn = bool(held and held.busy), Drawn(len(held.session.messages) if held else 0)
+    busy, drawn = bool(held and held.is_busy), PageRun(len(held.session.messages) if held else 0)
     _draw_bar(here, held)
     left, right = st.columns([3, 2], gap="medium")
     with left:
@@ -64,122 +64,131 @@ def draw() -> None:
     with right:
         st.fragment(_draw_next_request, run_every=4 * POLL if busy else None)(held)
         if held:
-            messages.requests(held)
+            messages.draw_requests(held)
     drawn.complete = True
-    if held and busy and _outdated(held, drawn):
+    if held and busy and _is_outdated(held, drawn):
         st.rerun()
 
 
-def _draw_bar(here: str, held: rooms.Room | None) -> None:
+def _draw_bar(here: str, held: open_chats.OpenChat | None) -> None:
     """Draw the chat's name, where it goes, and the buttons that open lists and forms."""
     with st.container(key="chat-bar", horizontal=True, vertical_alignment="center", gap="small"):
         name = (held.session.title if held else "") or "New chat"
-        row = next((row for row in cache.chat_store().list() if held and row.id == held.thread), None)
-        to, before = choices.goes(here)
+        row = next((row for row in cache.open_chat_store().list() if held and row.id == held.thread), None)
+        to, before = choices.find_destination(here)
         kind = settings_form.PROVIDERS.get(to.kind, to.kind)
-        st.html(markup.title(row.title if row else name, kind, to.url, to.model, str(before or "")), width="stretch")
+        st.html(markup.render_title(row.title if row else name, kind, to.url, to.model, str(before or "")), width="stretch")
         if st.button("New", icon=":material/add:", key="chat.new", disabled=held is None):
-            choices.show("")
+            choices.show_thread("")
             st.rerun()
-        chats.chats(held)
-        branches.branches(held)
-        policy_form.form()
-        memory_panel.panel(held)
-        settings_form.settings(held)
+        chats.draw(held)
+        branches.draw(held)
+        policy_form.draw()
+        memory_panel.draw(held)
+        settings_form.draw(held)
 
 
-def _draw_chat(held: rooms.Room | None, busy: bool, drawn: Drawn) -> None:
+def _draw_chat(held: open_chats.OpenChat | None, busy: bool, drawn: PageRun) -> None:
     """Draw the messages, the buttons under them and the message box."""
-    looked_for = held is not None and search_hits.address(held.session) is not None  # then the box must not follow its end
+    looked_for = (
+        held is not None and search_hits.find_sought_block(held.session) is not None
+    )  # then the box must not follow its end
     with st.container(height=560, key="chat-box", autoscroll=not looked_for, border=False):
         _draw_messages(held, busy, drawn)
     with st.container(key="chat-now", horizontal=True, horizontal_alignment="right", gap="small", height=44, border=False):
         if held and busy:
             # Here, next to the message box, it stays where it is however long the answer grows.
-            st.button("Stop", icon=":material/stop_circle:", key="chat.stop", type="primary", on_click=rooms.stop, args=(held,))
+            st.button(
+                "Stop",
+                icon=":material/stop_circle:",
+                key="chat.stop",
+                type="primary",
+                on_click=open_chats.stop_turn,
+                args=(held,),
+            )
         elif held:
-            notices.next_steps(held)
+            notices.draw_next_steps(held)
     if note := st.session_state.pop("chat.note", None):
-        st.html(f'<p class="chat-more" role="status">{esc(note)}</p>')
+        st.html(f'<p class="chat-more" role="status">{escape(note)}</p>')
     if problem := st.session_state.pop("chat.problem", None):
-        widgets.notice(*problem)
+        widgets.draw_notice(*problem)
     st.chat_input(
         "Message the model",
         key="chat.input",
         disabled=busy,
-        on_submit=_send,
+        on_submit=_send_message,
         args=(held,),
         accept_file="multiple",
         max_upload_size=LARGEST,
     )
 
 
-def _draw_messages(held: rooms.Room | None, busy: bool, drawn: Drawn) -> None:
+def _draw_messages(held: open_chats.OpenChat | None, busy: bool, drawn: PageRun) -> None:
     """Draw the conversation, the answer that is coming, and what is to be known of the newest turn."""
     if held is None or not any(m.role in ("user", "assistant") for m in held.session.messages):
-        st.html(markup.welcome(value("provider")))
+        st.html(markup.render_welcome(get_value("provider")))
     else:
-        weighed = notices.attempt(lambda: preview.weighed(held))
-        messages.conversation(held, weighed.states if weighed else ())
+        weighed = notices.attempt(lambda: preview.preview_request(held))
+        messages.draw(held, weighed.states if weighed else ())
     if held is None:
         return
-    if not busy and not held.ended and newest_message.broken(held):
-        st.html(markup.stopped())
+    if not busy and not held.ending and newest_message.is_interrupted(held):
+        st.html(markup.render_interruption())
     if busy:
         st.fragment(_draw_answer, run_every=POLL)(held, drawn)
-    elif held.ended:
-        notices.ended(held, held.ended)
+    elif held.ending:
+        notices.draw_ending(held, held.ending)
         if held.unsent and st.session_state.get("chat.sent"):
             st.code(st.session_state["chat.sent"], language=None, wrap_lines=True)
-    elif problem := newest_message.problem(held):
-        notices.before(held, problem)
+    elif problem := newest_message.find_problem(held):
+        notices.draw_stored_problem(held, problem)
     if not busy:
-        notices.remarks(held)
+        notices.draw_remarks(held)
 
 
-def _outdated(room: rooms.Room, drawn: Drawn) -> bool:
+def _is_outdated(room: open_chats.OpenChat, drawn: PageRun) -> bool:
     """Whether the turn has ended or a message of it is complete, so that the page has to be drawn again."""
     with room.lock:
-        room.absorb()
-    return not room.busy or len(room.session.messages) != drawn.messages
+        room.absorb_events()
+    return not room.is_busy or len(room.session.messages) != drawn.messages
 
 
-def _draw_answer(room: rooms.Room, drawn: Drawn) -> None:
+def _draw_answer(room: open_chats.OpenChat, drawn: PageRun) -> None:
     """Draw the answer while it comes. Leaving the page or reloading it does not end it.
 
     A page is drawn to its end before it is drawn again: cut short, it has the new messages above the old message box.
     """
-    running = room.running
-    if running is None or _outdated(room, drawn):
+    running = room.turn
+    if running is None or _is_outdated(room, drawn):
         if drawn.complete:
             st.rerun()
         return
     last = running.events[-1] if running.events else None
     if isinstance(last, WriteFailed):
-        notices.unkept(last.error)
+        notices.draw_write_failure(last.error)
         return
-    st.html(markup.streaming(*room.coming, last, room.stopping, drawn.messages))
+    st.html(markup.render_growing_answer(*room.partial_answer, last, room.stopping, drawn.messages))
 
 
-def _draw_next_request(held: rooms.Room | None) -> None:
+def _draw_next_request(held: open_chats.OpenChat | None) -> None:
     """Draw the envelope of the next request, what was decided, and what the chat has used."""
-    typed = typing_box.typed("{}.{}".format(*search_hits.at()) if search_hits.at()[0] else "")
-    typed = typing_box.Typed() if typed.text and typed.text == st.session_state.get("chat.sent") else typed
-    weighed = notices.attempt(lambda: preview.weighed(held, typed.text, typed.blocks))
-    ahead = notices.attempt(lambda: preview.ahead(held))
-    fits = preview.fits(held, weighed.plan if weighed else None)
-    st.html(gauge.envelope(weighed, fits, ahead, bool(typed), bool(held and held.busy)))
-    if attached := gauge.attached(weighed, typed):
+    typed = typing_box.read_draft("{}.{}".format(*search_hits.get_sought()) if search_hits.get_sought()[0] else "")
+    typed = typing_box.Draft() if typed.text and typed.text == st.session_state.get("chat.sent") else typed
+    weighed = notices.attempt(lambda: preview.preview_request(held, typed.text, typed.blocks))
+    ahead = notices.attempt(lambda: preview.predict_cut(held))
+    fits = preview.list_fits(held, weighed.plan if weighed else None)
+    st.html(gauge.render_envelope(weighed, fits, ahead, bool(typed), bool(held and held.is_busy)))
+    if attached := gauge.render_attachments(weighed, typed):
         st.html(attached)
-    st.html(markup.decisions(held.log if held else {}, fits, held.session if held else None))
-    summaries.controls(held)
+    st.html(markup.render_decisions(held.log if held else {}, fits, held.session if held else None))
+    summaries.draw(held)
     if held:
         session = held.session
         since = int(session.about.get("live_from", 0))
-        st.html(markup.spending(session, held.chat.spent_usd, choices.settings().spend_limit, since))
+        st.html(markup.render_spending(session, held.chat.spent_usd, choices.build_settings().spend_limit, since))
 
 
-def _send(held: rooms.Room | None) -> None:
+def _send_message(held: open_chats.OpenChat | None) -> None:
     """Send a message. A callback, because a run that is cut short by the end of a turn would lose it."""
     given = st.session_state["chat.input"]
     text, files = (given.text.strip(), given.files) if given else ("", [])
@@ -187,8 +196,8 @@ def _send(held: rooms.Room | None) -> None:
         return
     try:
         content = attachments.build_content(text, [(file.name, file.getvalue()) for file in files])
-        room = held or rooms.create(short(text or files[0].name, TITLE), value("system"))
-        rooms.start(room, lambda chat: chat.send(content))
+        room = held or open_chats.create_chat(shorten(text or files[0].name, TITLE), get_value("system"))
+        open_chats.start_turn(room, lambda chat: chat.send(content))
     except TurnscopeError as error:
         again = " What was attached has to be chosen again." if files else ""
         st.session_state["chat.problem"] = (error.what, f"{error.hint}{again}")
@@ -196,4 +205,4 @@ def _send(held: rooms.Room | None) -> None:
         return
     st.session_state["chat.sent"] = text
     st.session_state.pop("chat.sought", None)
-    choices.show(room.thread)
+    choices.show_thread(room.thread)

@@ -11,37 +11,37 @@ from turnscope.views import parameters
 
 from pages.chat import choices
 from pages.parts import chat_form, policies
-from pages.parts.chat_form import POLICY, value
-from pages.parts.formats import esc, short
+from pages.parts.chat_form import POLICY, get_value
+from pages.parts.formats import escape, shorten
 
 
-def listed(policy: Policy) -> str:
+def format_option(policy: Policy) -> str:
     """What stands in the list of policies: its title, and in a few words why it is not for chats."""
-    why = trial.summarize_doubts(policy, chat_form.place())
-    return f"{short(policy.title, 60)} — {why}" if why else short(policy.title, 60)
+    why = trial.summarize_doubts(policy, chat_form.get_destination())
+    return f"{shorten(policy.title, 60)} — {why}" if why else shorten(policy.title, 60)
 
 
-def doubts() -> tuple[str, ...]:
+def list_doubts() -> tuple[str, ...]:
     """Why the policy that is chosen, as it is turned, must not send this chat to where the form says."""
-    policy, summaries = choices.policy(), bool(value("condense"))
-    changed = parameters.encode_changes(choices.turned().get(policy.name, {}))
-    known = trial.Trial() if trial.edits_on_server(policy) else _tried(policy.name, changed, summaries, policy)
-    return trial.list_doubts(policy, chat_form.place(), known, summaries)
+    policy, summaries = choices.get_policy(), bool(get_value("condense"))
+    changed = parameters.encode_changes(choices.get_changes().get(policy.name, {}))
+    known = trial.Trial() if trial.edits_on_server(policy) else _try_policy(policy.name, changed, summaries, policy)
+    return trial.list_doubts(policy, chat_form.get_destination(), known, summaries)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def _tried(name: str, changed: str, summaries: bool, _policy: Policy) -> trial.Trial:  # noqa: ARG001  what the cache goes by
+def _try_policy(name: str, changed: str, summaries: bool, _policy: Policy) -> trial.Trial:  # noqa: ARG001  what the cache goes by
     return trial.get_trial(_policy, summaries, shipped=not changed)
 
 
-def form() -> None:
+def draw() -> None:
     """A form with every parameter of the policy that is chosen; what is applied holds from the next request on."""
-    base = choices.senders().get(value("policy")) or choices.senders()[POLICY]
-    current = choices.policy()
-    turned = choices.turned().get(base.name, {})
+    base = choices.list_policies().get(get_value("policy")) or choices.list_policies()[POLICY]
+    current = choices.get_policy()
+    turned = choices.get_changes().get(base.name, {})
     with st.popover("Policy", icon=":material/rule:", key="chat-policy"):
         st.html(
-            f'<div class="chat-why" style="margin:0"><b>{esc(base.title)}</b>, from the next request on. '
+            f'<div class="chat-why" style="margin:0"><b>{escape(base.title)}</b>, from the next request on. '
             "Another mark or budget changes what is cut, and the cache is lost from the first cut on.</div>"
         )
         digest = parameters.encode_changes(turned)
@@ -49,12 +49,12 @@ def form() -> None:
             given: dict[str, Any] = {}
             for group in parameters.group_parameters(current):
                 if group.parameters:
-                    policies.fields_of(group, f"chat.{base.name}.{digest}", given)
+                    policies.draw_fields(group, f"chat.{base.name}.{digest}", given)
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
                 reset = st.form_submit_button("As in the file", disabled=not turned)
     if reset:
-        choices.turned().pop(base.name, None)
+        choices.get_changes().pop(base.name, None)
         st.rerun()
     if applied:
         known = {knob.key: knob for group in parameters.group_parameters(current) for knob in group.parameters}
@@ -65,5 +65,5 @@ def form() -> None:
         except TurnscopeError as error:
             st.session_state["chat.problem"] = (error.what, error.hint)
         else:
-            choices.turned()[base.name] = parameters.find_changes(wanted, base)
+            choices.get_changes()[base.name] = parameters.find_changes(wanted, base)
         st.rerun()

@@ -12,66 +12,66 @@ from turnscope.live.chat import Chat
 from turnscope.live.sinks import NullSink
 from turnscope.views import Plan, next_request
 
-from pages.chat import choices, context, rooms
-from pages.chat.rooms import Room
+from pages.chat import choices, context, open_chats
+from pages.chat.open_chats import OpenChat
 from pages.parts import chat_form
-from pages.parts.chat_form import value
+from pages.parts.chat_form import get_value
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class RequestPreview:
     """The next request, and why it would not be sent; `attached`: tokens of each file that would go with the message; `amid`:
     what stands in the middle of a long one (`next_request.find_mid_prompt`); `states`: what it carries of each message."""
 
     plan: Plan
     session: Session
     refused: TurnscopeError | None = None
-    attached: tuple[int, ...] = ()
-    amid: tuple[str, float] | None = None
+    attachment_tokens: tuple[int, ...] = ()
+    middle: tuple[str, float] | None = None
 
     @property
     def states(self) -> tuple[next_request.State, ...]:
         return next_request.list_states(self.plan, self.session)
 
 
-def weighed(held: Room | None, text: str = "", files: Sequence[Any] = ()) -> Weighed | None:
+def preview_request(held: OpenChat | None, text: str = "", files: Sequence[Any] = ()) -> RequestPreview | None:
     """The next request, were `text` said first with `files` (blocks) attached; amid a turn, the request being answered."""
     if held is None:
-        return _weighed(draft(), text, files)
+        return _preview(build_draft(), text, files)
     with held.lock:
-        held.absorb()
-        if held.busy:
-            return Weighed(held.log[max(held.log)], held.session) if held.log else None
-        held.chat.settings = rooms.settled(held, choices.goes(held.thread)[0])
-        context.look(held.chat, held.thread)
-        return _weighed(held.chat, text, files)
+        held.absorb_events()
+        if held.is_busy:
+            return RequestPreview(held.log[max(held.log)], held.session) if held.log else None
+        held.chat.settings = open_chats.resolve_settings(held, choices.find_destination(held.thread)[0])
+        context.attach_preview(held.chat, held.thread)
+        return _preview(held.chat, text, files)
 
 
-def _weighed(chat: Chat, text: str, files: Sequence[Any]) -> Weighed:
+def _preview(chat: Chat, text: str, files: Sequence[Any]) -> RequestPreview:
     plan, growing = chat.preview_after([("user", attachments.append_text(files, text))] if text or files else ())
     first = len(growing.ledger) - len(files) - bool(text.strip())
     scale, ledger = plan.calibration.scale, growing.ledger
     sizes = tuple(round(scale * ledger.count_tokens(at, at + 1)) for at in range(first, first + len(files)))
     refused = request_checks.check_window(plan, growing.session, growing.ledger)
-    return Weighed(plan, growing.session, refused, sizes, next_request.find_mid_prompt(plan, growing.session, ledger))
+    return RequestPreview(plan, growing.session, refused, sizes, next_request.find_mid_prompt(plan, growing.session, ledger))
 
 
-def ahead(held: Room | None) -> next_request.NextCut | None:
+def predict_cut(held: OpenChat | None) -> next_request.NextCut | None:
     """When the chat is cut next; None while a turn is under way."""
-    chat = held.chat if held else draft()
+    chat = held.chat if held else build_draft()
     if held is None:
-        return _ahead(chat)
+        return _predict_cut(chat)
     with held.lock:
-        if held.busy:
+        if held.is_busy:
             return None
         session = chat.live_session.session
         key = (len(session.blocks), len(session.requests), session.recorded, chat.settings)
-        if held.foreseen is None or held.foreseen[0] != key:
-            held.foreseen = (key, _ahead(chat))
-        return held.foreseen[1]
+        if held.cut_forecast is None or held.cut_forecast[0] != key:
+            held.cut_forecast = (key, _predict_cut(chat))
+        return held.cut_forecast[1]
 
 
-def _ahead(chat: Chat) -> next_request.NextCut:
+def _predict_cut(chat: Chat) -> next_request.NextCut:
     plan, growing = chat.preview_after(())
     growth = next_request.measure_growth(growing.session, growing.ledger, plan.calibration.scale)
     found = next_request.predict_next_cut(lambda said: chat.preview_after(said)[0], growth)
@@ -84,14 +84,14 @@ def _ahead(chat: Chat) -> next_request.NextCut:
     return found
 
 
-def fits(held: Room | None, plan: Plan | None) -> next_request.Fits:
+def list_fits(held: OpenChat | None, plan: Plan | None) -> next_request.Fits:
     """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet."""
     return next_request.fit_requests(held.session, held.chat.prompt_tokens, plan) if held else ()
 
 
-def draft() -> Chat:
+def build_draft() -> Chat:
     """A chat that is only weighed: what a first message would be sent with."""
-    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
-    chat = branches.start_chat("draft", spare, NullSink(), choices.settings(), value("system"), choices.definitions())
-    context.look(chat, "")
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
+    chat = branches.start_chat("draft", spare, NullSink(), choices.build_settings(), get_value("system"), choices.list_tools())
+    context.attach_preview(chat, "")
     return chat

@@ -9,52 +9,61 @@ from turnscope import Session
 from turnscope.live.threads import Hit
 
 from pages.chat import choices
-from pages.parts.formats import apart, short
+from pages.parts.formats import make_unique, shorten
 
 MOST = 30  # hits listed
 NAMES = {"user": "You", "assistant": "Model"}
 
 
-def choose(hits: Sequence[Hit], titles: Mapping[str, str], words: str) -> None:
+def draw(hits: Sequence[Hit], titles: Mapping[str, str], words: str) -> None:
     """A list of hits, each with what stands around the words; the one that is chosen opens its chat there."""
     known = {(hit.thread, hit.n): hit for hit in hits[:MOST] if hit.thread in titles}
     if not known:
         return
-    labels = apart({at: f"{NAMES.get(hit.role, 'Tool')}: {around(hit.text, words)} ({short(titles[hit.thread], 30)})"
-                    for at, hit in known.items()})  # fmt: skip
+    labels = make_unique(
+        {
+            at: f"{NAMES.get(hit.role, 'Tool')}: {quote_around(hit.text, words)} ({shorten(titles[hit.thread], 30)})"
+            for at, hit in known.items()
+        }
+    )
     st.selectbox(
-        "Go to a message", list(labels), index=None, format_func=labels.__getitem__, key="chat.hit", on_change=_go,
+        "Go to a message",
+        list(labels),
+        index=None,
+        format_func=labels.__getitem__,
+        key="chat.hit",
+        on_change=_open_hit,
         placeholder=f"{len(labels)} messages",
-    )  # fmt: skip
+    )
 
 
-def around(text: str, words: str, most: int = 60) -> str:
+def quote_around(text: str, words: str, most: int = 60) -> str:
     """What stands around the first of the words, on one line; the text's beginning where none stands there as it was typed."""
     found = min((at for word in words.split() if (at := text.lower().find(word.lower())) >= 0), default=0)
     start = max(0, found - most // 3)
-    return f"{'…' if start else ''}{short(text[start:], most)}"
+    return f"{'…' if start else ''}{shorten(text[start:], most)}"
 
 
-def _go() -> None:
+def _open_hit() -> None:
     if picked := st.session_state.get("chat.hit"):
         st.session_state["chat.sought"] = picked
-        choices.show(picked[0])
+        choices.show_thread(picked[0])
 
 
-def at() -> tuple[str, int]:
+def get_sought() -> tuple[str, int]:
     """Chat and address of the message that is looked for; "" where none is."""
     found: tuple[str, int] = st.session_state.get("chat.sought") or ("", -1)
     return found
 
 
-def address(session: Session) -> int | None:
+def find_sought_block(session: Session) -> int | None:
     """The block with which the message begins that is looked for in this chat."""
-    thread, start = at()
+    thread, start = get_sought()
     return start if thread == session.id else None
 
 
-def sought(session: Session) -> int | None:
+def find_sought_message(session: Session) -> int | None:
     """Which of the messages that were said is looked for in this chat."""
-    thread, start = at()
+    thread, start = get_sought()
     said = [message.start for message in session.messages if message.role in ("user", "assistant")]
     return said.index(start) if thread == session.id and start in said else None

@@ -8,10 +8,10 @@ import streamlit as st
 from turnscope.live.endpoints import MODELS, OFFLINE_MODELS
 from turnscope.live.offline import FAULTS as ORDERED
 
-from pages.chat import branches, choices, notices, policy_form, rooms
+from pages.chat import branches, choices, notices, open_chats, policy_form
 from pages.parts import chat_form
-from pages.parts.chat_form import TOOLS, value
-from pages.parts.formats import esc
+from pages.parts.chat_form import TOOLS, get_value
+from pages.parts.formats import escape
 
 PROVIDERS = {"offline": "Built-in offline model", "anthropic": "Anthropic API", "server": "Another server"}
 SPOKEN = (
@@ -40,99 +40,107 @@ CACHE = {
 }
 
 
-def _why(name: str) -> None:
-    st.html(f'<div class="chat-why">{esc(CACHE[name])}</div>')
+def _explain(name: str) -> None:
+    st.html(f'<div class="chat-why">{escape(CACHE[name])}</div>')
 
 
-def _key(name: str) -> dict[str, Any]:
+def _build_key(name: str) -> dict[str, Any]:
     return {"key": f"chat.{name}", "persist_state": "session"}
 
 
-def _provider_changed() -> None:
+def _reset_model() -> None:
     first = {"offline": OFFLINE_MODELS[0], "anthropic": MODELS[0]}
-    st.session_state["chat.model"] = first.get(value("provider"), "")
+    st.session_state["chat.model"] = first.get(get_value("provider"), "")
     st.session_state["chat.summary"] = ""
-    _model_changed()
-    st.session_state["chat.condense"] = value("provider") == "offline"
+    _reset_window()
+    st.session_state["chat.condense"] = get_value("provider") == "offline"
 
 
-def _model_changed() -> None:
+def _reset_window() -> None:
     st.session_state["chat.window"] = 0  # another model, or another server's
 
 
-def settings(held: rooms.Room | None) -> None:
+def draw(held: open_chats.OpenChat | None) -> None:
     """Everything that is in force for the next request."""
     with st.popover("Settings", icon=":material/tune:", key="chat-settings"), st.container(key="chat-form"):
         left, right = st.columns(2, gap="medium")
         with left:
-            _provider()
-            known = choices.senders()
-            st.selectbox("Policy", list(known), format_func=lambda name: policy_form.listed(known[name]), **_key("policy"))
-            _why("policy")
-            doubts = policy_form.doubts()
-            if not doubts and (caution := choices.policy().caution):
-                st.html(f'<div class="chat-why">{esc(caution)}</div>')
-            for doubt in doubts:
-                st.html(f'<div class="chat-why" role="note"><b>Not for this chat.</b> {esc(doubt)}</div>')
-            st.toggle("Thinking", **_key("thinking"))
-            _why("thinking")
-            st.number_input("Most tokens of an answer", 1, 64_000, step=256, **_key("max"))
-            _why("max")
-            st.number_input(
-                "Temperature", 0.0, 1.0, step=0.1, format="%.1f", placeholder="the model's own", **_key("temperature")
+            _draw_provider()
+            known = choices.list_policies()
+            st.selectbox(
+                "Policy", list(known), format_func=lambda name: policy_form.format_option(known[name]), **_build_key("policy")
             )
-            _why("temperature")
-            st.selectbox("Prompt cache", list(TTLS), format_func=TTLS.__getitem__, **_key("cache"))
-            _why("cache")
-            st.text_area("System prompt", height=100, **_key("system"))
-            _why("system")
-            branches.with_system(held)
+            _explain("policy")
+            doubts = policy_form.list_doubts()
+            if not doubts and (caution := choices.get_policy().caution):
+                st.html(f'<div class="chat-why">{escape(caution)}</div>')
+            for doubt in doubts:
+                st.html(f'<div class="chat-why" role="note"><b>Not for this chat.</b> {escape(doubt)}</div>')
+            st.toggle("Thinking", **_build_key("thinking"))
+            _explain("thinking")
+            st.number_input("Most tokens of an answer", 1, 64_000, step=256, **_build_key("max"))
+            _explain("max")
+            st.number_input(
+                "Temperature", 0.0, 1.0, step=0.1, format="%.1f", placeholder="the model's own", **_build_key("temperature")
+            )
+            _explain("temperature")
+            st.selectbox("Prompt cache", list(TTLS), format_func=TTLS.__getitem__, **_build_key("cache"))
+            _explain("cache")
+            st.text_area("System prompt", height=100, **_build_key("system"))
+            _explain("system")
+            branches.draw_system_branch(held)
         with right:
-            st.text_input("Folder for the tools", placeholder="none", **_key("folder"))
-            _why("folder")
-            st.multiselect("Tools", list(TOOLS), format_func=lambda name: name.replace("_", " "), **_key("tools"))
-            _why("tools")
-            st.number_input("Spend limit, USD (0 = none)", 0.0, 10_000.0, step=0.5, format="%.2f", **_key("spend"))
-            _why("spend")
-            st.number_input("Growth limit, tokens a turn", 0, 10_000_000, step=1_000, **_key("growth"))
-            _why("growth")
-            st.toggle("Condense: let a model sum up what is cut", **_key("condense"))
-            _why("condense")
-            st.text_input("Model for summaries", placeholder="same as the chat", **_key("summary"))
-            _why("summary")
+            st.text_input("Folder for the tools", placeholder="none", **_build_key("folder"))
+            _explain("folder")
+            st.multiselect("Tools", list(TOOLS), format_func=lambda name: name.replace("_", " "), **_build_key("tools"))
+            _explain("tools")
+            st.number_input("Spend limit, USD (0 = none)", 0.0, 10_000.0, step=0.5, format="%.2f", **_build_key("spend"))
+            _explain("spend")
+            st.number_input("Growth limit, tokens a turn", 0, 10_000_000, step=1_000, **_build_key("growth"))
+            _explain("growth")
+            st.toggle("Condense: let a model sum up what is cut", **_build_key("condense"))
+            _explain("condense")
+            st.text_input("Model for summaries", placeholder="same as the chat", **_build_key("summary"))
+            _explain("summary")
 
 
-def _provider() -> None:
+def _draw_provider() -> None:
     names = list(PROVIDERS)
-    st.selectbox("Provider", names, format_func=PROVIDERS.__getitem__, on_change=_provider_changed, **_key("provider"))
-    _why("provider")
-    kind = value("provider")
+    st.selectbox("Provider", names, format_func=PROVIDERS.__getitem__, on_change=_reset_model, **_build_key("provider"))
+    _explain("provider")
+    kind = get_value("provider")
     if kind == "server":
-        st.text_input("Address", placeholder="http://127.0.0.1:11434", on_change=_model_changed, **_key("url"))
-        st.html(f'<div class="chat-why">{esc(SPOKEN)}</div>')
+        st.text_input("Address", placeholder="http://127.0.0.1:11434", on_change=_reset_window, **_build_key("url"))
+        st.html(f'<div class="chat-why">{escape(SPOKEN)}</div>')
     if kind != "offline":
         from_env = "from the environment" if kind == "anthropic" else "none"
-        st.text_input("API key", type="password", placeholder=from_env, help="Kept in memory only.", **_key(chat_form.key()))
+        st.text_input(
+            "API key",
+            type="password",
+            placeholder=from_env,
+            help="Kept in memory only.",
+            **_build_key(chat_form.get_key_name()),
+        )
         known = MODELS if kind == "anthropic" else ()
-        options = list(dict.fromkeys((*known, *([value("model")] if value("model") else []))))
+        options = list(dict.fromkeys((*known, *([get_value("model")] if get_value("model") else []))))
         st.selectbox(
             "Model",
             options,
             accept_new_options=True,
             placeholder="type a model's name",
-            on_change=_model_changed,
-            **_key("model"),
+            on_change=_reset_window,
+            **_build_key("model"),
         )
     else:
-        if value("model") not in OFFLINE_MODELS:
+        if get_value("model") not in OFFLINE_MODELS:
             st.session_state["chat.model"] = OFFLINE_MODELS[0]
-        st.selectbox("Model", list(OFFLINE_MODELS), **_key("model"))
-    _why("model")
+        st.selectbox("Model", list(OFFLINE_MODELS), **_build_key("model"))
+    _explain("model")
     if kind != "offline":
-        st.number_input("Window of the model, tokens", 0, 100_000_000, step=1_000, **_key("window"))
+        st.number_input("Window of the model, tokens", 0, 100_000_000, step=1_000, **_build_key("window"))
         if kind == "server":
-            st.button("Ask the server for its window", key="chat.ask", on_click=notices.asked)
-        _why("window")
+            st.button("Ask the server for its window", key="chat.ask", on_click=notices.fetch_window)
+        _explain("window")
     if kind == "offline":
-        st.selectbox("Next fault", list(FAULTS), format_func=FAULTS.__getitem__, **_key("fault"))
-        _why("fault")
+        st.selectbox("Next fault", list(FAULTS), format_func=FAULTS.__getitem__, **_build_key("fault"))
+        _explain("fault")

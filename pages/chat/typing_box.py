@@ -17,7 +17,7 @@ _typing = st.components.v2.component("turnscope_typing", html="", js=SCRIPT.read
 MOST = 20_000_000  # characters that are weighed; nobody's window holds more
 
 
-class Typed(NamedTuple):
+class Draft(NamedTuple):
     """The text typed so far (of a very long one, a text that weighs as much), the files that are chosen, by name and as blocks
     that weigh as much, and why others will not go."""
 
@@ -30,31 +30,31 @@ class Typed(NamedTuple):
         return bool(self.text or self.blocks)
 
 
-def typed(go: str = "") -> Typed:
+def read_draft(go: str = "") -> Draft:
     """What stands in the box; a change runs the fragment that asks for it.
 
     `go`: the name of a place; a new one moves the marked message (`.sought`) into view.
     """
     with st.container(key="quiet"):
         _typing(key="chat.typing", data={"go": go}, default={"text": None}, on_text_change=lambda: None)
-    return read((st.session_state.get("chat.typing") or {}).get("text") or {})
+    return parse_draft((st.session_state.get("chat.typing") or {}).get("text") or {})
 
 
-def read(state: Mapping[str, Any]) -> Typed:
+def parse_draft(state: Mapping[str, Any]) -> Draft:
     """What the browser tells of the box."""
     said, length = str(state.get("said") or ""), min(MOST, int(state.get("length") or 0))
     text = (said * (length // len(said) + 1))[:length] if said and length > len(said) else said
     names, blocks, refused = [], [], []
     for file in state.get("files") or ():
         try:
-            blocks.append(_block(file))
+            blocks.append(_build_block(file))
             names.append(str(file.get("name")))
         except TurnscopeError as error:
             refused.append(error)
-    return Typed(text, tuple(names), tuple(blocks), tuple(refused))
+    return Draft(text, tuple(names), tuple(blocks), tuple(refused))
 
 
-def _block(file: Mapping[str, Any]) -> Any:
+def _build_block(file: Mapping[str, Any]) -> Any:
     """What weighs as much as a file of which the browser tells. TurnscopeError where it cannot be sent."""
     name, size = str(file.get("name")), int(file.get("size") or 0)
     if file.get("width"):

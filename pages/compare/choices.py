@@ -8,52 +8,70 @@ from __future__ import annotations
 import streamlit as st
 from turnscope import library
 
-from pages.parts.policies import shelf
-from pages.parts.replays import Chosen
+from pages.parts.policies import load_policies
+from pages.parts.replays import PolicyChoice
 
 
-def choose() -> Chosen:
+def choose() -> PolicyChoice:
     """Which policies, on which model, in which window and budget; all of it stands in the URL."""
-    known = shelf().policies
+    known = load_policies().policies
     asked = st.query_params
     named = [name for name in asked.get("policies", "").split(",") if name in known]
     models = list(library.list_models())
     if (told := asked.get("model", "")[:80]) and told not in models:
         models.insert(0, told)
     picked = st.multiselect(
-        "Policies", [*known], named or [name for name in library.COMPARED_POLICIES if name in known], key="compare.policies",
+        "Policies",
+        [*known],
+        named or [name for name in library.COMPARED_POLICIES if name in known],
+        key="compare.policies",
         format_func=lambda name: known[name].title or name,
-    )  # fmt: skip
+    )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-choices"):
         model = st.selectbox(
-            "Model", ("", *models), models.index(told) + 1 if told else 0, key="compare.model", width=230,
+            "Model",
+            ("", *models),
+            models.index(told) + 1 if told else 0,
+            key="compare.model",
+            width=230,
             format_func=lambda name: name or "as recorded",
-        )  # fmt: skip
+        )
         window = st.selectbox(
-            "Window", (0, *library.WINDOWS), key="compare.window", width=190, format_func=_window, index=_asked_window()
+            "Window",
+            (0, *library.WINDOWS),
+            key="compare.window",
+            width=190,
+            format_func=_format_window,
+            index=_find_window_index(),
         )
         limit = st.number_input(
-            "Prompt limit, tokens", 0, 2_000_000, _number("limit"), 10_000, key="compare.limit", width=190,
+            "Prompt limit, tokens",
+            0,
+            2_000_000,
+            _read_limit("limit"),
+            10_000,
+            key="compare.limit",
+            width=190,
             help="what a prompt may have under every policy; 0 = as each policy says",
-        )  # fmt: skip
+        )
     for name, value in (("policies", ",".join(picked)), ("model", model), ("window", window), ("limit", limit)):
         if value:
             asked[name] = str(value)
         else:
             asked.pop(name, None)
-    return Chosen({name: library.resize_budget(known[name], window, int(limit)) for name in picked}, model or "")
+    return PolicyChoice({name: library.resize_budget(known[name], window, int(limit)) for name in picked}, model or "")
 
 
-def _window(tokens: int) -> str:
+def _format_window(tokens: int) -> str:
     return f"{tokens:,} tokens" if tokens else "as the model's"
 
 
-def _asked_window() -> int:
+def _find_window_index() -> int:
     asked = st.query_params.get("window", "")
     sizes = [str(size) for size in library.WINDOWS]
     return 1 + sizes.index(asked) if asked in sizes else 0
 
 
-def _number(name: str) -> int:
+def _read_limit(name: str) -> int:
     text = st.query_params.get(name, "")
     return min(2_000_000, int(text)) if text.isascii() and text.isdigit() and len(text) < 9 else 0

@@ -9,31 +9,34 @@ from turnscope.views import losses
 from turnscope.views.labels import label_block
 
 from pages.parts import opening, replays
-from pages.parts.formats import esc
-from pages.parts.replays import Chosen
+from pages.parts.formats import escape
+from pages.parts.replays import PolicyChoice
 
 SPANS = 12  # stretches of requests that are named
 
 
-def left(shown: opening.Shown, chosen: Chosen) -> None:
+def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
     """When a text left the window under each policy."""
     st.subheader("When did this text leave the window?", anchor="left")
     asked = st.query_params.get("text", "")
     text = st.text_input(
-        "When did this text leave the window?", asked, key="compare.text", label_visibility="collapsed",
+        "When did this text leave the window?",
+        asked,
+        key="compare.text",
+        label_visibility="collapsed",
         placeholder="a path, a name, a sentence; or a block by its number: #214",
         help="Any text of the session. Text that is selected on the other pages leads here.",
-    )  # fmt: skip
+    )
     text = asked if text == " ".join(asked.splitlines()) else text  # a field of one line makes one of several
     if not text:
         st.query_params.pop("text", None)
         return
     st.query_params["text"] = text[:200]
     blocks = losses.find_blocks(shown.trace.session, text)
-    st.text(_where(shown, blocks))
-    told = _told(shown.key, shown.part, text)
-    policies = {replays.key(shown, policy, chosen): policy for policy in chosen.policies.values()}
-    replays.one_by_one(
+    st.text(_describe_blocks(shown, blocks))
+    told = _get_departures(shown.key, shown.part, text)
+    policies = {replays.make_key(shown, policy, chosen): policy for policy in chosen.policies.values()}
+    replays.replay_each(
         shown,
         chosen.model,
         policies,
@@ -43,26 +46,27 @@ def left(shown: opening.Shown, chosen: Chosen) -> None:
     )
     found = [(policy, told[name]) for name, policy in policies.items() if name in told]
     rows = "".join(
-        f"<tr><td>{esc(policy.title or policy.name)}</td><td>{_requests(each.spans)}</td><td>{esc(_how(each))}</td></tr>"
+        f"<tr><td>{escape(policy.title or policy.name)}</td><td>{_format_requests(each.spans)}</td>"
+        f"<td>{escape(_describe_departure(each))}</td></tr>"
         for policy, each in found
     )
     head = "<tr><th>policy</th><th>stands in requests</th><th>and then</th></tr>"
     st.html(f'<table class="ts-table words" id="left-window"><thead>{head}</thead><tbody>{rows}</tbody></table>')
 
 
-def _requests(spans: Sequence[tuple[int, int]]) -> str:
+def _format_requests(spans: Sequence[tuple[int, int]]) -> str:
     told = ", ".join(f"{start:,} to {stop - 1:,}" for start, stop in spans[:SPANS]) or "none"
     return f"{told}, and {len(spans) - SPANS:,} more stretches" if len(spans) > SPANS else told
 
 
-def _how(each: losses.Departure) -> str:
+def _describe_departure(each: losses.Departure) -> str:
     """How the last block that says it left."""
     if each.out is None:
         return "it still stands" if each.spans else "it is nowhere"
     return each.out.sentence[:1].upper() + each.out.sentence[1:]
 
 
-def _where(shown: opening.Shown, blocks: Sequence[int]) -> str:
+def _describe_blocks(shown: opening.ShownSession, blocks: Sequence[int]) -> str:
     """Which blocks are meant, the first by its name."""
     if not blocks:
         return "No block of the session says it."
@@ -72,6 +76,6 @@ def _where(shown: opening.Shown, blocks: Sequence[int]) -> str:
 
 
 @st.cache_resource(max_entries=16, show_spinner=False)
-def _told(key: str, part: int, text: str) -> dict[replays.Key, losses.Departure]:  # noqa: ARG001  what the cache goes by
+def _get_departures(key: str, part: int, text: str) -> dict[replays.Key, losses.Departure]:  # noqa: ARG001  what the cache goes by
     """When a text left under each policy, as far as that was looked for."""
     return {}

@@ -12,7 +12,7 @@ from pages.compare import table
 from pages.parts import opening, theme, url
 
 
-def lost(shown: opening.Shown, rows: Sequence[comparison.Row]) -> None:
+def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row]) -> None:
     """What answers take up again and a policy no longer says, each with the place in the debugger where that can be seen."""
     held = {row.policy: row for row in rows if row.losses.hits}
     if not held:
@@ -22,24 +22,31 @@ def lost(shown: opening.Shown, rows: Sequence[comparison.Row]) -> None:
     hits = held[name].losses.hits
     st.text(f"{len(hits):,} of {sum(held[name].losses.uses):,} that answers take up again, {held[name].losses.rate:.1%}.")
     st.plotly_chart(
-        figures.draw_losses(held[name], theme.name()), key="compare-missing", theme=None, config={"displayModeBar": False},
+        figures.draw_losses(held[name], theme.get_theme()),
+        key="compare-missing",
+        theme=None,
+        config={"displayModeBar": False},
         alt="how many of them each request lacked",
-    )  # fmt: skip
+    )
     made, seen = held[name].losses.decisions, shown.trace.find_first_request
     asked = {"policy": name}
     st.dataframe(
         {
             "request": [hit.request for hit in hits[: table.ROWS]],
             "said before": [hit.text for hit in hits[: table.ROWS]],
-            "in block": [url.link(shown, "envelope", request=seen(hit.block), block=hit.block) for hit in hits[: table.ROWS]],
-            "used in block": [url.link(shown, "envelope", request=hit.request, block=hit.answer) for hit in hits[: table.ROWS]],
+            "in block": [
+                url.make_link(shown, "envelope", request=seen(hit.block), block=hit.block) for hit in hits[: table.ROWS]
+            ],
+            "used in block": [
+                url.make_link(shown, "envelope", request=hit.request, block=hit.answer) for hit in hits[: table.ROWS]
+            ],
             "put out by decision": [
-                url.link(shown, "debugger", **asked, request=made[hit.by][0], step=made[hit.by][1], decision=hit.by)
+                url.make_link(shown, "debugger", **asked, request=made[hit.by][0], step=made[hit.by][1], decision=hit.by)
                 if hit.by in made
                 else None
                 for hit in hits[: table.ROWS]
             ],
-            "the request": [url.link(shown, "debugger", **asked, request=hit.request) for hit in hits[: table.ROWS]],
+            "the request": [url.make_link(shown, "debugger", **asked, request=hit.request) for hit in hits[: table.ROWS]],
         },
         hide_index=True,
         height=280,
@@ -56,4 +63,4 @@ def lost(shown: opening.Shown, rows: Sequence[comparison.Row]) -> None:
             "the request": st.column_config.LinkColumn(display_text="in the debugger"),
         },
     )
-    table.rest(len(hits))
+    table.draw_row_limit(len(hits))

@@ -9,34 +9,34 @@ from turnscope import TurnscopeError
 
 from pages.compare import choices, departures, lost_references, sessions, table, two_policies, windows
 from pages.parts import header, opening, policies, replays, savings, url, widgets
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.header()
+    shown = header.draw_header()
     chosen = choices.choose()
     try:
-        rows = replays.replayed(shown, chosen)
+        rows = replays.replay_rows(shown, chosen)
         if rows:
-            table.table(shown, rows)
+            table.draw(shown, rows)
             savings.draw(shown)
-            table.chart(rows)
-            two_policies.two(shown, rows, chosen)
-            lost_references.lost(shown, rows)
-            departures.left(shown, chosen)
-            windows.sweep(shown, chosen)
+            table.draw_chart(rows)
+            two_policies.draw(shown, rows, chosen)
+            lost_references.draw(shown, rows)
+            departures.draw(shown, chosen)
+            windows.draw(shown, chosen)
     except TurnscopeError as error:  # of a replay, whichever part of the page it was for
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
     sessions.draw(shown)
     _link_plans(shown, [name for name in chosen.policies if name != policies.RECORDED])
 
 
-def _link_plans(shown: opening.Shown, names: Sequence[str]) -> None:
+def _link_plans(shown: opening.ShownSession, names: Sequence[str]) -> None:
     """Link to the plans of a conversation under these policies, and of the first one's parameters."""
-    budget = url.link(shown, "plan", what="budget", policies=",".join(names))
-    advise = url.link(shown, "plan", what="advise", **({"policy": names[0]} if names else {}))
+    budget = url.make_link(shown, "plan", what="budget", policies=",".join(names))
+    advise = url.make_link(shown, "plan", what="advise", **({"policy": names[0]} if names else {}))
     st.html(
-        f'<div class="ts-empty">Plan ahead: <a href="{esc(budget)}" target="_self">these policies in a conversation that is '
-        f'only planned</a>, or <a href="{esc(advise)}" target="_self">which parameters this session speaks for</a>.</div>'
+        f'<div class="ts-empty">Plan ahead: <a href="{escape(budget)}" target="_self">these policies in a conversation that is '
+        f'only planned</a>, or <a href="{escape(advise)}" target="_self">which parameters this session speaks for</a>.</div>'
     )

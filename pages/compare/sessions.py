@@ -7,52 +7,61 @@ from turnscope import TurnscopeError, figures
 from turnscope.views import session_comparison
 
 from pages.parts import cache, opening, registry, replays, theme, widgets
-from pages.parts.formats import apart, esc, short
+from pages.parts.formats import escape, make_unique, shorten
 
 
-def draw(shown: opening.Shown) -> None:
+def draw(shown: opening.ShownSession) -> None:
     """Choose another session; then both in numbers, and their prompts on one axis."""
     st.subheader("Beside another session", anchor=False)
-    known = {id: entry for id, entry in cache.near(shown.entry.file).items() if id != shown.entry.file}
+    known = {id: entry for id, entry in cache.list_first_entries(shown.entry.file).items() if id != shown.entry.file}
     asked = st.query_params.get("with", "")
-    if asked and asked not in known and (found := cache.found_by(asked)):
+    if asked and asked not in known and (found := cache.find_entry(asked)):
         known[asked] = found
-    titles = cache.titles()
-    names = apart({id: registry.named(entry, titles.get(str(entry.path), "")) for id, entry in known.items()})
+    titles = cache.list_titles()
+    names = make_unique({id: registry.name_entry(entry, titles.get(str(entry.path), "")) for id, entry in known.items()})
     chosen = st.selectbox(
-        "The same task by another model, or after a change", [*known], [*known].index(asked) if asked in known else None,
-        key="compare.with", format_func=names.__getitem__, placeholder="choose a session", filter_mode="fuzzy", width=520,
-    )  # fmt: skip
+        "The same task by another model, or after a change",
+        [*known],
+        [*known].index(asked) if asked in known else None,
+        key="compare.with",
+        format_func=names.__getitem__,
+        placeholder="choose a session",
+        filter_mode="fuzzy",
+        width=520,
+    )
     if not chosen:
         st.query_params.pop("with", None)
         return
     st.query_params["with"] = chosen
     try:
         with st.spinner("Opening it"):
-            other = opening.opened(known[chosen])
+            other = opening.open_session(known[chosen])
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         return
     if not len(other.view):
         st.text("No model was called in that session.")
         return
-    sides = [_side(each.key, each.part, len(each.view), each) for each in (shown, other)]
-    _table(sides, shown.entry.id)
+    sides = [_build_side(each.key, each.part, len(each.view), each) for each in (shown, other)]
+    _draw_table(sides, shown.entry.id)
     st.plotly_chart(
-        figures.draw_fill([each.row for each in sides], theme.name()), key="compare-sessions-chart", theme=None,
-        config={"displayModeBar": False}, alt="prompt tokens of every request of both sessions",
-    )  # fmt: skip
+        figures.draw_fill([each.row for each in sides], theme.get_theme()),
+        key="compare-sessions-chart",
+        theme=None,
+        config={"displayModeBar": False},
+        alt="prompt tokens of every request of both sessions",
+    )
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _side(key: str, part: int, many: int, _shown: opening.Shown) -> session_comparison.Side:  # noqa: ARG001  what the cache goes by
-    return session_comparison.build_side(_shown.trace, replays.shared(_shown))
+def _build_side(key: str, part: int, many: int, _shown: opening.ShownSession) -> session_comparison.Side:  # noqa: ARG001  what the cache goes by
+    return session_comparison.build_side(_shown.trace, replays.get_shared_facts(_shown))
 
 
-def _table(sides: list[session_comparison.Side], name: str) -> None:
-    head = "".join(f'<th title="{esc(each.name)}">{esc(short(each.title, 60))}</th>' for each in sides)
+def _draw_table(sides: list[session_comparison.Side], name: str) -> None:
+    head = "".join(f'<th title="{escape(each.name)}">{escape(shorten(each.title, 60))}</th>' for each in sides)
     body = "".join(
-        f"<tr><td>{esc(what)}</td>{''.join(f'<td>{esc(value)}</td>' for value in values)}</tr>"
+        f"<tr><td>{escape(what)}</td>{''.join(f'<td>{escape(value)}</td>' for value in values)}</tr>"
         for what, values in session_comparison.list_measures(sides)
     )
     st.html(f'<table class="ts-table"><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>')

@@ -9,12 +9,12 @@ from turnscope import figures
 from turnscope.views import comparison
 
 from pages.parts import opening, theme
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 ROWS = 500  # of a table
 
 
-def table(shown: opening.Shown, rows: Sequence[comparison.Row]) -> None:
+def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row]) -> None:
     """A row per policy, sortable, and the same as CSV."""
     best = comparison.find_pareto_optimal(rows)
     st.dataframe(
@@ -72,19 +72,22 @@ def table(shown: opening.Shown, rows: Sequence[comparison.Row]) -> None:
         },
     )
     checked = " ".join(row.calibration for row in rows)
-    st.html(f'<div class="ts-empty">{esc(f"{comparison.ASSUMPTIONS} {checked}")}</div>')
+    st.html(f'<div class="ts-empty">{escape(f"{comparison.ASSUMPTIONS} {checked}")}</div>')
     made = comparison.rows_to_csv(rows)
     st.download_button("Table as CSV", made, f"{shown.entry.id}-policies.csv", "text/csv", icon=":material/download:")
 
 
-def chart(rows: Sequence[comparison.Row]) -> None:
+def draw_chart(rows: Sequence[comparison.Row]) -> None:
     """How full each policy's prompts are."""
     st.plotly_chart(
-        figures.draw_fill(rows, theme.name()), key="compare-chart", theme=None, config={"displayModeBar": False},
+        figures.draw_fill(rows, theme.get_theme()),
+        key="compare-chart",
+        theme=None,
+        config={"displayModeBar": False},
         alt="prompt tokens of every request under each policy",
-    )  # fmt: skip
+    )
 
 
-def rest(many: int) -> None:
+def draw_row_limit(many: int) -> None:
     if many > ROWS:
         st.text(f"These are the first {ROWS:,} of {many:,}.")

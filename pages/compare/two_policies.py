@@ -10,12 +10,12 @@ from turnscope.views import comparison, divergence
 
 from pages.compare import table
 from pages.parts import opening, replays
-from pages.parts.replays import Chosen
+from pages.parts.replays import PolicyChoice
 
 WHICH = {"differ": "That differ", "kept": "All that are kept"}
 
 
-def two(shown: opening.Shown, rows: Sequence[comparison.Row], chosen: Chosen) -> None:
+def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row], chosen: PolicyChoice) -> None:
     """Where two policies first part, and how each block stands in a request of either."""
     if len(rows) < 2:
         return
@@ -24,7 +24,7 @@ def two(shown: opening.Shown, rows: Sequence[comparison.Row], chosen: Chosen) ->
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-two"):
         one = st.selectbox("A", [*titles], key="compare.a", format_func=titles.__getitem__)
         other = st.selectbox("B", [*titles], 1, key="compare.b", format_func=titles.__getitem__)
-        found = replays.traces(shown, chosen, (one, other), "two")
+        found = replays.replay_traces(shown, chosen, (one, other), "two")
         a, b = found.get(one), found.get(other)
         first = divergence.find_divergence(a, b) if a and b else None
         at = int(
@@ -42,12 +42,12 @@ def two(shown: opening.Shown, rows: Sequence[comparison.Row], chosen: Chosen) ->
         blocks = "1 block or insert" if many == 1 else f"{many:,} blocks and inserts"
         st.text(f"They first part at request {first:,}. At request {at:,} they differ in {blocks}.")
     if which == "kept":
-        _placed(divergence.list_placements(a, b, at), titles[one], titles[other])
+        _draw_placements(divergence.list_placements(a, b, at), titles[one], titles[other])
     elif first is not None:
-        _differing(divergence.list_differences(a, b, at), titles[one], titles[other])
+        _draw_differences(divergence.list_differences(a, b, at), titles[one], titles[other])
 
 
-def _differing(found: Sequence[divergence.BlockDifference], one: str, other: str) -> None:
+def _draw_differences(found: Sequence[divergence.BlockDifference], one: str, other: str) -> None:
     shapes = {"only in A": f"only in {one}", "only in B": f"only in {other}", "other form": "in another form"}
     st.dataframe(
         {
@@ -60,10 +60,10 @@ def _differing(found: Sequence[divergence.BlockDifference], one: str, other: str
         hide_index=True,
         key="compare.difference",
     )
-    table.rest(len(found))
+    table.draw_row_limit(len(found))
 
 
-def _placed(found: Sequence[divergence.Placement], one: str, other: str) -> None:
+def _draw_placements(found: Sequence[divergence.Placement], one: str, other: str) -> None:
     """Every block that is kept, and where in the prompt: its first quarter, the middle half, its last quarter."""
     same = one == other
     for name, of in ((one, "a"), (other, "b"))[: 1 if same else 2]:
@@ -84,4 +84,4 @@ def _placed(found: Sequence[divergence.Placement], one: str, other: str) -> None
         height=320,
         key="compare.placed",
     )
-    table.rest(len(found))
+    table.draw_row_limit(len(found))

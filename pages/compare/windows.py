@@ -9,10 +9,10 @@ from turnscope import Trace, library
 from turnscope.views import comparison
 
 from pages.parts import opening, policies, replays
-from pages.parts.replays import Chosen
+from pages.parts.replays import PolicyChoice
 
 
-class Swept(NamedTuple):
+class WindowResult(NamedTuple):
     """What a policy comes to on a window."""
 
     usd: float | None
@@ -23,29 +23,29 @@ class Swept(NamedTuple):
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _swept(key: str, part: int, many: int) -> dict[replays.Key, Swept]:  # noqa: ARG001  what the cache goes by
+def _get_results(key: str, part: int, many: int) -> dict[replays.Key, WindowResult]:  # noqa: ARG001  what the cache goes by
     return {}
 
 
-def sweep(shown: opening.Shown, chosen: Chosen) -> None:
+def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
     """Each policy on windows of several sizes, when somebody asks: that is a replay for each."""
     if not st.toggle("Sweep over windows, 8K to 1M", key="compare.sweep"):
         return
     asked = [(policy, window) for policy in chosen.policies.values() for window in library.WINDOWS]
     sized = {
-        replays.key(shown, made, chosen): (made, window)
+        replays.make_key(shown, made, chosen): (made, window)
         for policy, window in asked
         if policy.name != policies.RECORDED
         for made in (library.resize_budget(policy, window),)
     }
-    made = _swept(shown.key, shown.part, len(shown.view))
+    made = _get_results(shown.key, shown.part, len(shown.view))
 
     def take(name: replays.Key, trace: Trace) -> None:
-        row = comparison.build_row(trace, replays.shared(shown), sent=not chosen.model)
+        row = comparison.build_row(trace, replays.get_shared_facts(shown), sent=not chosen.model)
         usd = None if row.usd is None else float(row.usd)
-        made[name] = Swept(usd, len(row.losses.hits), row.overflows, row.over_window, row.refusals)
+        made[name] = WindowResult(usd, len(row.losses.hits), row.overflows, row.over_window, row.refusals)
 
-    replays.one_by_one(shown, chosen.model, {name: policy for name, (policy, _) in sized.items()}, made, take, "sweep")
+    replays.replay_each(shown, chosen.model, {name: policy for name, (policy, _) in sized.items()}, made, take, "sweep")
     lines = [(policy.title or policy.name, window, made[name]) for name, (policy, window) in sized.items() if name in made]
     if not lines:
         return

@@ -17,7 +17,7 @@ from turnscope.views import parameters, request_summary
 
 from pages.debugger.policy_replay import Replay
 from pages.parts import opening, url
-from pages.parts.policies import RECORDED, shelf
+from pages.parts.policies import RECORDED, load_policies
 
 _PLACE = "replays.place"
 _CHOICE = "replays.choice"
@@ -40,13 +40,13 @@ class Place:
     linked: bool = False
 
 
-def recall() -> None:
+def recall_policy() -> None:
     """After a switch of pages, put back the policy that the URL said."""
     if "policy" not in st.query_params:
         st.query_params.update(st.session_state.get(_CHOICE, {}))
 
 
-def chosen(known: library.PolicyCatalog) -> str:
+def read_policy_name(known: library.PolicyCatalog) -> str:
     """Name of the policy that the URL names, else of what was really sent."""
     wanted = st.query_params.get("policy", RECORDED)
     if wanted not in known.policies and (now := known.resolve_name(wanted)) != wanted:
@@ -54,12 +54,12 @@ def chosen(known: library.PolicyCatalog) -> str:
     return wanted if wanted in known.policies else RECORDED
 
 
-def turned() -> dict[str, Any]:
+def read_changes() -> dict[str, Any]:
     """Changed parameters. PolicyError where the link cannot be read."""
     return parameters.decode_changes(st.query_params.get("set", ""))
 
 
-def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
+def choose_policy(name: str, changes: Mapping[str, Any] | None = None) -> None:
     """Show the session under another policy, at the same request."""
     st.session_state[_CHOICE] = {"policy": name} | ({"set": parameters.encode_changes(changes)} if changes else {})
     for gone in ("step", "set"):
@@ -67,21 +67,21 @@ def choose(name: str, changes: Mapping[str, Any] | None = None) -> None:
     st.query_params.update(st.session_state[_CHOICE])
 
 
-def place() -> Place:
+def get_place() -> Place:
     """Where the stepper stands, or has to go."""
     at: Place = st.session_state[_PLACE]
     return at
 
 
-def arrive(shown: opening.Shown, replay: Replay) -> None:
+def arrive(shown: opening.ShownSession, replay: Replay) -> None:
     """Take the place from the URL, else the first change. Once per run of the page: a fragment's run may bring an older URL.
 
     Where that is not replayed yet the URL stays, and the stepper waits at the last request that there is.
     """
     held: Place | None = st.session_state.get(_PLACE)
-    request, step = _number("request"), _number("step")
+    request, step = _read_number("request"), _read_number("step")
     plans, changes = replay.trace.plans, replay.steps.changes
-    ahead = not replay.whole and (not changes if request is None else request >= len(plans))
+    ahead = not replay.is_whole and (not changes if request is None else request >= len(plans))
     if request is None:
         request = changes[0].request if changes else request_summary.find_opening_request(shown.view)
     request = max(0, min(len(plans) - 1, request))
@@ -91,30 +91,32 @@ def arrive(shown: opening.Shown, replay: Replay) -> None:
     step = max(0, min(len(plans[request].decisions), step))
     if held is None or held.key != replay.run.key or (held.request, held.step, held.ahead) != (request, step, ahead):
         held = Place(replay.run.key, request, step, None, held.seq + 1 if held else 1, ahead, linked=True)
-    keep(shown, held)
+    keep_place(shown, held)
 
 
-def _number(name: str) -> int | None:
+def _read_number(name: str) -> int | None:
     try:
         return int(st.query_params.get(name, ""))
     except ValueError:
         return None
 
 
-def keep(shown: opening.Shown, at: Place) -> None:
+def keep_place(shown: opening.ShownSession, at: Place) -> None:
     """Write a place to the URL and to memory; while the URL's own is not replayed yet, to memory alone."""
     st.session_state[_PLACE] = at
     if at.ahead:
         return
-    base = url.note(shown, at.request)
-    choice = {"policy": chosen(shelf())} | ({"set": st.query_params["set"]} if st.query_params.get("set") else {})
+    base = url.note_request(shown, at.request)
+    choice = {"policy": read_policy_name(load_policies())} | (
+        {"set": st.query_params["set"]} if st.query_params.get("set") else {}
+    )
     st.session_state[_CHOICE] = choice
     wanted = {**base, **choice, "step": str(at.step)}
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
 
 
-def moved(shown: opening.Shown, replay: Replay, sent: Mapping[str, Any]) -> None:
+def follow_stepper(shown: opening.ShownSession, replay: Replay, sent: Mapping[str, Any]) -> None:
     """The stepper reports where it stopped; numbers from a browser are taken with care."""
     held: Place | None = st.session_state.get(_PLACE)
     plans, blocks = replay.trace.plans, replay.trace.session.blocks
@@ -123,11 +125,11 @@ def moved(shown: opening.Shown, replay: Replay, sent: Mapping[str, Any]) -> None
     block = sent.get("block")
     picked = int(block) if isinstance(block, (int, float)) and 0 <= block < len(blocks) else None
     waits = held is not None and held.ahead and (held.request, held.step) == (request, step)
-    keep(shown, Place(replay.run.key, request, step, picked, held.seq if held else 1, waits))
+    keep_place(shown, Place(replay.run.key, request, step, picked, held.seq if held else 1, waits))
 
 
-def go(shown: opening.Shown, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:
+def go(shown: opening.ShownSession, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:
     """The app moves the stepper from where it stands by now: to another place, or to a block of this one."""
     at: Place = st.session_state[_PLACE]
     there = (at.request, at.step) if request is None else (request, step)
-    keep(shown, Place(at.key, *there, block, at.seq + 1, at.ahead and request is None))
+    keep_place(shown, Place(at.key, *there, block, at.seq + 1, at.ahead and request is None))

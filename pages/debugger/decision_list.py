@@ -15,9 +15,9 @@ _HERE = Path(__file__).parent / "browser"
 
 _list = st.components.v2.component(
     "turnscope_decisions",
-    html=theme.read(_HERE, "decisions.html"),
-    css=theme.read(_HERE, "decisions.css"),
-    js=theme.read(_HERE, "stepper_model.js", "decisions.js"),
+    html=theme.read_files(_HERE, "decisions.html"),
+    css=theme.read_files(_HERE, "decisions.css"),
+    js=theme.read_files(_HERE, "stepper_model.js", "decisions.js"),
 )
 
 

@@ -16,29 +16,29 @@ SHEET = Path(__file__).parent / "browser" / "debugger.css"
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.header()
+    shown = header.draw_header()
     theme.add_sheet(SHEET)
     chosen, bar = policy_bar.choose()
     try:
-        run, replay = policy_replay.replayed(shown, chosen)
+        run, replay = policy_replay.replay_policy(shown, chosen)
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         st.stop()
     with bar:
         progress.draw(run, replay)
     if replay is None:
         st.stop()
-    if replay.whole:
+    if replay.is_whole:
         with bar:
-            summaries.offer(shown, replay)
-        bar.html(verdict.verdict(shown, replay), width="stretch")
-    stepper.load(replay)
+            summaries.draw(shown, replay)
+        bar.html(verdict.render_verdict(shown, replay), width="stretch")
+    stepper.send_trace(replay)
     address.arrive(shown, replay)
     _draw_place(shown, replay)
 
 
 @st.fragment
-def _draw_place(shown: opening.Shown, replay: Replay) -> None:
+def _draw_place(shown: opening.ShownSession, replay: Replay) -> None:
     """Draw everything that depends on the place; the trace is not sent again."""
     at = stepper.draw(shown, replay)
     panes.draw(shown, replay, at)

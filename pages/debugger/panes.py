@@ -11,11 +11,11 @@ from turnscope.views import Cursor, closeup, decision_log, exact_body, rejection
 from turnscope.views.cached_cost import CachePrice
 from turnscope.views.stepper import find_summary_block
 
-from pages.debugger import address, decision_list, ladder_tree, policy_replay
+from pages.debugger import address, decision_list, overflow_pane, policy_replay
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
 from pages.parts import cards, opening, url, widgets
-from pages.parts.formats import esc, k
+from pages.parts.formats import escape, format_tokens
 
 _BLOCK = "debugger.block"
 PANES = {
@@ -36,82 +36,103 @@ HERE = {
 }
 
 
-def draw(shown: opening.Shown, replay: Replay, at: Place) -> None:
+def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
     """Everything that depends on the place."""
     cursor = Cursor(at.request, at.step)
     close = closeup.build_closeup(replay.trace, cursor, at.block)
     if close:
-        _why(shown, replay, at, close)
-    if replay.whole and (wrong := rejections.format_problems(policy_replay.rejected(replay).requests[at.request])):
+        _draw_reason(shown, replay, at, close)
+    if replay.is_whole and (wrong := rejections.format_problems(policy_replay.find_rejections(replay).requests[at.request])):
         told = "The API would refuse this request"
-        st.html(f'<div class="why-line refused" role="status"><b class="tone-bad">{told}</b> <span>{esc(wrong)}</span></div>')
+        st.html(
+            f'<div class="why-line refused" role="status"><b class="tone-bad">{told}</b> <span>{escape(wrong)}</span></div>'
+        )
     asked = len(replay.trace.plans[at.request].asks)
     names = {key: f"{name} ({asked})" if key == "asks" and asked else name for key, name in PANES.items()}
     pane = st.segmented_control(
-        "Look at", list(PANES), default="text", required=True, format_func=names.__getitem__, key="debugger.pane",
-        label_visibility="collapsed", persist_state="session",
-    )  # fmt: skip
+        "Look at",
+        list(PANES),
+        default="text",
+        required=True,
+        format_func=names.__getitem__,
+        key="debugger.pane",
+        label_visibility="collapsed",
+        persist_state="session",
+    )
     if pane == "text":
-        _texts(replay, at, close)
+        _draw_texts(replay, at, close)
     elif pane == "list":
         decision_list.draw(replay, at)
     elif pane == "sent":
-        _sent(replay, at)
+        _draw_body(replay, at)
     elif pane == "difference":
-        widgets.code(exact_body.diff_with_previous(replay.trace, at.request))
+        widgets.draw_text(exact_body.diff_with_previous(replay.trace, at.request))
     elif pane == "ladder":
-        ladder_tree.draw(shown, replay, at)
+        overflow_pane.draw(shown, replay, at)
     elif pane == "asks":
-        _asks(replay, at)
+        _draw_queries(replay, at)
     else:
-        _log(replay, at)
+        _draw_decision(replay, at)
 
 
-def _why(shown: opening.Shown, replay: Replay, at: Place, close: closeup.Closeup) -> None:
+def _draw_reason(shown: opening.ShownSession, replay: Replay, at: Place, close: closeup.Closeup) -> None:
     """Why the block is here or is not; another block by number, for those who use no mouse."""
     if close.at < 0:
-        st.html(f'<div class="why-line"><b>{esc(close.name)}</b> stands for no block: the policy put it in.</div>')
+        st.html(f'<div class="why-line"><b>{escape(close.name)}</b> stands for no block: the policy put it in.</div>')
         return
     standing = replay.trace.explain(close.at, at.request)
     word, tone = HERE[standing.state]
-    summary = _summary(replay, at, close)
+    summary = _find_summary(replay, at, close)
     if summary is not None and standing.state == "absent":
         word, tone = "In a summary", "accent"
     made = standing.decision if standing.by == "policy" else None
     there = closeup.get_cursor_after(replay.trace, made) if made else None
-    leaves = cards.departure(url.link(shown, "compare", text=f"#{close.at}"))
+    leaves = cards.render_departure_link(url.make_link(shown, "compare", text=f"#{close.at}"))
     left, middle, right = st.columns([12, 2.4, 1.6], vertical_alignment="center")
     left.html(
-        f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {esc(close.name)} · turn {close.turn} · '
-        f"{close.tokens:,} tokens</span> <span>{esc(standing.sentence)}</span> <span>{esc(close.note)}</span> "
+        f'<div class="why-line"><b class="tone-{tone}">{word}</b> <span>#{close.at} · {escape(close.name)} · '
+        f"turn {close.turn} · "
+        f"{close.tokens:,} tokens</span> <span>{escape(standing.sentence)}</span> <span>{escape(close.note)}</span> "
         f"{leaves}</div>"
     )
     away = there is not None and there != Cursor(at.request, at.step)
     middle.button(
-        "Go to decision", key="debugger.there", disabled=not away, width="stretch", on_click=address.go, args=(shown,),
+        "Go to decision",
+        key="debugger.there",
+        disabled=not away,
+        width="stretch",
+        on_click=address.go,
+        args=(shown,),
         kwargs=there._asdict() if there else {},
-    )  # fmt: skip
+    )
     # Never set by the app: what a browser in a hurry still held of an earlier block would count as a block chosen by hand, and
     # take the stepper back to where it stood then.
     key = f"{_BLOCK}.{at.seq}"
 
-    def other() -> None:
+    def choose_other() -> None:
         if st.session_state[key] is not None:
             address.go(shown, block=int(st.session_state[key]))
 
     right.number_input(
-        "Block", 0, len(replay.trace.session.blocks) - 1, None, key=key, placeholder="Block", label_visibility="collapsed",
-        on_change=other, help="Any block by its number; a click on a tile chooses it too",
-    )  # fmt: skip
+        "Block",
+        0,
+        len(replay.trace.session.blocks) - 1,
+        None,
+        key=key,
+        placeholder="Block",
+        label_visibility="collapsed",
+        on_change=choose_other,
+        help="Any block by its number; a click on a tile chooses it too",
+    )
 
 
-def _summary(replay: Replay, at: Place, close: closeup.Closeup) -> closeup.Closeup | None:
+def _find_summary(replay: Replay, at: Place, close: closeup.Closeup) -> closeup.Closeup | None:
     """The summary that stands for a block of the request, where it is a message of its own."""
     found = find_summary_block(replay.trace, Cursor(at.request, at.step), close.at)
     return closeup.build_closeup(replay.trace, Cursor(at.request, at.step), found) if found is not None else None
 
 
-def _texts(replay: Replay, at: Place, close: closeup.Closeup | None) -> None:
+def _draw_texts(replay: Replay, at: Place, close: closeup.Closeup | None) -> None:
     if close is None:
         st.html('<div class="ts-empty">No block yet.</div>')
         return
@@ -120,52 +141,62 @@ def _texts(replay: Replay, at: Place, close: closeup.Closeup | None) -> None:
     stands = f" · stands for {close.replaced_blocks:,} blocks" if close.replaced_blocks > 1 else ""
     with left:
         st.html(f'<div class="pane-head">before · {close.before_tokens:,} tokens{more}</div>')
-        widgets.code(close.before, "Nothing stood here.")
-    summary = _summary(replay, at, close) if close.after is None else None
+        widgets.draw_text(close.before, "Nothing stood here.")
+    summary = _find_summary(replay, at, close) if close.after is None else None
     with right:
         if summary is not None:
             st.html(f'<div class="pane-head">after · the summary, block #{summary.at} · {summary.tokens:,} tokens</div>')
-            widgets.code(summary.after)
+            widgets.draw_text(summary.after)
             return
         st.html(f'<div class="pane-head">after · {close.after_tokens:,} tokens{stands}</div>')
-        widgets.code(close.after, "Nothing stands here.")
+        widgets.draw_text(close.after, "Nothing stands here.")
 
 
-def _sent(replay: Replay, at: Place) -> None:
+def _draw_body(replay: Replay, at: Place) -> None:
     trace, request = replay.trace, at.request
     text = exact_body.format_exact_body(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        told = f"request {request} after all {len(plan.decisions)} decisions · {k(trace.count_tokens(request))} tokens"
+        told = (
+            f"request {request} after all {len(plan.decisions)} decisions · {format_tokens(trace.count_tokens(request))} tokens"
+        )
         st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
-            "Download it", text, f"request-{request}.json", "application/json", icon=":material/download:", type="tertiary",
-            on_click="ignore", key="debugger.sent",
-        )  # fmt: skip
-    widgets.code(text, height=460)
+            "Download it",
+            text,
+            f"request-{request}.json",
+            "application/json",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            key="debugger.sent",
+        )
+    widgets.draw_text(text, height=460)
 
 
-def _asks(replay: Replay, at: Place) -> None:
+def _draw_queries(replay: Replay, at: Place) -> None:
     found = closeup.list_rule_queries(replay.trace, at.request)
     if not found:
         st.html('<div class="ts-empty">No rule asked anything while this request was planned.</div>')
     for each in found:
         source = "stand-in: made offline, no model was asked" if each.offline else each.answer.source
-        model = f" · {esc(each.answer.model)}" if each.answer.model else ""
+        model = f" · {escape(each.answer.model)}" if each.answer.model else ""
         mark = "warn" if each.offline or each.answer.failed else ""
-        st.html(f'<div class="pane-head">{esc(each.ask.kind)} <span class="ts-chip {mark}">{esc(source)}</span>{model}</div>')
+        st.html(
+            f'<div class="pane-head">{escape(each.ask.kind)} <span class="ts-chip {mark}">{escape(source)}</span>{model}</div>'
+        )
         left, right = st.columns(2)
         with left:
             st.html('<div class="pane-head">question</div>')
-            widgets.code(f"{each.ask.prompt}\n\n{each.ask.content}")
+            widgets.draw_text(f"{each.ask.prompt}\n\n{each.ask.content}")
         with right:
             st.html('<div class="pane-head">answer</div>')
-            widgets.code(each.answer.failed or each.answer.text or "\n".join(each.answer.items))
+            widgets.draw_text(each.answer.failed or each.answer.text or "\n".join(each.answer.items))
 
 
-def _log(replay: Replay, at: Place) -> None:
+def _draw_decision(replay: Replay, at: Place) -> None:
     trace, name = replay.trace, replay.policy.name
-    price = policy_replay.cache_price(replay, at.request, at.step - 1) if at.step else None
+    price = policy_replay.price_decision(replay, at.request, at.step - 1) if at.step else None
     told = "Rules, reasons, addresses and tokens of every decision; no text of a block. A reason may name a file:"
     st.html(f'<div class="pane-head">{told} read it before you share it.</div>')
     with st.container(horizontal=True):
@@ -174,30 +205,39 @@ def _log(replay: Replay, at: Place) -> None:
             ("CSV", "csv", "text/csv", lambda: decision_log.to_csv(trace)),
         ):
             st.download_button(
-                f"All decisions as {label}", made, f"decisions-{name}.{ending}", mime, icon=":material/download:",
-                on_click="ignore", key=f"debugger.log.{ending}",
-            )  # fmt: skip
+                f"All decisions as {label}",
+                made,
+                f"decisions-{name}.{ending}",
+                mime,
+                icon=":material/download:",
+                on_click="ignore",
+                key=f"debugger.log.{ending}",
+            )
         if at.step:
             st.download_button(
-                "This decision as Markdown", lambda: decision_log.to_markdown(trace, at.request, at.step - 1, price),
-                f"decision-{at.request}-{at.step}.md", "text/markdown", icon=":material/bug_report:", on_click="ignore",
+                "This decision as Markdown",
+                lambda: decision_log.to_markdown(trace, at.request, at.step - 1, price),
+                f"decision-{at.request}-{at.step}.md",
+                "text/markdown",
+                icon=":material/bug_report:",
+                on_click="ignore",
                 key="debugger.log.md",
-            )  # fmt: skip
+            )
     if not at.step:
         st.html('<div class="ts-empty">No decision here: the request stands as it came. One step on is the first.</div>')
         return
-    st.html(_card(trace, at, price))
+    st.html(_render_decision(trace, at, price))
     with st.expander("As Markdown, to copy"):
-        widgets.code(decision_log.to_markdown(trace, at.request, at.step - 1, price), height=360)
+        widgets.draw_text(decision_log.to_markdown(trace, at.request, at.step - 1, price), height=360)
 
 
-def _card(trace: Trace, at: Place, price: CachePrice | None) -> str:
+def _render_decision(trace: Trace, at: Place, price: CachePrice | None) -> str:
     """The decision as a card: what was done and why, then where and by how much, then what the rule noted."""
     (_, action), (_, rule), (_, reason), *rows = decision_log.describe_decision(trace, at.request, at.step - 1, price)
     facts = summary_quality.score_facts(trace, trace.plans[at.request].decisions[at.step - 1])
     noted = [(name.replace("_", " "), f"{value:,}" if isinstance(value, int) else str(value)) for name, value in facts.items()]
-    listed = "".join(f"<dt>{esc(name)}</dt><dd>{esc(value[:400])}</dd>" for name, value in (*rows, *noted))
+    listed = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value[:400])}</dd>" for name, value in (*rows, *noted))
     return (
-        f'<div class="ts-card decision"><b>{esc(action)}</b> <span>by {esc(rule.replace("_", " "))}</span>'
-        f'<p>{esc(reason)}</p><dl class="ts-glossary">{listed}</dl></div>'
+        f'<div class="ts-card decision"><b>{escape(action)}</b> <span>by {escape(rule.replace("_", " "))}</span>'
+        f'<p>{escape(reason)}</p><dl class="ts-glossary">{listed}</dl></div>'
     )

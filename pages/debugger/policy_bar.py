@@ -16,7 +16,7 @@ from turnscope.views import parameters, policy_groups
 
 from pages.debugger import address, policy_picker
 from pages.parts import policies, shell, widgets
-from pages.parts.formats import esc, short
+from pages.parts.formats import escape, shorten
 
 MEMORY = {
     "remembers": "what it cut stays cut",
@@ -27,94 +27,100 @@ MEMORY = {
 
 def choose() -> tuple[Policy, DeltaGenerator]:
     """Draw the picker with its form and editor; gives the policy to replay, and the bar, for what the page says of it."""
-    address.recall()
-    known = policies.shelf()
-    name = address.chosen(known)
+    address.recall_policy()
+    known = policies.load_policies()
+    name = address.read_policy_name(known)
     base = known.policies[name]
-    _unknown(known, name)
-    changed, problem = _changed(base)
+    _warn_unknown(known, name)
+    changed, problem = _apply_link(base)
     current = changed or base
     bar = st.container(key="policy-bar", horizontal=True, vertical_alignment="center", gap="small")
     with bar:
-        _pick(known, name)
-        _about(base)
-        _turn(base, current)
-        _edit(base, current, name in known.own)
+        _draw_picker(known, name)
+        _draw_about(base)
+        _draw_parameters(base, current)
+        _draw_editor(base, current, name in known.own)
     if problem:
-        widgets.notice(
+        widgets.draw_notice(
             f"The parameters of this link are not used: {problem.what}.",
             f"{problem.hint} {base.title} is shown as its file says; Parameters, As in the file, takes them out of the link.",
         )
     for bad, error in known.problems.items():
-        widgets.notice(f"Your policy {bad!r} is left out: {error.what}", error.hint)
-    st.html(_line(base, current, name in known.own))
+        widgets.draw_notice(f"Your policy {bad!r} is left out: {error.what}", error.hint)
+    st.html(_render_line(base, current, name in known.own))
     return current, bar
 
 
-def _changed(base: Policy) -> tuple[Policy | None, TurnscopeError | None]:
+def _apply_link(base: Policy) -> tuple[Policy | None, TurnscopeError | None]:
     try:
-        return parameters.apply_changes(base, address.turned()), None
+        return parameters.apply_changes(base, address.read_changes()), None
     except TurnscopeError as error:
         return None, error
 
 
-def _unknown(known: library.PolicyCatalog, name: str) -> None:
+def _warn_unknown(known: library.PolicyCatalog, name: str) -> None:
     """Say it where the link names a policy that there is not: what is shown is another one."""
     wanted = st.query_params.get("policy", "")
     if not wanted or wanted == name:
         return
     close = get_close_matches(wanted, known.policies, 1)
     meant = f" Perhaps {known.policies[close[0]].title} ({close[0]}) is meant." if close else ""
-    widgets.notice(
-        f"There is no policy {short(wanted, 60)!r} here; {known.policies[name].title} is shown instead.",
-        f"Choose another one in the list.{meant} If it was saved on another machine, put its file into {policies.folder()}.",
+    widgets.draw_notice(
+        f"There is no policy {shorten(wanted, 60)!r} here; {known.policies[name].title} is shown instead.",
+        f"Choose another one in the list.{meant} If it was saved on another machine, put its file into "
+        f"{policies.find_folder()}.",
     )
 
 
-def _pick(known: library.PolicyCatalog, name: str) -> None:
+def _draw_picker(known: library.PolicyCatalog, name: str) -> None:
     """Every policy in groups, behind a button that says which one is shown."""
     label = re.sub(r"([\\`*_\[\]<>$:~#|!])", r"\\\1", known.policies[name].title)
     with st.popover(label, icon=":material/rule:", key=f"policy-pick-{name}"):
         picked = policy_picker.draw(known, name)
     if picked and picked in known.policies and picked != name:
-        address.choose(picked)
+        address.choose_policy(picked)
         st.rerun()
 
 
-def _line(base: Policy, current: Policy, own: bool) -> str:
+def _render_line(base: Policy, current: Policy, own: bool) -> str:
     """One sentence about the policy, with how sure it is and what was changed."""
     changes = parameters.find_changes(current, base)
-    chips = [f'<span class="ts-chip" title="{esc(base.fidelity)}">{esc(policy_groups.summarize_fidelity(base))}</span>']
+    chips = [f'<span class="ts-chip" title="{escape(base.fidelity)}">{escape(policy_groups.summarize_fidelity(base))}</span>']
     chips += ['<span class="ts-chip">yours</span>'] if own else []
     if base.guarantees:
         chips.append(
-            f'<span class="ts-chip" title="laws that every request of it keeps">{esc(" · ".join(base.guarantees))}</span>'
+            f'<span class="ts-chip" title="laws that every request of it keeps">{escape(" · ".join(base.guarantees))}</span>'
         )
     names = {knob.key: knob.label for group in parameters.group_parameters(base) for knob in group.parameters}
     for key, value in list(changes.items())[:6]:
-        chips.append(f'<span class="ts-chip warn">{esc(_rule(base, key))}: {esc(names[key])} = {esc(value)}</span>')
-    return f'<div class="policy-line"><span>{esc(base.doc or base.title)}</span>{"".join(chips)}</div>'
+        chips.append(
+            f'<span class="ts-chip warn">{escape(_name_rule(base, key))}: {escape(names[key])} = {escape(value)}</span>'
+        )
+    return f'<div class="policy-line"><span>{escape(base.doc or base.title)}</span>{"".join(chips)}</div>'
 
 
-def _rule(base: Policy, key: str) -> str:
+def _name_rule(base: Policy, key: str) -> str:
     group = key.partition(".")[0]
     return (base.rules[int(group) - 1].rule.name if group.isdigit() else group).replace("_", " ")
 
 
-def _about(base: Policy) -> None:
+def _draw_about(base: Policy) -> None:
     with st.popover("About", icon=":material/info:", key="policy-about"):
         page = {"policy": base.name}
-        st.page_link(shell.page("policies"), label="Its page, with pictures", icon=":material/menu_book:", query_params=page)
+        st.page_link(
+            shell.find_page("policies"), label="Its page, with pictures", icon=":material/menu_book:", query_params=page
+        )
         rows = {"Source": base.source, "Version": base.version, "Fidelity": base.fidelity, "Counts with": base.counter}
-        told = "".join(f"<dt>{name}</dt><dd>{esc(value)}</dd>" for name, value in rows.items() if value)
+        told = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in rows.items() if value)
         rules = "".join(
-            f"<li><b>{esc(part.rule.name.replace('_', ' '))}</b> {esc(part.rule.doc)} "
-            f'<span class="ts-faint">{MEMORY[part.rule.memory]}; {esc(part.rule.source)}</span></li>'
+            f"<li><b>{escape(part.rule.name.replace('_', ' '))}</b> {escape(part.rule.doc)} "
+            f'<span class="ts-faint">{MEMORY[part.rule.memory]}; {escape(part.rule.source)}</span></li>'
             for part in base.rules
         )
-        constants = "".join(f"<dt>{esc(name)}</dt><dd>{esc(value)}</dd>" for name, value in base.constants.items())
+        constants = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in base.constants.items())
         st.html(
-            f'<div class="policy-about"><h3>{esc(base.title)}</h3><p>{esc(base.doc)}</p><dl class="ts-glossary">{told}</dl>'
+            f'<div class="policy-about"><h3>{escape(base.title)}</h3><p>{escape(base.doc)}</p>'
+            f'<dl class="ts-glossary">{told}</dl>'
             + (f"<h4>Rules, in order</h4><ol>{rules}</ol>" if rules else "<p>No rule: everything is kept.</p>")
             + (f'<h4>Constants of the original</h4><dl class="ts-glossary">{constants}</dl>' if constants else "")
             + "</div>"
@@ -124,7 +130,7 @@ def _about(base: Policy) -> None:
 # Parameters
 
 
-def _turn(base: Policy, current: Policy) -> None:
+def _draw_parameters(base: Policy, current: Policy) -> None:
     """A form with every parameter; Apply puts the changed ones into the link."""
     with st.popover("Parameters", icon=":material/tune:", key="policy-turn"):
         digest = parameters.encode_changes(parameters.find_changes(current, base))
@@ -132,36 +138,36 @@ def _turn(base: Policy, current: Policy) -> None:
             given: dict[str, Any] = {}
             for group in parameters.group_parameters(current):
                 if group.parameters:
-                    policies.fields_of(group, f"{base.name}.{digest}", given)
+                    policies.draw_fields(group, f"{base.name}.{digest}", given)
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
                 reset = st.form_submit_button("As in the file", disabled=not digest)
     if reset:
-        address.choose(base.name)
+        address.choose_policy(base.name)
         st.rerun()
     if applied:
-        _apply(base, current, given)
+        _apply_fields(base, current, given)
 
 
-def _apply(base: Policy, current: Policy, given: dict[str, Any]) -> None:
+def _apply_fields(base: Policy, current: Policy, given: dict[str, Any]) -> None:
     known = {knob.key: knob for group in parameters.group_parameters(current) for knob in group.parameters}
     try:
         wanted = parameters.apply_changes(
             base, {key: parameters.parse_field(known[key], value) for key, value in given.items()}
         )
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         return
     changes = parameters.find_changes(wanted, base)
     if changes != parameters.find_changes(current, base):
-        address.choose(base.name, changes)
+        address.choose_policy(base.name, changes)
         st.rerun()
 
 
 # Text
 
 
-def _edit(base: Policy, current: Policy, yours: bool) -> None:
+def _draw_editor(base: Policy, current: Policy, yours: bool) -> None:
     """The policy as TOML: to read, to change, to keep as one's own."""
     with st.popover("As text", icon=":material/edit_note:", key="policy-edit"):
         text = current.to_toml()
@@ -172,22 +178,28 @@ def _edit(base: Policy, current: Policy, yours: bool) -> None:
                 own = base.name if yours else f"my-{base.name}"
                 name = st.text_input("Name", own, key=f"policy.name.{base.name}", width=260)
                 saved = st.form_submit_button("Save to my policies", type="primary")
-        st.html(f'<div class="ts-small ts-faint">Kept in {esc(policies.folder())}</div>')
+        st.html(f'<div class="ts-small ts-faint">Kept in {escape(policies.find_folder())}</div>')
         st.download_button(
-            "Download", text, f"{base.name}.toml", "application/toml", icon=":material/download:", type="tertiary",
-            on_click="ignore", key="policy.download",
-        )  # fmt: skip
+            "Download",
+            text,
+            f"{base.name}.toml",
+            "application/toml",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            key="policy.download",
+        )
     if saved:
-        _save(name.strip(), edited)
+        _save_policy(name.strip(), edited)
 
 
-def _save(name: str, text: str) -> None:
+def _save_policy(name: str, text: str) -> None:
     try:
-        library.save_policy(name, text, policies.folder())
+        library.save_policy(name, text, policies.find_folder())
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
     except OSError as error:
-        widgets.notice("The policy could not be written.", str(error))
+        widgets.draw_notice("The policy could not be written.", str(error))
     else:
-        address.choose(name)
+        address.choose_policy(name)
         st.rerun()

@@ -9,31 +9,31 @@ from turnscope import library
 from turnscope.views import policy_groups, policy_pages
 
 from pages.parts import theme
-from pages.parts.formats import short
+from pages.parts.formats import shorten
 
 _HERE = Path(__file__).parent / "browser"
 _picker = st.components.v2.component(
     "turnscope_picker",
-    html=theme.read(_HERE, "picker.html"),
-    css=theme.read(_HERE, "picker.css"),
-    js=theme.read(_HERE, "picker.js"),
+    html=theme.read_files(_HERE, "picker.html"),
+    css=theme.read_files(_HERE, "picker.css"),
+    js=theme.read_files(_HERE, "picker.js"),
 )
 
 
 def draw(known: library.PolicyCatalog, name: str) -> str:
     """Draw the list; gives the name that was just chosen, "" where none was."""
     groups = [
-        {"title": group.title, "policies": [_row(known, each) for each in group.names]}
+        {"title": group.title, "policies": [_build_row(known, each) for each in group.names]}
         for group in policy_groups.group_policies(known)
     ]
     chosen = _picker(key=f"policy.pick.{name}", data={"groups": groups, "now": name}, on_chosen_change=lambda: None)
     return str(getattr(chosen, "chosen", None) or "")
 
 
-def _row(known: library.PolicyCatalog, name: str) -> dict[str, str]:
+def _build_row(known: library.PolicyCatalog, name: str) -> dict[str, str]:
     policy = known.policies[name]
     told = {
-        "doc": short(policy_pages.get_first_sentence(policy.doc), 170),
+        "doc": shorten(policy_pages.get_first_sentence(policy.doc), 170),
         "source": policy.source,
         "sure": policy_groups.summarize_fidelity(policy),
     }

@@ -30,17 +30,17 @@ class Replay:
     run: library.ReplayJob
 
     @property
-    def packed(self) -> bytes:
+    def browser_data(self) -> bytes:
         return self.key.encode() + b"\n" + self.steps.data
 
     @property
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Every request of the session is in it."""
         return len(self.trace.plans) == self.run.count
 
 
-def replayed(
-    shown: opening.Shown, chosen_policy: Policy, model: str = "", wait: float | None = None
+def replay_policy(
+    shown: opening.ShownSession, chosen_policy: Policy, model: str = "", wait: float | None = None
 ) -> tuple[library.ReplayJob, Replay | None]:
     """The session under a policy: replayed as long as somebody looks, once for all tabs; and as much of it as there is.
 
@@ -48,62 +48,64 @@ def replayed(
     what went wrong in it; then it is begun anew when it is asked for again.
     """
     digest = hashlib.sha256(f"{chosen_policy.name}\n{chosen_policy.to_toml()}".encode()).hexdigest()[:16]
-    known = replays.answers() if chosen_policy.name != policies.RECORDED else {}
+    known = replays.list_answers() if chosen_policy.name != policies.RECORDED else {}
     key = ":".join(map(str, (shown.key, shown.part, len(shown.view), digest, len(known), *([model] if model else ()))))
 
     def make() -> library.ReplayJob:
         recorded = library.replace_model(shown.trace, model)
         if recorded.policy == chosen_policy and not model:
-            return library.ReplayJob(key, recorded, recorded.plans, MOST, opening.settle)
-        return library.ReplayJob(key, *library.begin_replay(recorded, chosen_policy, known), MOST, opening.settle)
+            return library.ReplayJob(key, recorded, recorded.plans, MOST, opening.freeze_objects)
+        return library.ReplayJob(key, *library.begin_replay(recorded, chosen_policy, known), MOST, opening.freeze_objects)
 
-    run = _replays().get(key, make)
+    run = _get_replays().get(key, make)
     try:
         run.poll()
         run.wait(replays.PATIENCE if wait is None else wait)
         run.poll()
     except Exception:
-        _replays().drop(key)
+        _get_replays().drop(key)
         raise
     stage = run.stage
     return run, Replay(f"{key}:{len(stage)}", chosen_policy, stage.trace, stage.steps, run) if stage else None
 
 
 @st.cache_resource(show_spinner=False)
-def _replays() -> library.ReplayCache:
+def _get_replays() -> library.ReplayCache:
     """Every replay that is held. From then on threads take turns more often, so that a page need not wait for a replay."""
     sys.setswitchinterval(replays.SWITCH)
     return library.ReplayCache(HELD)
 
 
-def rejected(replay: Replay) -> refused.Rejections:
+def find_rejections(replay: Replay) -> refused.Rejections:
     """What the provider would refuse of a replay; once for all tabs."""
-    return _rejected(replay.trace, replay.key)
+    return _find_rejections(replay.trace, replay.key)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _rejected(_trace: Trace, key: str) -> refused.Rejections:  # noqa: ARG001  what the cache goes by
+def _find_rejections(_trace: Trace, key: str) -> refused.Rejections:  # noqa: ARG001  what the cache goes by
     return refused.find_rejections(_trace)
 
 
-def cache_price(replay: Replay, request: int, number: int) -> CachePrice | None:
+def price_decision(replay: Replay, request: int, number: int) -> CachePrice | None:
     """What decision `number` (from 0) of a request does to the prompt cache; None where it changed nothing."""
     decision = replay.trace.plans[request].decisions[number]
     return (
-        price_decisions(replay.trace, _walked(replay.trace, replay.key), request).get(decision.seq) if decision.splice else None
+        price_decisions(replay.trace, _simulate_cache(replay.trace, replay.key), request).get(decision.seq)
+        if decision.splice
+        else None
     )
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _walked(_trace: Trace, key: str) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
+def _simulate_cache(_trace: Trace, key: str) -> tuple[CacheUse, ...]:  # noqa: ARG001  what the cache goes by
     return replay_cost.simulate_cache(_trace)
 
 
-def over_limit(replay: Replay) -> tuple[int, ...]:
+def find_over_limit(replay: Replay) -> tuple[int, ...]:
     """The requests of a replay that came over their limit."""
-    return _over_limit(replay.trace, replay.key)
+    return _find_over_limit(replay.trace, replay.key)
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _over_limit(_trace: Trace, key: str) -> tuple[int, ...]:  # noqa: ARG001  what the cache goes by
+def _find_over_limit(_trace: Trace, key: str) -> tuple[int, ...]:  # noqa: ARG001  what the cache goes by
     return overflow_tree.find_over_limit(_trace)

@@ -6,7 +6,7 @@ import streamlit as st
 from turnscope.library import ReplayJob
 
 from pages.debugger.policy_replay import Replay
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 POLL = 0.5  # seconds
 MEGABYTE = 1_000_000
@@ -14,27 +14,27 @@ MEGABYTE = 1_000_000
 
 def draw(run: ReplayJob, replay: Replay | None) -> None:
     """Draw it where the page shows less than the whole `replay`; nothing otherwise."""
-    if replay and replay.whole:
+    if replay and replay.is_whole:
         return
     shown = len(replay.trace.plans) if replay else 0
 
-    def progress() -> None:
+    def draw_progress() -> None:
         if run.error:
             st.rerun()
         run.poll()
         if len(run.stage or ()) != shown:
             st.rerun()
         with st.container(key="replay-bar", horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(_line(run, shown), width="stretch")
+            st.html(_render_line(run, shown), width="stretch")
             if run.state == "running":
                 st.button("Cancel", icon=":material/stop_circle:", key="replay.cancel", on_click=run.cancel)
             elif run.state == "cancelled":
                 st.button("Go on", icon=":material/play_arrow:", key="replay.on", on_click=run.resume)
 
-    st.fragment(progress, run_every=None if run.state == "full" else POLL)()
+    st.fragment(draw_progress, run_every=None if run.state == "full" else POLL)()
 
 
-def _line(run: ReplayJob, shown: int) -> str:
+def _render_line(run: ReplayJob, shown: int) -> str:
     """How far it is, and of how many requests the page tells."""
     first = f"Below: the first {shown:,} requests." if shown else "Nothing to show yet."
     if run.state == "cancelled":
@@ -47,6 +47,6 @@ def _line(run: ReplayJob, shown: int) -> str:
         said, more = f"Replaying {run.done:,} of {run.count:,} requests …", first
     share = run.done / max(1, run.count)
     return (
-        f'<div class="replay-line" role="status"><b>{esc(said)}</b> <span>{esc(more)}</span>'
+        f'<div class="replay-line" role="status"><b>{escape(said)}</b> <span>{escape(more)}</span>'
         f'<i><em style="width:{share:.1%}"></em></i></div>'
     )

@@ -12,7 +12,7 @@ from pages.debugger import address
 from pages.debugger.address import Place
 from pages.debugger.policy_replay import Replay
 from pages.parts import opening, policies, theme
-from pages.parts.formats import cost, k, percent
+from pages.parts.formats import format_cost, format_percent, format_tokens
 
 _HERE = Path(__file__).parent / "browser"
 KEY = "debugger-stepper"
@@ -22,32 +22,34 @@ _RANGE = "stepper.range"
 # The code stands with the data, outside the fragment: what is inside is sent again with every step.
 _CODE = ("model", "film", "draw", "time", "stops")
 _data = st.components.v2.component(
-    "turnscope_steps", html="", js=theme.read(_HERE, "stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js")
+    "turnscope_steps",
+    html="",
+    js=theme.read_files(_HERE, "stepper_data.js", *(f"stepper_{name}.js" for name in _CODE), "stepper.js"),
 )
 _stepper = st.components.v2.component(
     "turnscope_stepper",
-    html=theme.read(_HERE, "stepper.html"),
-    css=theme.read(_HERE, "stepper.css"),
-    js=theme.read(_HERE, "stepper_begin.js"),
+    html=theme.read_files(_HERE, "stepper.html"),
+    css=theme.read_files(_HERE, "stepper.css"),
+    js=theme.read_files(_HERE, "stepper_begin.js"),
 )
 
 
-def load(replay: Replay) -> None:
+def send_trace(replay: Replay) -> None:
     """Send the trace to the browser: once, then by its digest alone, as long as it is the same."""
     with st.container(key="quiet-steps"):
-        _data(key="debugger-steps", data=replay.packed)
+        _data(key="debugger-steps", data=replay.browser_data)
 
 
-def draw(shown: opening.Shown, replay: Replay) -> Place:
+def draw(shown: opening.ShownSession, replay: Replay) -> Place:
     """Draw the stepper and give the place where it stands."""
 
     def report() -> None:
         sent = st.session_state[KEY].get("at")
         if sent:
-            address.moved(shown, replay, sent)
+            address.follow_stepper(shown, replay, sent)
             st.session_state[_RANGE] = (replay.run.key, sent.get("range"))
 
-    at = address.place()
+    at = address.get_place()
     data = {
         "steps": replay.key,
         "run": replay.run.key,
@@ -56,14 +58,14 @@ def draw(shown: opening.Shown, replay: Replay) -> Place:
         "seq": f"{replay.run.key}:{at.seq}",
         "linked": at.linked,
         "off": stepper.find_estimate_error(shown.trace),
-        "range": _range(replay),
-        "theme": theme.name(),
+        "range": _summarize_range(replay),
+        "theme": theme.get_theme(),
     }
     _stepper(key=KEY, data=data, default={"at": None}, on_at_change=report)
     return at
 
 
-def _range(replay: Replay) -> dict[str, Any] | None:
+def _summarize_range(replay: Replay) -> dict[str, Any] | None:
     """What is said of the requests that were chosen on the strip; numbers from a browser are taken with care."""
     key, span = st.session_state.get(_RANGE, ("", None))
     if key != replay.run.key or not isinstance(span, (list, tuple)) or len(span) != 2:
@@ -79,17 +81,18 @@ def _range(replay: Replay) -> dict[str, Any] | None:
     words = [
         f"requests {found.start:,} – {found.stop - 1:,}" if many > 1 else f"request {found.start:,}",
         f"{many:,} request{'' if many == 1 else 's'}",
-        f"{k(found.tokens)} tokens sent",
-        f"{percent(found.repeated_share)} re-sent",
-        f"peak {k(found.peak)}",
+        f"{format_tokens(found.tokens)} tokens sent",
+        f"{format_percent(found.repeated_share)} re-sent",
+        f"peak {format_tokens(found.peak)}",
     ]
     if found.usd is not None:
-        words.append(cost(found.usd, found.unpriced, simulated=replay.policy.name != policies.RECORDED))
+        words.append(format_cost(found.usd, found.unpriced, simulated=replay.policy.name != policies.RECORDED))
     rules = [f"{rule.replace('_', ' ')}: {action} {times:,}×" for rule, action, times in found.rules]
     more = f" and {len(rules) - 3:,} more" if len(rules) > 3 else ""
     words.append("; ".join(rules[:3]) + more if rules else "no change by a rule")
     if found.change_request is not None:
         words.append(
-            f"biggest change: request {found.change_request:,}, {'+' if found.change > 0 else '−'}{k(abs(found.change))}"
+            f"biggest change: request {found.change_request:,}, "
+            f"{'+' if found.change > 0 else '−'}{format_tokens(abs(found.change))}"
         )
     return {"start": found.start, "stop": found.stop, "words": words, "grew": found.change_request}

@@ -8,24 +8,25 @@ from turnscope.views.stepper import VERDICTS
 from pages.debugger import policy_replay
 from pages.debugger.policy_replay import Replay
 from pages.parts import opening, policies
-from pages.parts.formats import cost, esc, k, usd
+from pages.parts.formats import escape, format_cost, format_tokens, format_usd
 
 TONES = {"warn": "warn", "overflow": "bad", "refuse": "bad"}
 SAID = {"warn": "warned", "overflow": "over the limit", "refuse": "refused"}
 
 
-def verdict(shown: opening.Shown, replay: Replay) -> str:
+def render_verdict(shown: opening.ShownSession, replay: Replay) -> str:
     """One line about the whole session under the policy; a clear notice where it changes nothing."""
     made, count = replay.steps, len(replay.trace.plans)
     peak, top = made.peak
-    largest = f"largest request {k(peak)} tokens, number {top:,}, limit {k(replay.trace.plans[top].budget.limit)}"
+    limit = format_tokens(replay.trace.plans[top].budget.limit)
+    largest = f"largest request {format_tokens(peak)} tokens, number {top:,}, limit {limit}"
     over = sum(made.verdicts[1:])
     chips = "".join(
         f'<span class="ts-chip {TONES[name]}">{many:,} {SAID[name]}</span>'
         for name, many in zip(VERDICTS, made.verdicts, strict=True)
         if many and name != "send"
     )
-    chips += _refused(replay) + _dollars(shown, replay)
+    chips += _render_rejections(replay) + _render_cost(shown, replay)
     if not made.changes:
         hint = "It would send every request as it stands." if not over else "It lets requests grow past the limit."
         return (
@@ -39,12 +40,12 @@ def verdict(shown: opening.Shown, replay: Replay) -> str:
         f'<span class="ts-chip" title="tokens of all requests: {made.sent_tokens:,}; '
         f'with everything kept: {made.uncut_tokens:,}">'
         f"sends {share:.0%}</span>"
-        f'<span class="ts-chip" title="{esc(largest)}">peak {k(peak)} of {k(replay.trace.plans[top].budget.limit)}</span>'
+        f'<span class="ts-chip" title="{escape(largest)}">peak {format_tokens(peak)} of {limit}</span>'
     )
     return f'<div class="policy-line">{numbers}{chips}</div>'
 
 
-def _dollars(shown: opening.Shown, replay: Replay) -> str:
+def _render_cost(shown: opening.ShownSession, replay: Replay) -> str:
     """What the requests would cost, with the prompt cache that they would have met, beside what they did."""
     recorded, spent = shown.view.path_total, replay.steps.costs.simulated
     if replay.policy.name == policies.RECORDED or recorded is None or spent.total is None:
@@ -53,19 +54,21 @@ def _dollars(shown: opening.Shown, replay: Replay) -> str:
         "Simulated at list prices with the recorded answers: what each request would have found in the prompt cache, and what "
         "its summaries would have cost. The same figure as on the compare page."
     )
-    told = f'title="{told}">{cost(spent.total, spent.unpriced_requests, simulated=True)} · as it ran {usd(recorded)}'
+    told = (
+        f'title="{told}">{format_cost(spent.total, spent.unpriced_requests, simulated=True)} · as it ran {format_usd(recorded)}'
+    )
     return f'<span class="ts-chip" {told}</span>'
 
 
-def _refused(replay: Replay) -> str:
+def _render_rejections(replay: Replay) -> str:
     """How many requests the provider would not take, and why."""
-    found = policy_replay.rejected(replay)
+    found = policy_replay.find_rejections(replay)
     hint = (
         f"The first is request {found.first_request:,}: {format_problems(found.requests[found.first_request])}"
         if found.count
         else ""
     )
-    return f'<span class="ts-chip bad" title="{esc(hint)}">{esc(found.sentence)}</span>' if found.count else ""
+    return f'<span class="ts-chip bad" title="{escape(hint)}">{escape(found.sentence)}</span>' if found.count else ""
 
 
 def _many(number: int, word: str) -> str:

@@ -21,7 +21,7 @@ KINDS = {
 }
 
 
-def draw(shown: opening.Shown) -> None:
+def draw(shown: opening.ShownSession) -> None:
     """What stands out in the session; each sentence leads to its request."""
     if not shown.findings:
         st.html(
@@ -30,16 +30,16 @@ def draw(shown: opening.Shown) -> None:
         return
     items = [
         {
-            "title": _title(finding),
+            "title": _name_finding(finding),
             "text": finding.text,
             "request": finding.request,
             "end": f"request {finding.request} →",
         }
         for finding in shown.findings
     ]
-    widgets.rows("findings", items, at=-1, count=len(shown.view), go=url.go)
+    widgets.draw_rows("findings", items, at=-1, count=len(shown.view), go=url.go_to_request)
 
 
-def _title(finding: Finding) -> str:
+def _name_finding(finding: Finding) -> str:
     event = EVENTS.get(str(finding.evidence.get("event")))
     return event.word.capitalize() if event else KINDS.get(finding.kind, "Note")

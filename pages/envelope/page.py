@@ -14,12 +14,12 @@ CHART = "envelope-chart"
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.header(amid=False)  # said among the findings
+    shown = header.draw_header(middle=False)  # said among the findings
     top = st.empty()  # filled by the fragment, so that a step through the requests does not draw the chart again
     findings.draw(shown)
     savings.draw(shown)
-    st.html(cards.legend(shown.view))
-    chart = _sawtooth(shown, shown.key, theme.name())
+    st.html(cards.render_legend(shown.view))
+    chart = _build_chart(shown, shown.key, theme.get_theme())
     st.plotly_chart(
         chart,
         key=CHART,
@@ -28,23 +28,27 @@ def draw() -> None:
         alt="Prompt tokens of every request, stacked by bucket; a click goes to that request",
     )
     _draw_request(shown, top)
-    exports.chart("sawtooth", chart, shown, "requests")
+    exports.draw_chart_buttons("sawtooth", chart, shown, "requests")
     st.html('<div class="ts-small ts-faint">This path as a file</div>')
-    exports.forms(shown.opened.session, f"session-{shown.opened.session.id[:8]}", "export.session")
+    exports.draw_session_buttons(shown.opened.session, f"session-{shown.opened.session.id[:8]}", "export.session")
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
-def _sawtooth(_shown: opening.Shown, key: str, theme: figures.Theme) -> figures.Figure:  # noqa: ARG001  what the cache goes by
+def _build_chart(_shown: opening.ShownSession, key: str, theme: figures.Theme) -> figures.Figure:  # noqa: ARG001  what the cache goes by
     """The saw-tooth of a session, made once per theme."""
     return figures.draw_sawtooth(_shown.view, "requests", theme)
 
 
 @st.fragment
-def _draw_request(shown: opening.Shown, top: DeltaGenerator) -> None:
+def _draw_request(shown: opening.ShownSession, top: DeltaGenerator) -> None:
     """Draw everything that depends on the request."""
-    at = url.request(shown)
-    url.remember(shown, at)
-    now = request.summary(shown, at)
-    top.html(cards.headline(now, request.ahead(shown, at)) + cards.bar(now) + cards.buckets(now, shown.view.counter))
-    request.navigator(shown, CHART, at)
+    at = url.read_request(shown)
+    url.remember_request(shown, at)
+    now = request.summarize(shown, at)
+    top.html(
+        cards.render_headline(now, request.find_next_cut(shown, at))
+        + cards.render_bar(now)
+        + cards.render_buckets(now, shown.view.counter)
+    )
+    request.draw_navigator(shown, CHART, at)
     panes.draw(shown, now)

@@ -12,30 +12,42 @@ PANES = {"blocks": "Largest blocks", "transcript": "Transcript", "difference": "
 SHOWN_CHARS = 60_000  # of the exact body; the whole of it is in the download
 
 
-def draw(shown: opening.Shown, now: request_summary.RequestSummary) -> None:
+def draw(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
     """One of four looks at the request; only the one that is looked at is made."""
     pane = st.segmented_control(
-        "Look at", list(PANES), default="blocks", required=True, format_func=PANES.__getitem__, key=request.PANE,
-        label_visibility="collapsed", persist_state="session",
-    )  # fmt: skip
+        "Look at",
+        list(PANES),
+        default="blocks",
+        required=True,
+        format_func=PANES.__getitem__,
+        key=request.PANE,
+        label_visibility="collapsed",
+        persist_state="session",
+    )
     if pane == "transcript":
         transcript.draw(shown, now.n)
     elif pane == "difference":
         difference.draw(shown, now.n)
     elif pane == "exact":
-        _exact(shown, now)
+        _draw_body(shown, now)
     else:
-        request.blocks(shown, now)
+        request.draw_blocks(shown, now)
 
 
-def _exact(shown: opening.Shown, now: request_summary.RequestSummary) -> None:
+def _draw_body(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
     """The request's body: to look at, copy or download."""
     text = exact_body.format_exact_body(shown.trace, now.n)
     with st.container(horizontal=True, vertical_alignment="center"):
         left_out = f"The first {SHOWN_CHARS:,} of " if len(text) > SHOWN_CHARS else ""
         st.html(f'<div class="ts-empty">{left_out}{len(text):,} characters; the download has them all.</div>', width="stretch")
         st.download_button(
-            "Download it", text, f"request-{now.n}.json", "application/json", icon=":material/download:", type="tertiary",
-            on_click="ignore", key="detail.download",
-        )  # fmt: skip
+            "Download it",
+            text,
+            f"request-{now.n}.json",
+            "application/json",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            key="detail.download",
+        )
     st.code(text[:SHOWN_CHARS], language=None, height=420)

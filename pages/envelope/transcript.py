@@ -12,64 +12,78 @@ from turnscope.views import text_search, transcript
 from turnscope.views.text_search import Query
 
 from pages.parts import cards, opening, request, search, theme, url, widgets
-from pages.parts.formats import esc, short
+from pages.parts.formats import escape, shorten
 
 PAGE = 100
 WHICH = {"": "All blocks", "in": "In this request", "out": "Not in it"}
 WORDS: dict[transcript.State, str] = {
-    "here": "in", "replaced": "replaced", "absent": "out", "unseen": "sent, not seen", "later": "not yet said",
-}  # fmt: skip
+    "here": "in",
+    "replaced": "replaced",
+    "absent": "out",
+    "unseen": "sent, not seen",
+    "later": "not yet said",
+}
 _BROWSER = Path(__file__).parent / "browser"
 _lines = st.components.v2.component(
     "turnscope_lines",
     html='<div class="list" role="group" aria-label="Transcript"></div>',
-    css=theme.read(_BROWSER, "lines.css"),
-    js=theme.read(_BROWSER, "lines.js"),
+    css=theme.read_files(_BROWSER, "lines.css"),
+    js=theme.read_files(_BROWSER, "lines.js"),
 )
 
 
 @st.fragment
-def draw(shown: opening.Shown, n: int) -> None:
+def draw(shown: opening.ShownSession, n: int) -> None:
     """The list on the left, the chosen block on the right. A filter or a click draws this alone."""
-    query = _query(shown, n)
+    query = _read_query(shown, n)
     try:
         places = text_search.find_matches(shown.trace, query)
     except TurnscopeError as error:
-        st.html(f'<div class="ts-card ts-notice" role="alert"><b>{esc(error.what)}</b><p>{esc(error.hint)}</p></div>')
+        st.html(f'<div class="ts-card ts-notice" role="alert"><b>{escape(error.what)}</b><p>{escape(error.hint)}</p></div>')
         return
     newest = max(0, shown.trace.plans[n].request.cut - 1)
     first = sum(at <= newest for at in places) - 1  # the page on which the request ends
     key = f"transcript.start.{shown.key}.{n}.{query}"
-    begin = widgets.start_page(key, len(places), PAGE, first)
-    chosen, sought = request.chosen_block(shown, newest)
+    begin = widgets.find_page_start(key, len(places), PAGE, first)
+    chosen, sought = request.get_chosen_block(shown, newest)
     left, right = st.columns([3, 2], gap="medium")
     with left:
         widgets.draw_pager(key, len(places), PAGE, begin, "blocks")
-        colours = theme.palette()
+        colours = theme.get_palette()
         lines = transcript.build_lines(shown.trace, n, places[begin : begin + PAGE])
-        items = [_item(line, colours[line.bucket]) for line in lines]
+        items = [_build_item(line, colours[line.bucket]) for line in lines]
         _draw_lines("transcript-lines", items, at=chosen, choose=lambda at: request.choose_block(shown, at), sought=sought)
     with right:
-        _closeup(shown, n, chosen)
+        _draw_block(shown, n, chosen)
 
 
-def _query(shown: opening.Shown, n: int) -> Query:
+def _read_query(shown: opening.ShownSession, n: int) -> Query:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="transcript-choices"):
         text = st.text_input(
-            "Filter the transcript", key="transcript.text", placeholder="Filter by text", label_visibility="collapsed",
-            width=190, persist_state="session",
-        )  # fmt: skip
+            "Filter the transcript",
+            key="transcript.text",
+            placeholder="Filter by text",
+            label_visibility="collapsed",
+            width=190,
+            persist_state="session",
+        )
         pattern = st.toggle("Regex", key="transcript.regex", persist_state="session")
-        role, tool = search.chosen("transcript", shown)
+        role, tool = search.draw_filters("transcript", shown)
         chosen = st.segmented_control(
-            "Which blocks", list(WHICH), default="", required=True, format_func=WHICH.__getitem__, key="transcript.which",
-            label_visibility="collapsed", persist_state="session",
-        )  # fmt: skip
+            "Which blocks",
+            list(WHICH),
+            default="",
+            required=True,
+            format_func=WHICH.__getitem__,
+            key="transcript.which",
+            label_visibility="collapsed",
+            persist_state="session",
+        )
     which: Literal["", "in", "out"] = "in" if chosen == "in" else "out" if chosen == "out" else ""
     return Query((text or "").strip(), pattern, role, tool, n, which)
 
 
-def _item(line: transcript.Line, colour: str) -> dict[str, object]:
+def _build_item(line: transcript.Line, colour: str) -> dict[str, object]:
     return {
         "at": line.at,
         "turn": line.turn,
@@ -85,7 +99,7 @@ def _item(line: transcript.Line, colour: str) -> dict[str, object]:
     }
 
 
-def _closeup(shown: opening.Shown, n: int, at: int) -> None:
+def _draw_block(shown: opening.ShownSession, n: int, at: int) -> None:
     """One block in full: where it stands, over which requests the model saw it, and its text."""
     blocks = shown.trace.session.blocks
     if not 0 <= at < len(blocks):
@@ -96,15 +110,15 @@ def _closeup(shown: opening.Shown, n: int, at: int) -> None:
     ranges = (f"{a:,}–{b - 1:,}" if b - a > 1 else f"{a:,}" for a, b in spans[:6])
     seen = ", ".join(ranges) + (f" and {len(spans) - 6:,} more ranges" if len(spans) > 6 else "")
     several = "s" if len(spans) > 1 or any(b - a > 1 for a, b in spans) else ""
-    leaves = cards.departure(url.link(shown, "compare", text=f"#{at}"))
-    head = f"#{at:,} · {esc(short(line.label, 120))} · {line.role} · turn {line.turn:,} · {line.tokens:,} tokens"
+    leaves = cards.render_departure_link(url.make_link(shown, "compare", text=f"#{at}"))
+    head = f"#{at:,} · {escape(shorten(line.label, 120))} · {line.role} · turn {line.turn:,} · {line.tokens:,} tokens"
     told = f"Seen by request{several} {seen}." if seen else "No request showed it to the model."
-    why = f' <span class="ts-warned">{esc(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
+    why = f' <span class="ts-warned">{escape(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
     st.html(
-        f'<div class="ts-closeup" data-block="{at}"><b title="{esc(line.label)}">{head}</b>'
+        f'<div class="ts-closeup" data-block="{at}"><b title="{escape(line.label)}">{head}</b>'
         f'<div class="ts-small ts-faint">{told}{why} {leaves}</div></div>'
     )
-    widgets.code(blocks[at].text, "(no text)", height=430)
+    widgets.draw_text(blocks[at].text, "(no text)", height=430)
 
 
 def _draw_lines(
@@ -115,10 +129,14 @@ def _draw_lines(
     `sought`: names why somebody came for that block; the page scrolls to it, once for each such name.
     """
 
-    def clicked() -> None:
+    def choose_line() -> None:
         sent = st.session_state[key].get("choose")
         if sent:
             choose(int(sent["at"]))
 
-    _lines(key=key, data={"items": list(items), "at": at, "sought": sought, "warn": theme.palette()["warn"]},
-           default={"choose": None}, on_choose_change=clicked)  # fmt: skip
+    _lines(
+        key=key,
+        data={"items": list(items), "at": at, "sought": sought, "warn": theme.get_palette()["warn"]},
+        default={"choose": None},
+        on_choose_change=choose_line,
+    )

@@ -8,7 +8,7 @@ import streamlit as st
 from turnscope import figures
 from turnscope.views import slots
 
-from pages.parts.opening import Shown
+from pages.parts.opening import ShownSession
 
 C = TypeVar("C", bound=str)
 
@@ -32,15 +32,19 @@ def choose(priced: bool, slots: bool) -> Choices:
     if not priced:
         measures = {"tokens": "Tokens", "share": "Share of window"}
     with st.container(horizontal=True, vertical_alignment="center", key="heatmap-choices"):
-        by: figures.Unit = _choice("Columns", {"requests": "Requests", "turns": "Turns"}, "heatmap.by")
-        measure = _choice("Measure", measures, "heatmap.measure" if priced else "heatmap.measure.unpriced")
-        scale: figures.Scale = _choice("Scale", {"rank": "By rank", "log": "Logarithmic", "linear": "Linear"}, "heatmap.scale")
-        each = _choice("Rows", {"shared": "One scale", "each": "Each row its own"}, "heatmap.rows") == "each"
-        parted = slots and _choice("Inserts", {"in": "In their buckets", "apart": "Inserts apart"}, "heatmap.slots") == "apart"
+        by: figures.Unit = _draw_choice("Columns", {"requests": "Requests", "turns": "Turns"}, "heatmap.by")
+        measure = _draw_choice("Measure", measures, "heatmap.measure" if priced else "heatmap.measure.unpriced")
+        scale: figures.Scale = _draw_choice(
+            "Scale", {"rank": "By rank", "log": "Logarithmic", "linear": "Linear"}, "heatmap.scale"
+        )
+        each = _draw_choice("Rows", {"shared": "One scale", "each": "Each row its own"}, "heatmap.rows") == "each"
+        parted = (
+            slots and _draw_choice("Inserts", {"in": "In their buckets", "apart": "Inserts apart"}, "heatmap.slots") == "apart"
+        )
     return Choices(by, measure, scale, each, parted)
 
 
-def _choice(label: str, options: dict[C, str], key: str) -> C:
+def _draw_choice(label: str, options: dict[C, str], key: str) -> C:
     first = next(iter(options))
     chosen = st.segmented_control(
         label,
@@ -56,14 +60,14 @@ def _choice(label: str, options: dict[C, str], key: str) -> C:
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
-def heatmap(_shown: Shown, key: str, chosen: Choices, theme: figures.Theme) -> figures.Figure:
+def build_figure(_shown: ShownSession, key: str, chosen: Choices, theme: figures.Theme) -> figures.Figure:
     """The heatmap of a session, made once per choice."""
-    parts = slots_of(_shown, key) if chosen.parted else None
+    parts = find_slots(_shown, key) if chosen.parted else None
     by, measure, scale = chosen.by, chosen.measure, chosen.scale
     return figures.draw_heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=chosen.each, parts=parts)
 
 
 @st.cache_resource(max_entries=24, show_spinner=False)
-def slots_of(_shown: Shown, key: str) -> slots.Slots | None:  # noqa: ARG001  what the cache goes by
+def find_slots(_shown: ShownSession, key: str) -> slots.Slots | None:  # noqa: ARG001  what the cache goes by
     """What was put into the requests of a session, by slot; None where nothing was."""
     return slots.build_slots(_shown.trace, _shown.view)

@@ -12,11 +12,11 @@ CHART = "heatmap-chart"
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.header()
-    slots = chart.slots_of(shown, shown.key) is not None
+    shown = header.draw_header()
+    slots = chart.find_slots(shown, shown.key) is not None
     chosen = chart.choose(bool(shown.view.usd.any()), slots)
-    st.html(cards.legend(shown.view, heat=True) + scales.draw(shown, chosen))
-    figure = chart.heatmap(shown, shown.key, chosen, theme.name())
+    st.html(cards.render_legend(shown.view, heat=True) + scales.render(shown, chosen))
+    figure = chart.build_figure(shown, shown.key, chosen, theme.get_theme())
     st.plotly_chart(
         figure,
         key=CHART,
@@ -25,15 +25,19 @@ def draw() -> None:
         alt=f"{chosen.measure} of every bucket over {chosen.by}; a click goes to that request",
     )
     _draw_request(shown)
-    exports.chart("heatmap", figure, shown, chosen.by, lambda: scales.lines(shown, chosen))
+    exports.draw_chart_buttons("heatmap", figure, shown, chosen.by, lambda: scales.describe(shown, chosen))
 
 
 @st.fragment
-def _draw_request(shown: opening.Shown) -> None:
+def _draw_request(shown: opening.ShownSession) -> None:
     """Draw everything that depends on the request; the chart above is not drawn again."""
-    at = url.request(shown)
-    url.remember(shown, at)
-    now = request.summary(shown, at)
-    request.navigator(shown, CHART, at)
-    st.html(cards.headline(now, request.ahead(shown, at)) + cards.bar(now, slim=True) + cards.buckets(now, shown.view.counter))
-    request.blocks(shown, now)
+    at = url.read_request(shown)
+    url.remember_request(shown, at)
+    now = request.summarize(shown, at)
+    request.draw_navigator(shown, CHART, at)
+    st.html(
+        cards.render_headline(now, request.find_next_cut(shown, at))
+        + cards.render_bar(now, slim=True)
+        + cards.render_buckets(now, shown.view.counter)
+    )
+    request.draw_blocks(shown, now)

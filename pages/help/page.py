@@ -9,20 +9,20 @@ from turnscope import TurnscopeError
 from turnscope.views import documentation
 
 from pages.parts import header, theme, widgets
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 SHEET = Path(__file__).parent / "browser" / "help.css"
 
 
 def draw() -> None:
     """Draw the page."""
-    header.header_if_any(amid=False)
+    header.draw_optional_header(middle=False)
     theme.add_sheet(SHEET)
     name = st.query_params.get("page", documentation.FIRST)
     try:
         shown = documentation.read_page(name)
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         shown = documentation.read_page(documentation.FIRST)
     contents, text = st.columns([1, 4], gap="large")
     contents.html(_list_pages(shown.name))
@@ -32,7 +32,7 @@ def draw() -> None:
 def _list_pages(shown: str) -> str:
     """Links to all pages, the shown one marked."""
     rows = (
-        f'<a href="/help?page={esc(name)}" target="_self"{" aria-current=page" if name == shown else ""}>{esc(title)}</a>'
+        f'<a href="/help?page={escape(name)}" target="_self"{" aria-current=page" if name == shown else ""}>{escape(title)}</a>'
         for name, title in documentation.list_pages().items()
     )
     return f'<nav class="help-pages" aria-label="Documentation">{"".join(rows)}</nav>'

@@ -11,7 +11,7 @@ from turnscope import library
 from turnscope.library import IndexJob
 
 from pages.parts import cache, cards
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 POLL = 0.5  # seconds
 PATIENCE = 0.3  # seconds that a page waits for chats which changed
@@ -19,7 +19,7 @@ MOST = 100  # problems listed
 FRESH = "indexing.chats_fresh"
 
 
-class _Room:
+class _Jobs:
     """The one job of this app; several tabs watch it."""
 
     job: IndexJob | None = None
@@ -27,28 +27,28 @@ class _Room:
 
 
 @st.cache_resource(show_spinner=False)
-def _room() -> _Room:
-    return _Room()
+def _get_jobs() -> _Jobs:
+    return _Jobs()
 
 
-def stop() -> None:
+def stop_job() -> None:
     """Stop it, and forget what it came to."""
-    if job := _room().job:
+    if job := _get_jobs().job:
         job.cancel()
         job.wait(10)
-    _room().job = None
+    _get_jobs().job = None
 
 
-def start(sources: Iterable[Path]) -> None:
+def start_job(sources: Iterable[Path]) -> None:
     """Index these, unless that is under way."""
-    room = _room()
+    room = _get_jobs()
     if room.job is None or room.job.state != "running":
-        room.job = IndexJob(cache.store().index_path, sources)
+        room.job = IndexJob(cache.open_store().index_path, sources)
 
 
-def chats() -> None:
+def index_chats() -> None:
     """Bring our own chats in the index up to date. What takes long goes on, and the page is drawn again at its end, once."""
-    room = _room()
+    room = _get_jobs()
     if st.session_state.pop(FRESH, False):  # drawn because that ended: to begin again would never end
         return
     if room.chats is None or not room.chats.is_alive():
@@ -68,45 +68,54 @@ def chats() -> None:
 
 def draw() -> None:
     """The button for what tools keep here, and what indexing came to."""
-    found = [entry.path for entry in cache.entries().values() if entry.origin in ("found", "given")]
-    job = _room().job
+    found = [entry.path for entry in cache.list_entries().values() if entry.origin in ("found", "given")]
+    job = _get_jobs().job
     running = job is not None and job.state == "running"
     many = f"Index the {len(found):,} sessions found here" if len(found) != 1 else "Index the session found here"
     if found:
         st.button(
-            many, key="library.index", icon=":material/manage_search:", disabled=running, on_click=start, args=(found,),
+            many,
+            key="library.index",
+            icon=":material/manage_search:",
+            disabled=running,
+            on_click=start_job,
+            args=(found,),
             help="Read them once, in the background, to search them, to see what they cost and to filter by model and cost",
-        )  # fmt: skip
+        )
     if job is not None:
-        _progress(job)
+        _draw_progress(job)
 
 
-def folder(path: Path) -> None:
+def draw_folder_button(path: Path) -> None:
     """The button that indexes a folder."""
     st.button(
-        "Index this folder", key="library.index-folder", icon=":material/manage_search:", on_click=start,
-        args=(library.find_sources(path),), help="Read all of it once, in the background, to search it and to see what it cost",
-    )  # fmt: skip
+        "Index this folder",
+        key="library.index-folder",
+        icon=":material/manage_search:",
+        on_click=start_job,
+        args=(library.find_sources(path),),
+        help="Read all of it once, in the background, to search it and to see what it cost",
+    )
 
 
-def _progress(job: IndexJob) -> None:
+def _draw_progress(job: IndexJob) -> None:
     """How far it is, drawn anew by itself; when it ends the whole page is."""
     began = job.state == "running"
 
-    def progress() -> None:
+    def draw_job() -> None:
         if began and job.state != "running":
             st.rerun()
         with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
-            st.html(_line(job), width="stretch")
+            st.html(_render_line(job), width="stretch")
             if job.state == "running":
                 st.button("Cancel", icon=":material/stop_circle:", key="library.index.cancel", on_click=job.cancel)
         if job.problems:
-            st.html(_problems(job))
+            st.html(_render_problems(job))
 
-    st.fragment(progress, run_every=POLL if began else None)()
+    st.fragment(draw_job, run_every=POLL if began else None)()
 
 
-def _line(job: IndexJob) -> str:
+def _render_line(job: IndexJob) -> str:
     of = f"of {job.count:,} files" if job.listed else f"of {job.count:,} files found so far"
     said = {
         "running": f"Indexing {job.done:,} {of} …",
@@ -118,23 +127,23 @@ def _line(job: IndexJob) -> str:
     more = f"{job.sessions:,} sessions read, {same:,} files known already, {len(job.problems):,} not read"
     share = job.done / job.count if job.listed and job.count else 0.0
     return (
-        f'<div class="ts-progress" role="status"><b>{esc(said)}</b> <span>{esc(more)}.</span>'
+        f'<div class="ts-progress" role="status"><b>{escape(said)}</b> <span>{escape(more)}.</span>'
         f'<i><em style="width:{share:.1%}"></em></i></div>'
     )
 
 
-def _problems(job: IndexJob) -> str:
+def _render_problems(job: IndexJob) -> str:
     """What could not be read: how often for which reason, then file by file."""
     problems = [*job.problems]
     reasons = "".join(
         f'<div class="ts-note"><span class="warning">{count:,}</span><span>{"file" if count == 1 else "files"}</span>'
-        f"<span>{esc(reason)}</span></div>"
+        f"<span>{escape(reason)}</span></div>"
         for reason, count in [*library.count_reasons(problems).items()][:20]
     )
     files = "".join(
-        f'<div class="ts-note"><span></span><span></span><span>{esc(f"{each.path}: {each.what}. {each.hint}")}</span></div>'
+        f'<div class="ts-note"><span></span><span></span><span>{escape(f"{each.path}: {each.what}. {each.hint}")}</span></div>'
         for each in problems[:MOST]
     )
     rest = f", the first {MOST} listed" if len(problems) > MOST else ""
     listed = f'<details class="ts-small"><summary>File by file{rest}</summary>{files}</details>'
-    return cards.panel("Not read", reasons + listed, "1 file" if len(problems) == 1 else f"{len(problems):,} files")
+    return cards.render_panel("Not read", reasons + listed, "1 file" if len(problems) == 1 else f"{len(problems):,} files")

@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages.library import upload
 from pages.parts import cache, cards, opening
-from pages.parts.formats import esc, when
+from pages.parts.formats import escape, to_datetime
 
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
@@ -18,27 +18,29 @@ MOST_NOTES = 100
 T = TypeVar("T")
 
 
-def conversations(shown: opening.Shown) -> None:
+def draw_conversations(shown: opening.ShownSession) -> None:
     """The conversations of the file that is open, where it holds several; none is read before it is chosen."""
-    held = cache.conversations(shown.entry)
+    held = cache.list_conversations(shown.entry)
     if len(held.listed) < 2:
         return
-    rows = _filtered(f"In {shown.entry.name}"[:80], "library.inside", [*held.listed], lambda entry: f"{entry.title} {entry.id}")
+    rows = _filter_rows(
+        f"In {shown.entry.name}"[:80], "library.inside", [*held.listed], lambda entry: f"{entry.title} {entry.id}"
+    )
     table: dict[str, Sequence[object]] = {
         "Title": [entry.title or entry.id for entry in rows],
         "Requests": [entry.requests or None for entry in rows],
-        "Time": [when(entry.at) for entry in rows],
+        "Time": [to_datetime(entry.at) for entry in rows],
     }
     columns = {
         "Title": st.column_config.TextColumn(width="large"),
         "Time": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
     }
-    _table("library.conversations", table, columns, [shown.entry.of(entry.id).id for entry in rows])
+    _draw_table("library.conversations", table, columns, [shown.entry.select(entry.id).id for entry in rows])
     if held.rest:
         st.html(f'<div class="ts-empty">The first {len(held.listed):,} are listed, {held.rest}.</div>')
 
 
-def _filtered(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> list[T]:
+def _filter_rows(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> list[T]:
     """A heading with a filter beside it; the rows that hold every word of the filter."""
     with st.container(horizontal=True, vertical_alignment="bottom", key=f"{key}.head"):
         st.html(f'<h2 class="ts-section">{title}</h2>', width="stretch")
@@ -47,29 +49,36 @@ def _filtered(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> 
     return [row for row in rows if all(word in text(row).casefold() for word in words)]
 
 
-def _table(key: str, table: Mapping[str, Sequence[object]], columns: Mapping[str, ColumnConfig], ids: Sequence[str]) -> None:
+def _draw_table(
+    key: str, table: Mapping[str, Sequence[object]], columns: Mapping[str, ColumnConfig], ids: Sequence[str]
+) -> None:
     """A sortable table; choosing a row opens that session."""
     chosen = st.dataframe(
-        table, key=key, column_config=columns, hide_index=True, on_select="rerun", selection_mode="single-row",
+        table,
+        key=key,
+        column_config=columns,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
         height="auto",
-    )  # fmt: skip
+    )
     picked = chosen["selection"]["rows"]
     if picked and 0 <= picked[0] < len(ids):
-        upload.show(ids[picked[0]])
+        upload.show_session(ids[picked[0]])
 
 
-def notes(shown: opening.Shown) -> None:
+def draw_notes(shown: opening.ShownSession) -> None:
     """What the import met in the session that is open, by severity."""
     order = ("error", "warning", "info")
     listed = sorted(shown.opened.session.notes, key=lambda note: order.index(note.severity))
     body = "".join(
         f'<div class="ts-note"><span class="{note.severity}">{note.severity}</span>'
         f'<span class="ts-num ts-faint">{f"line {note.line:,}" if note.line else "file"}</span>'
-        f"<span>{esc(note.what)}</span></div>"
+        f"<span>{escape(note.what)}</span></div>"
         for note in listed[:MOST_NOTES]
     )
     more = f"{len(listed):,} note{'' if len(listed) == 1 else 's'}" + (
         f", the first {MOST_NOTES} shown" if len(listed) > MOST_NOTES else ""
     )
     name = f"Import notes of {shown.view.title or shown.entry.name}"
-    st.html(cards.panel(name[:120], body or '<div class="ts-empty">Everything in the file was understood.</div>', more))
+    st.html(cards.render_panel(name[:120], body or '<div class="ts-empty">Everything in the file was understood.</div>', more))

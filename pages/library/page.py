@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from turnscope.extensions import list_problems
 
-from pages.library import forgetting, indexing, memory, open_file, search, sessions, totals, upload
+from pages.library import deletion, indexing, memory, open_file, search, sessions, totals, upload
 from pages.parts import header, widgets
 
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.header_if_any()
-    indexing.chats()
+    shown = header.draw_optional_header()
+    indexing.index_chats()
     for problem in list_problems():
-        widgets.notice(problem)
-    upload.upload()
+        widgets.draw_notice(problem)
+    upload.draw()
     if shown:
-        open_file.conversations(shown)
+        open_file.draw_conversations(shown)
     indexing.draw()  # under the folder whose button starts it
     search.draw()
-    rows = sessions.draw(upload.show)
+    rows = sessions.draw(upload.show_session)
     totals.draw()
     if shown:
-        open_file.notes(shown)
-    forgetting.forget(rows)
+        open_file.draw_notes(shown)
+    deletion.draw(rows)
     memory.draw()

@@ -10,24 +10,26 @@ from turnscope import TurnscopeError
 from turnscope.library import index_queries
 
 from pages.parts import cache, opening, request, shell, url, widgets
-from pages.parts.formats import esc, short
+from pages.parts.formats import escape, shorten
 
 
 def draw() -> None:
     """The box, and a page of hits."""
-    index = cache.store().index_path
+    index = cache.open_store().index_path
     st.html('<h2 class="ts-section">Search all sessions</h2>')
     text = st.text_input(
-        "Search all sessions", key="library.search", label_visibility="collapsed",
+        "Search all sessions",
+        key="library.search",
+        label_visibility="collapsed",
         placeholder='Words, parts of identifiers, or "words together"',
-    ).strip()  # fmt: skip
+    ).strip()
     if not text:
         return
     key = f"library.hits.{text}"
     try:
         count, hits = index_queries.search(index, text, int(st.session_state.get(key, 0)))
     except TurnscopeError as error:
-        widgets.notice(error.what.capitalize() + ".", error.hint)
+        widgets.draw_notice(error.what.capitalize() + ".", error.hint)
         return
     if not count:
         many = len(index_queries.list_sessions(index))
@@ -36,44 +38,44 @@ def draw() -> None:
         return
     with st.container(gap=None, key="library-hits"):
         for n, hit in enumerate(hits):
-            _hit(n, hit)
+            _draw_hit(n, hit)
     what = "blocks" if count < index_queries.MAX_HITS else "blocks at least"
-    widgets.draw_pager(key, count, index_queries.PAGE_HITS, widgets.start_page(key, count, index_queries.PAGE_HITS), what)
+    widgets.draw_pager(key, count, index_queries.PAGE_HITS, widgets.find_page_start(key, count, index_queries.PAGE_HITS), what)
 
 
-def _hit(n: int, hit: index_queries.Hit) -> None:
+def _draw_hit(n: int, hit: index_queries.Hit) -> None:
     part = "" if not hit.part else " · branch or subagent"
-    where = f"{short(hit.title or Path(hit.path).name, 60)} · request {hit.request:,} · block {hit.at:,}{part}"
+    where = f"{shorten(hit.title or Path(hit.path).name, 60)} · request {hit.request:,} · block {hit.at:,}{part}"
     with st.container(gap=None, key=f"library.hit.{n}.line"):
         if st.button(where, key=f"library.hit.{n}", type="tertiary", icon=":material/arrow_forward:"):
-            _go(hit)
-        st.html(f'<div class="ts-hit">{marked(hit)}</div>')
+            _open_hit(hit)
+        st.html(f'<div class="ts-hit">{render_hit(hit)}</div>')
 
 
-def marked(hit: index_queries.Hit) -> str:
+def render_hit(hit: index_queries.Hit) -> str:
     """The excerpt as HTML, what was found in it marked."""
     parts, at = [], 0
     for begin, stop in hit.marks:
-        parts += [esc(hit.excerpt[at:begin]), f"<mark>{esc(hit.excerpt[begin:stop])}</mark>"]
+        parts += [escape(hit.excerpt[at:begin]), f"<mark>{escape(hit.excerpt[begin:stop])}</mark>"]
         at = stop
-    return "".join((*parts, esc(hit.excerpt[at:])))
+    return "".join((*parts, escape(hit.excerpt[at:])))
 
 
-def _go(hit: index_queries.Hit) -> None:
+def _open_hit(hit: index_queries.Hit) -> None:
     """Open the session at the request, with the block chosen in its transcript."""
-    file = cache.at_path(hit.path)
+    file = cache.find_entry_at(hit.path)
     if file is None:
-        widgets.notice("This file is not known here any more.", "Index its folder again.")
+        widgets.draw_notice("This file is not known here any more.", "Index its folder again.")
         return
-    entry = file.of(hit.entry) if hit.entry else file
+    entry = file.select(hit.entry) if hit.entry else file
     try:
         with st.spinner("Opening"):
-            shown = opening.opened(entry, hit.part)
+            shown = opening.open_session(entry, hit.part)
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         return
     request.choose_block(shown, hit.at, f"hit {time.time_ns()}")
     st.session_state[request.PANE] = "transcript"
-    url.choose(entry.id, hit.part)
+    url.choose_session(entry.id, hit.part)
     where = {"session": entry.id, "request": str(hit.request)} | ({"part": str(hit.part)} if hit.part else {})
-    st.switch_page(shell.page("envelope"), query_params=where)
+    st.switch_page(shell.find_page("envelope"), query_params=where)

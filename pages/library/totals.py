@@ -9,17 +9,17 @@ from turnscope import TurnscopeError, figures
 from turnscope.library import index_queries
 
 from pages.parts import cache, cards, theme, widgets
-from pages.parts.formats import esc, percent, usd
+from pages.parts.formats import escape, format_percent, format_usd
 
 MOST = 8  # models or projects listed; the others in one line
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def _numbers(
+def _read_totals(
     path: str, version: tuple[int, ...]
-) -> tuple[index_queries.Metrics, tuple[index_queries.Spending, ...], list[tuple[str, int]]]:  # fmt: skip
-    store = cache.store()
-    lines, ratings = cache.lines(path, version), index_queries.count_ratings(store.path)
+) -> tuple[index_queries.Metrics, tuple[index_queries.Spending, ...], list[tuple[str, int]]]:
+    store = cache.open_store()
+    lines, ratings = cache.list_index_rows(path, version), index_queries.count_ratings(store.path)
     return (
         index_queries.compute_metrics(lines, ratings),
         index_queries.list_spending(store.index_path),
@@ -29,63 +29,71 @@ def _numbers(
 
 def draw() -> None:
     """Cards, two charts, two lists; nothing where nothing is indexed."""
-    index = cache.store().index_path
+    index = cache.open_store().index_path
     try:
-        told, rows, weeks = _numbers(str(index), index_queries.read_version(index))
+        told, rows, weeks = _read_totals(str(index), index_queries.read_version(index))
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         return
     if not told.sessions:
         return
     st.html(
-        f'<h2 class="ts-section">All {told.sessions:,} indexed sessions</h2>{_cards(told, index_queries.sum_spending(rows))}'
+        f'<h2 class="ts-section">All {told.sessions:,} indexed sessions</h2>'
+        f"{_render_cards(told, index_queries.sum_spending(rows))}"
     )
     left, right = st.columns([3, 2], gap="medium")
     with left:
         st.html('<div class="ts-small ts-faint">Cost per day, by model</div>')
-        _chart("library.spending", figures.draw_spending(rows, theme.name()), "Cost per day, stacked by model")
+        _draw_chart("library.spending", figures.draw_spending(rows, theme.get_theme()), "Cost per day, stacked by model")
     with right:
         st.html('<div class="ts-small ts-faint">Truncation events per week</div>')
-        _chart("library.trend", figures.draw_trend(weeks, theme.name()), "Truncation events per week")
-    models = _list("Cost by model", index_queries.group_spending(rows, lambda row: row.model))
-    projects = _list("Cost by project", index_queries.group_spending(rows, lambda row: row.project))
+        _draw_chart("library.trend", figures.draw_trend(weeks, theme.get_theme()), "Truncation events per week")
+    models = _render_list("Cost by model", index_queries.group_spending(rows, lambda row: row.model))
+    projects = _render_list("Cost by project", index_queries.group_spending(rows, lambda row: row.project))
     st.html(f'<div class="ts-panels even">{models}{projects}</div>')
 
 
-def _chart(key: str, figure: figures.Figure, alt: str) -> None:
+def _draw_chart(key: str, figure: figures.Figure, alt: str) -> None:
     st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False}, alt=alt)
 
 
-def _cards(told: index_queries.Metrics, total: float | None) -> str:
+def _render_cards(told: index_queries.Metrics, total: float | None) -> str:
     """The metrics; a dash where no session says it."""
-    inside = f"{percent(told.band)} of requests lie in 40–70 %" if told.band is not None else "no window is known"
+    inside = f"{format_percent(told.band)} of requests lie in 40–70 %" if told.band is not None else "no window is known"
     tone = "" if told.utilisation is None else " tone-good" if 0.4 <= told.utilisation <= 0.7 else " tone-warn"
     shown = (
-        ("Window filled", "–" if told.utilisation is None else percent(told.utilisation), inside, tone),
+        ("Window filled", "–" if told.utilisation is None else format_percent(told.utilisation), inside, tone),
         ("Messages per request", "–" if told.messages is None else f"{told.messages:,.0f}", f"{told.requests:,} requests", ""),
         ("Truncation events", f"{told.cuts:,}", "compacted, cut or cleared", ""),
         (
-            "Condensed well", "–" if told.good is None else percent(told.good),
-            f"of {told.rated:,} rated summaries" if told.rated else "no summary is rated yet", "",
+            "Condensed well",
+            "–" if told.good is None else format_percent(told.good),
+            f"of {told.rated:,} rated summaries" if told.rated else "no summary is rated yet",
+            "",
         ),
-        ("Cost", usd(total), f"{usd(told.usd)} a session" if told.usd is not None else "no known price", ""),
-    )  # fmt: skip
-    return '<div class="ts-cards">' + "".join(
-        f'<div class="ts-card"><h3>{esc(name)}</h3><div class="value{mark}">{esc(value)}</div><p>{esc(note)}</p></div>'
-        for name, value, note, mark in shown
-    ) + "</div>"  # fmt: skip
+        ("Cost", format_usd(total), f"{format_usd(told.usd)} a session" if told.usd is not None else "no known price", ""),
+    )
+    return (
+        '<div class="ts-cards">'
+        + "".join(
+            f'<div class="ts-card"><h3>{escape(name)}</h3><div class="value{mark}">{escape(value)}</div>'
+            f"<p>{escape(note)}</p></div>"
+            for name, value, note, mark in shown
+        )
+        + "</div>"
+    )
 
 
-def _list(name: str, rows: Sequence[tuple[str, int, float | None]]) -> str:
-    body = "".join(_row(label or "not named", requests, cost) for label, requests, cost in rows[:MOST])
+def _render_list(name: str, rows: Sequence[tuple[str, int, float | None]]) -> str:
+    body = "".join(_render_row(label or "not named", requests, cost) for label, requests, cost in rows[:MOST])
     if rest := rows[MOST:]:
         priced = [cost for _, _, cost in rest if cost is not None]
-        body += _row(f"{len(rest):,} more", sum(requests for _, requests, _ in rest), sum(priced) if priced else None)
-    return cards.panel(name, body, "branches and subagents in it, each request once")
+        body += _render_row(f"{len(rest):,} more", sum(requests for _, requests, _ in rest), sum(priced) if priced else None)
+    return cards.render_panel(name, body, "branches and subagents in it, each request once")
 
 
-def _row(label: str, requests: int, cost: float | None) -> str:
+def _render_row(label: str, requests: int, cost: float | None) -> str:
     return (
-        f'<div class="ts-note ts-cost"><span class="ts-num">{usd(cost)}</span>'
-        f'<span class="ts-num ts-faint">{requests:,} req.</span><span title="{esc(label)}">{esc(label)}</span></div>'
+        f'<div class="ts-note ts-cost"><span class="ts-num">{format_usd(cost)}</span>'
+        f'<span class="ts-num ts-faint">{requests:,} req.</span><span title="{escape(label)}">{escape(label)}</span></div>'
     )

@@ -12,7 +12,7 @@ from turnscope import TurnscopeError, library
 
 from pages.library import indexing
 from pages.parts import cache, opening, registry, shell, url, widgets
-from pages.parts.formats import short, when
+from pages.parts.formats import shorten, to_datetime
 
 if TYPE_CHECKING:
     from streamlit.elements.lib.column_types import ColumnConfig
@@ -29,7 +29,7 @@ FILE_COLUMNS: dict[str, ColumnConfig] = {
 }
 
 
-def upload() -> None:
+def draw() -> None:
     """Open a file that is dropped or chosen, or one of the samples."""
     left, right = st.columns([3, 2], gap="large")
     with left:
@@ -40,19 +40,19 @@ def upload() -> None:
         if dropped is not None and st.session_state.get("library.last") != dropped.file_id:
             st.session_state["library.last"] = dropped.file_id
             _open_bytes(dropped.name, dropped.getvalue())
-        _by_path()
+        _draw_path_field()
     with right:
         st.html('<h2 class="ts-section">Samples</h2>')
         with st.container(gap=None):
-            for entry in cache.entries().values():
+            for entry in cache.list_entries().values():
                 if entry.origin == "sample":
                     label = STORIES.get(entry.id, entry.id.replace("-", " ").capitalize())
                     key = f"library.sample.{entry.id}"
                     if st.button(label, key=key, type="tertiary", icon=":material/play_circle:"):
-                        show(entry.id)
+                        show_session(entry.id)
 
 
-def _by_path() -> None:
+def _draw_path_field() -> None:
     """Open what a path names: a file at once, a folder as a list of what can be opened in it."""
     typed = st.text_input("Or type the path of a file or a folder", key="library.path", placeholder="~/logs/session.jsonl")
     text = (typed or "").strip().strip("\"'")
@@ -62,17 +62,17 @@ def _by_path() -> None:
     try:
         path = path.resolve()
         if path.is_dir() and not registry.is_session(path):
-            _folder(path)
+            _draw_folder(path)
         elif st.session_state.get("library.path.last") != text:
             st.session_state["library.path.last"] = text
             _open_path(path)
         else:
-            st.button("Open it again", key="library.path.again", type="tertiary", on_click=_again)
+            st.button("Open it again", key="library.path.again", type="tertiary", on_click=_forget_path)
     except (OSError, RuntimeError, ValueError) as error:
-        widgets.notice(f"{short(text, 200)} cannot be read: {error}.", "Check the path and its permissions.")
+        widgets.draw_notice(f"{shorten(text, 200)} cannot be read: {error}.", "Check the path and its permissions.")
 
 
-def _again() -> None:
+def _forget_path() -> None:
     st.session_state.pop("library.path.last", None)
 
 
@@ -80,44 +80,49 @@ def _open_path(path: Path) -> None:
     """Open a file where it lies; it stays there, and is followed when it grows."""
     bar = st.progress(0.0, "Opening")
     try:
-        found = cache.store().open(path, name=path.name, progress=lambda what, share: bar.progress(min(1.0, share), what))
+        found = cache.open_store().open(path, name=path.name, progress=lambda what, share: bar.progress(min(1.0, share), what))
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         return
     finally:
         bar.empty()
-    show(next((id for id, entry in cache.entries().items() if entry.path == path), found.key[:16]))
+    show_session(next((id for id, entry in cache.list_entries().items() if entry.path == path), found.key[:16]))
 
 
-def _folder(path: Path) -> None:
+def _draw_folder(path: Path) -> None:
     """What can be opened in a folder; a click on a line opens it."""
-    entries, whole = registry.inside(path)
+    entries, whole = registry.list_folder(path)
     if not entries:
         looked = "No session was found in it" if whole else "No session was found in the part of it that was looked through"
         kinds = ", ".join(sorted(library.find_suffixes()))
-        widgets.notice(f"{path} holds nothing to open.", f"{looked}; looked for files that end in {kinds}.")
+        widgets.draw_notice(f"{path} holds nothing to open.", f"{looked}; looked for files that end in {kinds}.")
         return
     table: dict[str, Sequence[object]] = {
         "File": [entry.name for entry in entries],
         "Folder": [str(Path(path.name, entry.path.parent.relative_to(path))) for entry in entries],
         "Size": [entry.size / 1e6 for entry in entries],
-        "Modified": [when(entry.modified) for entry in entries],
+        "Modified": [to_datetime(entry.modified) for entry in entries],
     }
     picked = st.dataframe(
-        table, key="library.inside-folder", column_config=FILE_COLUMNS, hide_index=True, on_select="rerun",
-        selection_mode="single-row", height="auto",
-    )["selection"]["rows"]  # fmt: skip
-    indexing.folder(path)
+        table,
+        key="library.inside-folder",
+        column_config=FILE_COLUMNS,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        height="auto",
+    )["selection"]["rows"]
+    indexing.draw_folder_button(path)
     told = f"{len(entries):,} to open" + ("" if whole else "; the folder is large, and not all of it was looked through")
     st.html(f'<div class="ts-empty">{told}.</div>')
     if picked and 0 <= picked[0] < len(entries):
         _open_path(entries[picked[0]].path)
 
 
-def show(entry_id: str) -> NoReturn:
+def show_session(entry_id: str) -> NoReturn:
     """Go to the envelope of a session."""
-    url.choose(entry_id)
-    st.switch_page(shell.page("envelope"), query_params={"session": entry_id})
+    url.choose_session(entry_id)
+    st.switch_page(shell.find_page("envelope"), query_params={"session": entry_id})
 
 
 def _open_bytes(name: str, data: bytes) -> None:
@@ -127,14 +132,14 @@ def _open_bytes(name: str, data: bytes) -> None:
         path = Path(folder) / f"upload{Path(name).suffix[:8]}"
         path.write_bytes(data)
         try:
-            opened, left = opening.adopt(name, path, lambda what, share: bar.progress(min(1.0, share), what))
+            opened, left = opening.adopt_file(name, path, lambda what, share: bar.progress(min(1.0, share), what))
         except TurnscopeError as error:
-            widgets.notice(error.what.replace(path.name, name), error.hint)
+            widgets.draw_notice(error.what.replace(path.name, name), error.hint)
             return
         finally:
             bar.empty()
     if left:
         what = f"{name} holds {left:,} more conversations than are kept of a file that is dropped here."
-        widgets.notice(what, f"Those opened are listed below. For the others start `turnscope PATH-OF-{name}`.")
+        widgets.draw_notice(what, f"Those opened are listed below. For the others start `turnscope PATH-OF-{name}`.")
     else:
-        show(opened)
+        show_session(opened)

@@ -10,7 +10,7 @@ from turnscope.views import events, ranges, request_summary
 from turnscope.views import overview as views
 from turnscope.views.detail import Detail, Item
 
-from pages.parts.formats import esc, k, percent, short, usd
+from pages.parts.formats import escape, format_percent, format_tokens, format_usd, shorten
 
 HINTS = {
     "system": "The system prompt, and system messages in between.",
@@ -20,7 +20,7 @@ HINTS = {
     "thinking": "The model's own reasoning, where it is sent again.",
 }
 COUNTED = "How the text of this session was counted before it was scaled to what the provider recorded."
-PUT_IN = "What the tool itself put in beside the prompt, as text of messages: a part of Messages."
+INJECTED = "What the tool itself put in beside the prompt, as text of messages: a part of Messages."
 INSERTED = "What the policy put in beside what was said: hatched in the bar, a row each in the heatmap."
 WORDS = {
     "measured": "Recorded in the log by the provider.",
@@ -48,62 +48,74 @@ CENT = Decimal("0.01")  # less that was counted is told on hovering alone
 TEXT = 800  # characters of a block shown in a list
 
 
-def title(view: views.Overview) -> str:
+def render_title(view: views.Overview) -> str:
     """Title line with chips: source, model and window, requests, cost, peak, what was re-sent and what was taken out."""
     models = list(dict.fromkeys(model for model in view.models if model))
     window = int(view.windows.max(initial=0))
-    model = (_undated(models[0]) if models else "model unknown") + (f" +{len(models) - 1}" if len(models) > 1 else "")
+    model = (_strip_date(models[0]) if models else "model unknown") + (f" +{len(models) - 1}" if len(models) > 1 else "")
     chips = [
-        _chip(view.source),
-        _chip(f"{model} · {k(window)}" if window else model, "", "; ".join((", ".join(models), *view.proved))),
-        _chip(_many(len(view), "request")),
-        *_money(view),
+        _render_chip(view.source),
+        _render_chip(
+            f"{model} · {format_tokens(window)}" if window else model, "", "; ".join((", ".join(models), *view.proved))
+        ),
+        _render_chip(_many(len(view), "request")),
+        *_render_costs(view),
     ]
     if window and len(view):
         peak = float((view.prompts / view.windows.clip(min=1)).max())
-        chips.append(_chip(f"peak {peak:.0%}", "bad" if peak > 1 else "warn" if peak > 0.75 else ""))
+        chips.append(_render_chip(f"peak {peak:.0%}", "bad" if peak > 1 else "warn" if peak > 0.75 else ""))
     if len(view) > 1:
         resent = ranges.summarize_range(view, 0, len(view)).repeated_share
-        chips.append(_chip(f"{percent(resent)} re-sent", "", "Share of all input that the request before had carried already"))
+        chips.append(
+            _render_chip(
+                f"{format_percent(resent)} re-sent", "", "Share of all input that the request before had carried already"
+            )
+        )
     shrunk = events.count_cuts(cut.kind for cut in request_summary.find_cuts(view))
-    chips += [_chip(text, "warn", events.EVENTS[kind].meaning) for kind, text in shrunk] or [_chip("nothing cut")]
+    chips += [_render_chip(text, "warn", events.EVENTS[kind].meaning) for kind, text in shrunk] or [_render_chip("nothing cut")]
     full = view.title or view.session_id
-    return f'<div class="ts-title"><h1 title="{esc(short(full, 400))}">{esc(short(full, 80))}</h1>{"".join(chips)}</div>'
+    return (
+        f'<div class="ts-title"><h1 title="{escape(shorten(full, 400))}">{escape(shorten(full, 80))}</h1>{"".join(chips)}</div>'
+    )
 
 
-def amid(text: str, link: str) -> str:
+def render_middle(text: str, link: str) -> str:
     """That the task, or the last instruction, stands amid a long prompt; a link leads to where it does."""
-    return f'<div class="ts-amid"><b>In the middle</b> {esc(text)} <a href="{esc(link)}" target="_self">Look at it</a></div>'
+    return (
+        f'<div class="ts-amid"><b>In the middle</b> {escape(text)} <a href="{escape(link)}" target="_self">Look at it</a></div>'
+    )
 
 
-def _money(view: views.Overview) -> list[str]:
+def _render_costs(view: views.Overview) -> list[str]:
     """What the whole session cost, what of it was counted, and beside it the path's own share and what the log says."""
     whole, path, run = view.bill.whole, view.bill.path, view.bill.run_usd
-    told = [] if run is None else [_chip(f"log says {usd(run)}", "", "What the tool noted for the whole run")]
+    told = [] if run is None else [_render_chip(f"log says {format_usd(run)}", "", "What the tool noted for the whole run")]
     if whole.usd is None:
         if not (view.recorded >= 0).any():
             hint = "The log holds no usage, so nothing of it can be priced; tokens are counted here"
-            return [_chip("no usage logged", "", hint), *told]
-        return [_chip(usd(None), "warn", "No model of this session has a known price"), *told]
-    cost, hint = usd(whole.usd), "Every request priced on its own, each once"
+            return [_render_chip("no usage logged", "", hint), *told]
+        return [_render_chip(format_usd(None), "warn", "No model of this session has a known price"), *told]
+    cost, hint = format_usd(whole.usd), "Every request priced on its own, each once"
     if whole.counted:
-        counted = f"of it {usd(whole.counted_usd)} counted for {_many(whole.counted, 'answer')}"
-        counted += f" · {usd(whole.recorded_usd)} as recorded"
+        counted = f"of it {format_usd(whole.counted_usd)} counted for {_many(whole.counted, 'answer')}"
+        counted += f" · {format_usd(whole.recorded_usd)} as recorded"
         cost += f", {counted}" if whole.counted_usd >= CENT else ""
         hint += f"; where the recorded output cannot be true, the answer's own text was counted: {counted}"
     if whole.unpriced:
         cost += f" · {whole.unpriced} without a price"
-    chips = [_chip(cost, "", hint)]
+    chips = [_render_chip(cost, "", hint)]
     if len(view.bill.parts) > 1:
-        of = "; ".join(f"{name}: {usd(share.usd)} for {_many(share.requests, 'request')}" for name, share in view.bill.parts)
-        chips.append(_chip(f"this path {usd(path.usd)}", "", f"The whole bill by its parts. {of}"))
+        of = "; ".join(
+            f"{name}: {format_usd(share.usd)} for {_many(share.requests, 'request')}" for name, share in view.bill.parts
+        )
+        chips.append(_render_chip(f"this path {format_usd(path.usd)}", "", f"The whole bill by its parts. {of}"))
     if whole.logged_usd is not None:
         hint = f"What the tool noted for {_many(whole.logged, 'request')}"
-        chips.append(_chip(f"log says {usd(whole.logged_usd)}", "", hint))
+        chips.append(_render_chip(f"log says {format_usd(whole.logged_usd)}", "", hint))
     return chips + told
 
 
-def _undated(model: str) -> str:
+def _strip_date(model: str) -> str:
     """A model's name without the date that ends it."""
     name, _, date = model.rpartition("-")
     return name if name and len(date) == 8 and date.isdigit() else model
@@ -113,20 +125,22 @@ def _many(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def _chip(text: str, tone: str = "", hint: str = "") -> str:
-    return f'<span class="ts-chip {tone}" title="{esc(hint or text)}">{esc(text)}</span>'
+def _render_chip(text: str, tone: str = "", hint: str = "") -> str:
+    return f'<span class="ts-chip {tone}" title="{escape(hint or text)}">{escape(text)}</span>'
 
 
-def headline(now: request_summary.RequestSummary, ahead: request_summary.Cut | None = None) -> str:
+def render_headline(now: request_summary.RequestSummary, ahead: request_summary.Cut | None = None) -> str:
     """One sentence with the number that matters, what happened at this request, and a way to the cut that comes next."""
-    chips = "".join(_chip(f"{SIGNS[kind]} {short(what.partition(': ')[0], 60)}", "warn", what) for kind, what in now.events)
+    chips = "".join(
+        _render_chip(f"{SIGNS[kind]} {shorten(what.partition(': ')[0], 60)}", "warn", what) for kind, what in now.events
+    )
     if ahead:
         what = f"What was {events.EVENTS[ahead.kind].word} at request {ahead.request} →"
         chips += f'<button type="button" class="ts-go" data-request="{ahead.request}">{what}</button>'
-    return f'<h2 class="ts-headline" data-request="{now.n}"><span>{esc(now.sentence)}</span>{chips}</h2>'
+    return f'<h2 class="ts-headline" data-request="{now.n}"><span>{escape(now.sentence)}</span>{chips}</h2>'
 
 
-def filled(name: str) -> str:
+def fill_style(name: str) -> str:
     """The colour of a part as CSS; hatched where no block stands for it."""
     css = name.replace("_", "-")
     if name in HATCHED:
@@ -134,23 +148,25 @@ def filled(name: str) -> str:
     return f"background:var(--ts-{css});color:var(--ts-ink-{css})"
 
 
-def bar(now: request_summary.RequestSummary, slim: bool = False) -> str:
+def render_bar(now: request_summary.RequestSummary, slim: bool = False) -> str:
     """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
     whole = max(now.window, now.prompt, 1)
-    parts = "".join(_segment(segment, whole, _put_in(now), now.inserts) for segment in now.segments if segment.tokens)
-    free = f'<div class="ts-seg free">{k(now.free)} free</div>' if now.free > whole * 0.03 else ""
+    parts = "".join(
+        _render_segment(segment, whole, _describe_injected(now), now.inserts) for segment in now.segments if segment.tokens
+    )
+    free = f'<div class="ts-seg free">{format_tokens(now.free)} free</div>' if now.free > whole * 0.03 else ""
     reserve = ticks = scale = ""
     if now.window:
         left = 100 * now.warn_at / whole
         ticks = f'<div class="ts-tick" style="left:{left:.2f}%"></div>'
         scale = f'<span style="right:{100 - left:.2f}%;color:var(--ts-warn);padding-right:6px">90% of the window</span>'
-        scale += f'<span style="right:0;color:var(--ts-bad)">limit {k(now.window)}</span>'
+        scale += f'<span style="right:0;color:var(--ts-bad)">limit {format_tokens(now.window)}</span>'
         if now.reserve:
             width = 100 * min(now.reserve, now.window) / whole
             reserve = (
                 f'<div class="ts-reserve" style="width:{width:.2f}%" title="reserved for the answer: {now.reserve:,}"></div>'
             )
-    before = _ghost(now, whole) if now.previous_segments else ""
+    before = _render_previous(now, whole) if now.previous_segments else ""
     label = f"{now.prompt:,} of {now.window:,} tokens" if now.window else f"{now.prompt:,} tokens"
     kind = "ts-bar slim" if slim else "ts-bar"
     return (
@@ -159,42 +175,42 @@ def bar(now: request_summary.RequestSummary, slim: bool = False) -> str:
     )
 
 
-def _put_in(now: request_summary.RequestSummary) -> str:
+def _describe_injected(now: request_summary.RequestSummary) -> str:
     """What the tool put in beside the prompt, all of which stands in messages."""
-    return " · ".join(f"{word} {k(tokens)}" for word, tokens in now.injected if tokens)
+    return " · ".join(f"{word} {format_tokens(tokens)}" for word, tokens in now.injected if tokens)
 
 
-def inserted(inserts: Sequence[tuple[str, str, int]], bucket: str, whole: int) -> str:
+def render_inserts(inserts: Sequence[tuple[str, str, int]], bucket: str, whole: int) -> str:
     """The slots of a bucket as hatched parts at the end of its segment, which has `whole` tokens."""
     parts = "".join(
-        f'<i title="{esc(slot)}: {tokens:,} tokens, put in" style="width:{100 * tokens / max(1, whole):.2f}%"></i>'
+        f'<i title="{escape(slot)}: {tokens:,} tokens, put in" style="width:{100 * tokens / max(1, whole):.2f}%"></i>'
         for slot, of, tokens in inserts
         if of == bucket
     )
     return f'<span class="ts-slots">{parts}</span>' if parts else ""
 
 
-def _segment(
+def _render_segment(
     segment: request_summary.Segment, whole: int, put_in: str = "", inserts: Sequence[tuple[str, str, int]] = ()
 ) -> str:
     width = 100 * segment.tokens / whole
     name = views.LABELS[segment.name]
-    text = f"{name} {k(segment.tokens)}"
+    text = f"{name} {format_tokens(segment.tokens)}"
     room = width * 12.4  # pixels at 1240, less on narrow pages, where the text is cut off by the ellipsis of the title
-    shown = text if room > 8.2 * len(text) + 18 else k(segment.tokens) if room > 58 else ""
+    shown = text if room > 8.2 * len(text) + 18 else format_tokens(segment.tokens) if room > 58 else ""
     thin = " hatched" if shown and segment.name in HATCHED else "" if shown else " thin"
     hint = f"{name}: {segment.tokens:,} tokens, {segment.mark}"
     hint += f"; put in by the tool: {put_in}" if put_in and segment.name == "messages" else ""
-    style = f"width:{width:.3f}%;{filled(segment.name)}"
-    slots = inserted(inserts, segment.name, segment.tokens)
-    return f'<div class="ts-seg{thin}" title="{esc(hint)}" style="{style}"><span>{esc(shown)}</span>{slots}</div>'
+    style = f"width:{width:.3f}%;{fill_style(segment.name)}"
+    slots = render_inserts(inserts, segment.name, segment.tokens)
+    return f'<div class="ts-seg{thin}" title="{escape(hint)}" style="{style}"><span>{escape(shown)}</span>{slots}</div>'
 
 
-def _ghost(now: request_summary.RequestSummary, whole: int) -> str:
+def _render_previous(now: request_summary.RequestSummary, whole: int) -> str:
     total = sum(segment.tokens for segment in now.previous_segments)
     parts = "".join(
-        f'<i title="{esc(views.LABELS[s.name])}: {s.tokens:,}" '
-        f'style="width:{100 * s.tokens / whole:.3f}%;{filled(s.name)}"></i>'
+        f'<i title="{escape(views.LABELS[s.name])}: {s.tokens:,}" '
+        f'style="width:{100 * s.tokens / whole:.3f}%;{fill_style(s.name)}"></i>'
         for s in now.previous_segments
         if s.tokens
     )
@@ -203,157 +219,164 @@ def _ghost(now: request_summary.RequestSummary, whole: int) -> str:
     return f'<div class="ts-before"><small>{words}</small><div class="ts-ghost">{parts}</div></div>'
 
 
-def buckets(now: request_summary.RequestSummary, counter: str) -> str:
+def render_buckets(now: request_summary.RequestSummary, counter: str) -> str:
     """A card per bucket and a chip for what belongs to none."""
     named = {segment.name: segment for segment in now.segments}
     hidden = any(named[name].tokens for name in HATCHED if name != "unattributed")
     order = ("system", "tools", "messages", "tool_results", "thinking")
-    cards = "".join(_card(named[name], hidden and name in ("system", "tools")) for name in order)
-    chips = "".join(_rest(named[name]) for name in HATCHED if named[name].tokens)
-    chips += "".join(_chip(short(note, 60), "warn", note) for note in now.notes)
-    chips += _answered(now)
-    if put_in := _put_in(now):
-        chips += f'<span class="ts-chip seg" title="{PUT_IN}">put in by the tool<em>{esc(put_in)}</em></span>'
-    chips += slots(now.inserts)
+    cards = "".join(_render_bucket(named[name], hidden and name in ("system", "tools")) for name in order)
+    chips = "".join(_render_rest(named[name]) for name in HATCHED if named[name].tokens)
+    chips += "".join(_render_chip(shorten(note, 60), "warn", note) for note in now.notes)
+    chips += _render_output(now)
+    if put_in := _describe_injected(now):
+        chips += f'<span class="ts-chip seg" title="{INJECTED}">put in by the tool<em>{escape(put_in)}</em></span>'
+    chips += render_slots(now.inserts)
     unpriced = "no known price for this model" if now.recorded else "nothing to price"
-    money = f"this request {usd(now.total)}" if now.total is not None else unpriced
-    money += f" · log says {usd(now.logged_usd)}" if now.logged_usd is not None else ""
-    read = f"{percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
+    money = f"this request {format_usd(now.total)}" if now.total is not None else unpriced
+    money += f" · log says {format_usd(now.logged_usd)}" if now.logged_usd is not None else ""
+    read = f"{format_percent(now.read / max(1, now.prompt))} read from cache" if now.recorded else "usage not recorded"
     chips += f'<span class="ts-chip seg">{money}<em>{read}</em></span>'
-    chips += f'<span class="ts-chip seg" title="{COUNTED}">counted by<em>{esc(counter)}</em></span>'
+    chips += f'<span class="ts-chip seg" title="{COUNTED}">counted by<em>{escape(counter)}</em></span>'
     return f'<div class="ts-cards">{cards}</div><div class="ts-chips">{chips}</div>'
 
 
-def slots(inserts: Sequence[tuple[str, str, int]]) -> str:
+def render_slots(inserts: Sequence[tuple[str, str, int]]) -> str:
     """What a policy put in, by slot, as a chip; "" where it put in nothing."""
-    text = " · ".join(f"{slot.lower()} {k(tokens)}" for slot, _, tokens in inserts)
-    return f'<span class="ts-chip seg" title="{INSERTED}">inserts<em>{esc(text)}</em></span>' if text else ""
+    text = " · ".join(f"{slot.lower()} {format_tokens(tokens)}" for slot, _, tokens in inserts)
+    return f'<span class="ts-chip seg" title="{INSERTED}">inserts<em>{escape(text)}</em></span>' if text else ""
 
 
-def _answered(now: request_summary.RequestSummary) -> str:
+def _render_output(now: request_summary.RequestSummary) -> str:
     """The answer has a price of its own: no part of the prompt bears it."""
-    price = f" · {usd(now.answer_usd)}" if now.total is not None else ""
+    price = f" · {format_usd(now.answer_usd)}" if now.total is not None else ""
     price += f" · {now.speed:,.{int(now.speed < 9.95)}f} tokens/s" if now.speed else ""
     mark, hint = ("estimated", COUNTED) if now.counted else ("measured", WORDS["measured"])
     return f'<span class="ts-chip seg" title="{hint}">Answer {now.answer:,} tokens{price}<em>{mark}</em></span>'
 
 
-def _card(segment: request_summary.Segment, hidden: bool) -> str:
-    swatch = f'<i class="ts-swatch" style="{filled(segment.name)}"></i>'
+def _render_bucket(segment: request_summary.Segment, hidden: bool) -> str:
+    swatch = f'<i class="ts-swatch" style="{fill_style(segment.name)}"></i>'
     hint = HINTS[segment.name]
     mark = f'<em class="ts-term" title="{WORDS[segment.mark]}">{segment.mark}</em>'
     name = f'<span title="{hint}">{views.LABELS[segment.name]}</span>'
     if hidden and not segment.tokens:
         body = '<div class="value ts-faint">–</div><p>not in the log, see the hatched part</p>'
         return f'<div class="ts-card"><h3>{swatch}{name}</h3>{body}</div>'
-    line = f"{usd(segment.usd)} · {_change(segment.change)}"
-    share = f"<small>{percent(segment.share)}</small>"
-    value = f'<div class="value">{k(segment.tokens)}{share}</div>'
+    line = f"{format_usd(segment.usd)} · {_render_change(segment.change)}"
+    share = f"<small>{format_percent(segment.share)}</small>"
+    value = f'<div class="value">{format_tokens(segment.tokens)}{share}</div>'
     return f'<div class="ts-card"><h3>{swatch}{name}{mark}</h3>{value}<p>{line}</p></div>'
 
 
-def _change(change: int) -> str:
+def _render_change(change: int) -> str:
     if not change:
         return "no change"
     up = change > 0
-    return f'<span class="{"ts-up" if up else "ts-down"}">{"▲" if up else "▼"} {k(abs(change))}</span>'
+    return f'<span class="{"ts-up" if up else "ts-down"}">{"▲" if up else "▼"} {format_tokens(abs(change))}</span>'
 
 
-def _rest(segment: request_summary.Segment) -> str:
+def _render_rest(segment: request_summary.Segment) -> str:
     hint = WORDS["inferred"]
     if segment.name == "unattributed":
         hint = "Recorded tokens that the other parts do not explain."
-    value = f"{k(segment.tokens)} · {percent(segment.share)}"
-    swatch = f'<i class="ts-swatch" style="{filled(segment.name)}"></i>'
+    value = f"{format_tokens(segment.tokens)} · {format_percent(segment.share)}"
+    swatch = f'<i class="ts-swatch" style="{fill_style(segment.name)}"></i>'
     return (
         f'<span class="ts-chip seg" title="{hint}">{swatch}{views.LABELS[segment.name]} {value}<em>{segment.mark}</em></span>'
     )
 
 
-def panel(name: str, body: str, note: str = "") -> str:
+def render_panel(name: str, body: str, note: str = "") -> str:
     """A titled box."""
-    return f'<section class="ts-card"><h3>{esc(name)}<em>{esc(note)}</em></h3>{body}</section>'
+    return f'<section class="ts-card"><h3>{escape(name)}<em>{escape(note)}</em></h3>{body}</section>'
 
 
-def largest(groups: Sequence[request_summary.Group], shown: int = 12) -> str:
+def render_largest(groups: Sequence[request_summary.Group], shown: int = 12) -> str:
     """The first groups of blocks with a meter each; a line opens to show the largest text of its group."""
     most = max((group.tokens for group in groups), default=1)
-    body = "".join(_group(group, most) for group in groups[:shown])
-    return body + more(groups[shown:]) or '<div class="ts-empty">Nothing that the log holds.</div>'
+    body = "".join(_render_group(group, most) for group in groups[:shown])
+    return body + render_more(groups[shown:]) or '<div class="ts-empty">Nothing that the log holds.</div>'
 
 
-def more(groups: Sequence[request_summary.Group]) -> str:
+def render_more(groups: Sequence[request_summary.Group]) -> str:
     """What a list leaves out, so that no list looks complete that is not; "" where it leaves out nothing."""
-    rest = f"and {len(groups):,} more, {k(sum(group.tokens for group in groups))} tokens"
+    rest = f"and {len(groups):,} more, {format_tokens(sum(group.tokens for group in groups))} tokens"
     return f'<div class="ts-empty">{rest}</div>' if groups else ""
 
 
-def _group(group: request_summary.Group, most: int) -> str:
+def _render_group(group: request_summary.Group, most: int) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
-    state = f' <span class="ts-faint">· {esc(group.state)}</span>' if group.state != "verbatim" else ""
-    meter = f'<span class="meter" style="width:{100 * group.tokens / max(1, most):.1f}%;{filled(group.bucket)}"></span>'
-    head = f'<span class="name">{esc(group.label)}{count}{state}</span><span class="size">{group.tokens:,}</span>{meter}'
+    state = f' <span class="ts-faint">· {escape(group.state)}</span>' if group.state != "verbatim" else ""
+    meter = f'<span class="meter" style="width:{100 * group.tokens / max(1, most):.1f}%;{fill_style(group.bucket)}"></span>'
+    head = f'<span class="name">{escape(group.label)}{count}{state}</span><span class="size">{group.tokens:,}</span>{meter}'
+    summary = f'<summary title="{escape(group.label)}">{head}</summary>'
+    return f'<details class="ts-row">{summary}<pre>{render_clipped(group.text)}</pre></details>'
+
+
+def render_clipped(text: str, most: int = TEXT) -> str:
+    """The beginning of a text, escaped; says how much is left out."""
+    rest = len(text) - most
     return (
-        f'<details class="ts-row"><summary title="{esc(group.label)}">{head}</summary><pre>{clip(group.text)}</pre></details>'
+        escape(text[:most]) + (f'<span class="ts-faint">\n… {rest:,} more characters</span>' if rest > 0 else "") or "(no text)"
     )
 
 
-def clip(text: str, most: int = TEXT) -> str:
-    """The beginning of a text, escaped; says how much is left out."""
-    rest = len(text) - most
-    return esc(text[:most]) + (f'<span class="ts-faint">\n… {rest:,} more characters</span>' if rest > 0 else "") or "(no text)"
-
-
-def deltas(items: Iterable[Item], sign: str, tone: str, shown: int = 6) -> str:
+def render_deltas(items: Iterable[Item], sign: str, tone: str, shown: int = 6) -> str:
     """Blocks that came or went, in groups."""
     groups = request_summary.group_items(items, 1, 10**9)
-    return "".join(_delta(group, sign, tone) for group in groups[:shown]) + more(groups[shown:])
+    return "".join(_render_delta(group, sign, tone) for group in groups[:shown]) + render_more(groups[shown:])
 
 
-def changes(detail: Detail) -> str:
+def render_changes(detail: Detail) -> str:
     """What came since the request before, and what went."""
-    text = deltas(detail.added, "+", "ts-up") + deltas(detail.removed, "−", "ts-down") + moved(detail.changed, 6)
+    text = (
+        render_deltas(detail.added, "+", "ts-up")
+        + render_deltas(detail.removed, "−", "ts-down")
+        + render_resized(detail.changed, 6)
+    )
     return text or '<div class="ts-empty">The same blocks as the request before.</div>'
 
 
-def moved(pairs: Sequence[tuple[Item, Item]], shown: int = 12) -> str:
+def render_resized(pairs: Sequence[tuple[Item, Item]], shown: int = 12) -> str:
     """Blocks that stand otherwise than before, those that moved most first."""
     ranked = sorted(pairs, key=lambda pair: -abs(pair[1].tokens - pair[0].tokens))
     rows = "".join(
-        f'<div class="ts-row"><div class="line"><span class="name" title="{esc(after.label)}">{swatch(after.bucket)} '
-        f'{esc(after.label)}</span><span class="size">{before.tokens:,} → {after.tokens:,}</span></div></div>'
+        f'<div class="ts-row"><div class="line"><span class="name" title="{escape(after.label)}">{render_swatch(after.bucket)} '
+        f'{escape(after.label)}</span><span class="size">{before.tokens:,} → {after.tokens:,}</span></div></div>'
         for before, after in ranked[:shown]
     )
     return rows + (f'<div class="ts-empty">and {len(ranked) - shown:,} more</div>' if len(ranked) > shown else "")
 
 
-def swatch(name: str) -> str:
+def render_swatch(name: str) -> str:
     """The small square in the colour of a bucket."""
-    return f'<i class="ts-swatch" style="{filled(name)}"></i>'
+    return f'<i class="ts-swatch" style="{fill_style(name)}"></i>'
 
 
-def _delta(group: request_summary.Group, sign: str, tone: str) -> str:
+def _render_delta(group: request_summary.Group, sign: str, tone: str) -> str:
     count = f' <span class="ts-faint">× {group.count}</span>' if group.count > 1 else ""
     size = f'<span class="size {tone}">{sign}{group.tokens:,}</span>'
-    name = f'<span class="name" title="{esc(group.label)}">{swatch(group.bucket)} {esc(group.label)}{count}</span>'
+    name = f'<span class="name" title="{escape(group.label)}">{render_swatch(group.bucket)} {escape(group.label)}{count}</span>'
     return f'<div class="ts-row"><div class="line">{name}{size}</div></div>'
 
 
-def answer(detail: Detail) -> str:
+def render_answer(detail: Detail) -> str:
     """What the model answered, block by block."""
     body = "".join(
         f'<details class="ts-row" {"open" if item.kind == "text" else ""}><summary><span class="name">'
-        f'<i class="ts-swatch" style="{filled(item.bucket)}"></i> {esc(item.label)}</span>'
-        f'<span class="size">{item.tokens:,}</span></summary><pre>{clip(item.text)}</pre></details>'
+        f'<i class="ts-swatch" style="{fill_style(item.bucket)}"></i> {escape(item.label)}</span>'
+        f'<span class="size">{item.tokens:,}</span></summary><pre>{render_clipped(item.text)}</pre></details>'
         for item in detail.answer
     )
     return body or '<div class="ts-empty">The log holds no answer to this request.</div>'
 
 
-def legend(view: views.Overview, heat: bool = False) -> str:
+def render_legend(view: views.Overview, heat: bool = False) -> str:
     """Colours of the stack and signs of the markers that this session has."""
     names = [name for name in figures.STACK if view.cells[:, views.CELLS.index(name)].any()]
-    swatches = "".join(f'<span><i class="ts-swatch" style="{filled(name)}"></i>{views.LABELS[name]}</span>' for name in names)
+    swatches = "".join(
+        f'<span><i class="ts-swatch" style="{fill_style(name)}"></i>{views.LABELS[name]}</span>' for name in names
+    )
     signs = "".join(
         f'<span title="{events.EVENTS[kind].meaning}"><b style="color:var(--ts-{colour})">{SIGNS[kind]}</b>{word}</span>'
         for kind, colour, word in figures.list_legend(view)
@@ -367,6 +390,6 @@ def legend(view: views.Overview, heat: bool = False) -> str:
     return f'<div class="ts-legend">{swatches}{cold}{signs}</div>'
 
 
-def departure(address: str) -> str:
+def render_departure_link(address: str) -> str:
     """A link to the compare page, at the question when a block leaves the window."""
-    return f'<a href="{esc(address)}#left" target="_self">When does it leave, under any policy?</a>'
+    return f'<a href="{escape(address)}#left" target="_self">When does it leave, under any policy?</a>'

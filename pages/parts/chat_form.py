@@ -42,46 +42,46 @@ DEFAULTS: dict[str, Any] = {
 }
 
 
-def value(name: str) -> Any:
+def get_value(name: str) -> Any:
     """A setting as the form has it."""
     return st.session_state.get(f"chat.{name}", DEFAULTS.get(name))
 
 
-def about() -> dict[str, Any]:
+def list_settings() -> dict[str, Any]:
     """What a new chat remembers of its settings. No key."""
-    return {name: value(name) for name in ("provider", "model", "policy", "url", "folder")}
+    return {name: get_value(name) for name in ("provider", "model", "policy", "url", "folder")}
 
 
-def place() -> Destination:
+def get_destination() -> Destination:
     """Where the form says that a chat goes."""
-    kind = value("provider")
-    url = value("url").strip() if kind == "server" else ""
-    return Destination(kind, url, value("model") or "", int(value("window") or 0))
+    kind = get_value("provider")
+    url = get_value("url").strip() if kind == "server" else ""
+    return Destination(kind, url, get_value("model") or "", int(get_value("window") or 0))
 
 
-def key() -> str:
+def get_key_name() -> str:
     """Under which name this tab's memory has the key of the form's address: each origin has one of its own."""
 
     from turnscope.live import endpoints  # loads a provider's SDK, which most pages do without
 
-    return f"key.{endpoints.Endpoint(value('provider'), value('url')).origin}"
+    return f"key.{endpoints.Endpoint(get_value('provider'), get_value('url')).origin}"
 
 
-def provider(to: Destination | None = None) -> Provider:
+def connect_provider(to: Destination | None = None) -> Provider:
     """The provider where a chat goes, else where the form says. TurnscopeError where a key or an address is missing."""
 
     from turnscope.live import endpoints
 
-    to = to or place()
+    to = to or get_destination()
     if not to.model:
         raise TurnscopeError("no model is chosen", hint="Type its name in the settings.")
     endpoint = endpoints.Endpoint(to.kind, to.url)  # type: ignore[arg-type]
     typed = (st.session_state.get(f"chat.key.{endpoint.origin}") or "").strip()
-    return endpoints.connect_endpoint(replace(endpoint, key=typed), offline())
+    return endpoints.connect_endpoint(replace(endpoint, key=typed), get_offline_server())
 
 
 @st.cache_resource(show_spinner=False)
-def offline() -> OfflineServer:
+def get_offline_server() -> OfflineServer:
     """The built-in model, one for this process."""
     from turnscope.live.offline import OfflineServer
 

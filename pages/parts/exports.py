@@ -13,27 +13,33 @@ from turnscope.views import tables
 from pages.parts import opening, theme
 
 
-def forms(session: Session, name: str, key: str) -> None:
+def draw_session_buttons(session: Session, name: str, key: str) -> None:
     """A button for each form, of the path that is shown; our own forms hold its branches and subagents too."""
     with st.container(horizontal=True, gap="small", key=f"{key}.forms"):
         for form in export_formats.list_formats().values():
             st.download_button(
-                form.title, partial(form.encode, session), f"{name}.{form.suffix}", form.mime, key=f"{key}.{form.name}",
-                icon=":material/download:", type="tertiary", on_click="ignore",
-            )  # fmt: skip
+                form.title,
+                partial(form.encode, session),
+                f"{name}.{form.suffix}",
+                form.mime,
+                key=f"{key}.{form.name}",
+                icon=":material/download:",
+                type="tertiary",
+                on_click="ignore",
+            )
 
 
-def chart(
-    name: str, figure: figures.Figure, shown: opening.Shown, by: figures.Unit, told: Callable[[], list[str]] = list
+def draw_chart_buttons(
+    name: str, figure: figures.Figure, shown: opening.ShownSession, by: figures.Unit, told: Callable[[], list[str]] = list
 ) -> None:
-    ground = theme.palette()["ground"]
+    ground = theme.get_palette()["ground"]
     with st.container(horizontal=True, key=f"{name}-exports"):
-        _button("Chart as HTML", lambda: figures.to_html(figure, ground, told()), f"turnscope-{name}.html", "text/html")
-        _button("Numbers as CSV", lambda: tables.overview_to_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
-        _button("Bill as CSV", lambda: tables.cost_to_csv(shown.view), f"turnscope-{name}-bill.csv", "text/csv")
+        _draw_button("Chart as HTML", lambda: figures.to_html(figure, ground, told()), f"turnscope-{name}.html", "text/html")
+        _draw_button("Numbers as CSV", lambda: tables.overview_to_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
+        _draw_button("Bill as CSV", lambda: tables.cost_to_csv(shown.view), f"turnscope-{name}-bill.csv", "text/csv")
 
 
-def _button(label: str, make: Callable[[], str], file: str, mime: str) -> None:
+def _draw_button(label: str, make: Callable[[], str], file: str, mime: str) -> None:
     st.download_button(
         label, make, file, mime, key=f"export.{file}", icon=":material/download:", type="tertiary", on_click="ignore"
     )

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from html import escape
 from itertools import chain, count
 from typing import Literal, TypeVar
 
 K = TypeVar("K")
 
 
-def esc(text: object) -> str:
+def escape(text: object) -> str:
     """Text for the inside of an HTML element or a quoted attribute."""
-    return escape(str(text), quote=True)
+    return html.escape(str(text), quote=True)
 
 
-def k(tokens: float) -> str:
+def format_tokens(tokens: float) -> str:
     """Tokens in three or four characters: 812, 9.7k, 105k, 1.2M."""
     size = abs(tokens)
     if size < 1_000:
@@ -27,7 +27,7 @@ def k(tokens: float) -> str:
     return f"{tokens / 1_000_000:.1f}M"
 
 
-def usd(amount: Decimal | float | None) -> str:
+def format_usd(amount: Decimal | float | None) -> str:
     """Money with as many digits as it needs; a dash where there is no known price."""
     if amount is None:
         return "no price"
@@ -35,23 +35,23 @@ def usd(amount: Decimal | float | None) -> str:
     return f"${amount:,.2f}" if size >= 1 or not size else f"${amount:,.3f}" if size >= 0.1 else f"${amount:,.4f}"
 
 
-def cost(amount: Decimal | None, unpriced: int, *, simulated: bool) -> str:
+def format_cost(amount: Decimal | None, unpriced: int, *, simulated: bool) -> str:
     """What requests cost together, whether that was billed or is simulated, and how many have no price."""
     left_out = f", {unpriced:,} without a price" if unpriced and amount is not None else ""
-    return f"{'simulated ' if simulated else ''}{usd(amount)}{left_out}"
+    return f"{'simulated ' if simulated else ''}{format_usd(amount)}{left_out}"
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """A share as a percentage, without pretending that little is nothing."""
     return "<1%" if 0 < abs(share) < 0.005 else f"{share:.0%}".replace("-", "−")
 
 
-def when(seconds: float | None) -> datetime | None:
+def to_datetime(seconds: float | None) -> datetime | None:
     """A time for a table."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
-def short(text: str, most: int, side: Literal["head", "tail"] = "head") -> str:
+def shorten(text: str, most: int, side: Literal["head", "tail"] = "head") -> str:
     """One line of at most `most` characters."""
     line = " ".join(text[: 4 * most].split()) if side == "head" else " ".join(text.split())
     if len(line) <= most:
@@ -59,7 +59,7 @@ def short(text: str, most: int, side: Literal["head", "tail"] = "head") -> str:
     return line[: most - 1] + "…" if side == "head" else "…" + line[1 - most :]
 
 
-def apart(labels: Mapping[K, str]) -> dict[K, str]:
+def make_unique(labels: Mapping[K, str]) -> dict[K, str]:
     """Labels of a choice, each made different from those before it: the browser says which one was chosen by its label."""
     used: set[str] = set()
     found: dict[K, str] = {}
@@ -70,6 +70,6 @@ def apart(labels: Mapping[K, str]) -> dict[K, str]:
     return found
 
 
-def signed(tokens: int) -> str:
+def format_signed(tokens: int) -> str:
     """Tokens with a true minus sign."""
     return f"{tokens:,}".replace("-", "−")

@@ -44,12 +44,12 @@ class Part:
     number: int
     label: str
     open: Callable[[], OpenedSession]
-    parted: int = -1
-    says: str = ""
+    fork_request: int = -1
+    first_text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownSession:
     """A session on the screen. `key` names its content and its part of the file; `view` has cache breaks among its markers."""
 
     entry: Entry
@@ -72,65 +72,65 @@ class _Slot:
 
     lock: Lock = field(default_factory=Lock)
     opened: OpenedSession | None = None
-    shown: dict[int, Shown] = field(default_factory=dict)
+    shown: dict[int, ShownSession] = field(default_factory=dict)
     counting: bool = False  # exact counts were asked for
     exact: bool = False  # and are all in
 
 
 def is_open(entry: Entry) -> bool:
     """Whether opening it would be instant."""
-    return _room(entry).opened is not None
+    return _find_slot(entry).opened is not None
 
 
-def opened(entry: Entry, part: int = 0, progress: Progress | None = None, *, live: bool = False) -> Shown:
+def open_session(entry: Entry, part: int = 0, progress: Progress | None = None, *, live: bool = False) -> ShownSession:
     """Open a session, or give the one that is open. `live`: read on where it grew. Raises `TurnscopeError`s."""
-    slot = _room(entry)
+    slot = _find_slot(entry)
     with slot.lock:
         if slot.opened is None and entry.origin == "chat":
-            slot.opened = threads.open_thread(threads.Threads(entry.path), entry.key, cache.version(entry))
+            slot.opened = threads.open_thread(threads.Threads(entry.path), entry.key, cache.read_version(entry))
         if slot.opened is None and live:
-            slot.opened = follow(entry).open()
+            slot.opened = follow_session(entry).open()
         if slot.opened is None:
-            kept = cache.store().reopen(entry.key) if entry.key and not entry.path.exists() else None
-            slot.opened = kept or cache.store().open(
-                entry.path, entry=entry.inside, name=entry.name, progress=progress, keeper=_unkept().put
+            kept = cache.open_store().reopen(entry.key) if entry.key and not entry.path.exists() else None
+            slot.opened = kept or cache.open_store().open(
+                entry.path, entry=entry.inside, name=entry.name, progress=progress, keeper=_get_writes().put
             )
         if entry.origin != "chat":
-            _sharpen(slot, slot.opened)
+            _count_exactly(slot, slot.opened)
         if part not in slot.shown:
-            slot.shown[part] = _shown(entry, slot.opened, part)
-            settle()
+            slot.shown[part] = _build_shown(entry, slot.opened, part)
+            freeze_objects()
         return slot.shown[part]
 
 
-def follow(entry: Entry) -> SessionFollower:
+def follow_session(entry: Entry) -> SessionFollower:
     """What is known of a session that grows, so that only what is new has to be read. Raises `TurnscopeError`s."""
-    return _following(str(entry.path), entry.inside)
+    return _get_follower(str(entry.path), entry.inside)
 
 
-def adopt(name: str, path: Path, progress: Progress | None = None) -> tuple[str, int]:
+def adopt_file(name: str, path: Path, progress: Progress | None = None) -> tuple[str, int]:
     """Open a file that will not stay where it is; gives the id under which it can be shown, and how much of it is not kept.
 
     Of a file with several conversations the first ones are opened, as many as are kept whole.
     """
-    held = registry.conversations(path)
+    held = registry.list_conversations(path)
     main, ids = "", [entry.id for entry in held.listed[: library.MAX_SESSIONS]] or [""]
     for id in reversed(ids):
-        found = cache.store().open(path, entry=id if len(ids) > 1 else "", name=name, progress=progress)
-        row = next(row for row in cache.store().list_recent() if row.key == found.key)
+        found = cache.open_store().open(path, entry=id if len(ids) > 1 else "", name=name, progress=progress)
+        row = next(row for row in cache.open_store().list_recent() if row.key == found.key)
         main = found.key[:16]
-        _slot(main, row.path, found.key).opened = found
+        _get_slot(main, row.path, found.key).opened = found
     return main, len(held.listed) - len(ids) + held.more
 
 
-def keep() -> None:
+def write_pending() -> None:
     """Have what was read kept on disk, beside. For the end of a script run: then the page is drawn."""
-    if not _unkept().empty():
+    if not _get_writes().empty():
         # a daemon: where it is cut short, the session is read again from its file
-        Thread(target=_drain, args=(_unkept(),), name="keeping", daemon=True).start()
+        Thread(target=_run_writes, args=(_get_writes(),), name="keeping", daemon=True).start()
 
 
-def settle() -> None:
+def freeze_objects() -> None:
     """Take what is open out of the garbage collector's sight.
 
     Streamlit runs a full collection after every script run. Over the objects of a long session that takes 300 ms, and no
@@ -145,40 +145,40 @@ def settle() -> None:
 
 
 @st.cache_resource(max_entries=8, show_spinner=False)
-def _slot(entry_id: str, path: str, version: str) -> _Slot:  # noqa: ARG001  what the cache goes by
+def _get_slot(entry_id: str, path: str, version: str) -> _Slot:  # noqa: ARG001  what the cache goes by
     return _Slot()
 
 
-def _room(entry: Entry) -> _Slot:
-    return _slot(entry.id, str(entry.path), cache.version(entry))
+def _find_slot(entry: Entry) -> _Slot:
+    return _get_slot(entry.id, str(entry.path), cache.read_version(entry))
 
 
 @st.cache_resource(show_spinner=False)
-def _unkept() -> SimpleQueue[Callable[[], None]]:
+def _get_writes() -> SimpleQueue[Callable[[], None]]:
     """What writes to the disk what was read: it takes a third of the time that opening takes, and nobody has to wait for it."""
     return SimpleQueue()
 
 
-def _drain(waiting: SimpleQueue[Callable[[], None]]) -> None:
+def _run_writes(waiting: SimpleQueue[Callable[[], None]]) -> None:
     with suppress(Empty):
         while True:
             waiting.get_nowait()()
 
 
 @st.cache_resource(max_entries=2, show_spinner=False)
-def _following(path: str, inside: str) -> SessionFollower:
+def _get_follower(path: str, inside: str) -> SessionFollower:
     return SessionFollower(Path(path), inside)
 
 
-def _sharpen(slot: _Slot, opened: OpenedSession) -> None:
+def _count_exactly(slot: _Slot, opened: OpenedSession) -> None:
     """Have the session counted exactly in the background, and take the counts over once they are all there."""
     if slot.exact or not exact_available():
         return
-    worker = _counting()
+    worker = _get_counter()
     settled, asked = worker.progress
     if slot.counting and settled < asked:
         return
-    found = cache.store().recount(opened, worker)
+    found = cache.open_store().recount(opened, worker)
     slot.exact, slot.counting = slot.counting, True
     if found is not opened:
         slot.opened = found
@@ -186,43 +186,43 @@ def _sharpen(slot: _Slot, opened: OpenedSession) -> None:
 
 
 @st.cache_resource(show_spinner=False)
-def _counting() -> ExactCounts:
+def _get_counter() -> ExactCounts:
     """The one background process that counts with the models' own tokenizers."""
     return ExactCounts()
 
 
-def _shown(entry: Entry, main: OpenedSession, number: int) -> Shown:
-    parts = tuple(_parts(main))
+def _build_shown(entry: Entry, main: OpenedSession, number: int) -> ShownSession:
+    parts = tuple(_iter_parts(main))
     number = number if 0 <= number < len(parts) else 0
     this = parts[number].open()
     view, findings = this.annotations
-    return Shown(entry, f"{main.key}:{number}", number, view, findings, this, parts)
+    return ShownSession(entry, f"{main.key}:{number}", number, view, findings, this, parts)
 
 
-def _parts(main: OpenedSession) -> Iterator[Part]:
+def _iter_parts(main: OpenedSession) -> Iterator[Part]:
     """The main session and all that hang from it, nearest first."""
     yield Part(0, "Main session", lambda: main)
     for number, (depth, of, fork, own) in enumerate(iter_descendants(main.session), 1):
         indent = "– " * depth
         if fork < 0:
-            yield Part(number, f"{indent}Subagent: {_label(own, len(own.requests))}", partial(_alone, main.key, own))
+            yield Part(number, f"{indent}Subagent: {_name_part(own, len(own.requests))}", partial(_open_part, main.key, own))
         else:
-            label = f"{indent}Branch: {_label(own, of.count_branch_requests(fork))}"
+            label = f"{indent}Branch: {_name_part(own, of.count_branch_requests(fork))}"
             parted = sum(request.stop <= of.forks[fork].start for request in of.requests)
             says = next((block.text for block in own.blocks if block.text.strip()), own.title)
-            yield Part(number, label, partial(_branch, main, of, fork), parted, says[:200])
+            yield Part(number, label, partial(_open_branch, main, of, fork), parted, says[:200])
 
 
-def _label(session: Session, requests: int) -> str:
+def _name_part(session: Session, requests: int) -> str:
     return f"{session.title or session.id} ({requests} requests)"
 
 
-def _branch(main: OpenedSession, session: Session, number: int) -> OpenedSession:
+def _open_branch(main: OpenedSession, session: Session, number: int) -> OpenedSession:
     """A branch of `session`: counted from where it parted, if that is the main session."""
     ledger = library.count_branch(session, number, main.build_ledger()) if session is main.session else None
-    return _alone(main.key, session.branches[number], ledger)
+    return _open_part(main.key, session.branches[number], ledger)
 
 
-def _alone(key: str, session: Session, ledger: Ledger | None = None) -> OpenedSession:
+def _open_part(key: str, session: Session, ledger: Ledger | None = None) -> OpenedSession:
     trace = turnscope.replay(session, ledger=ledger)
     return OpenedSession(key, views.build_overview(trace), lambda: session, dict, session, trace)

@@ -9,42 +9,43 @@ import streamlit as st
 from turnscope import library, settings
 from turnscope.views import parameters
 
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 RECORDED = "as-recorded"
 COLUMNS = 4
 
 
-def folder() -> Path:
+def find_folder() -> Path:
     """The user's own policies."""
     return settings.find_data_folder() / "policies"
 
 
-def shelf() -> library.PolicyCatalog:
+def load_policies() -> library.PolicyCatalog:
     """Every policy there is, read again when the user's folder changes."""
-    files = sorted(folder().glob("*.toml"))
-    return _shelf(str(folder()), tuple((file.name, file.stat().st_mtime_ns) for file in files))
+    files = sorted(find_folder().glob("*.toml"))
+    return _load_policies(str(find_folder()), tuple((file.name, file.stat().st_mtime_ns) for file in files))
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _shelf(where: str, files: tuple[tuple[str, int], ...]) -> library.PolicyCatalog:  # noqa: ARG001  what the cache goes by
-    return library.load_catalog(folder(), settings.read_context_pairs())
+def _load_policies(where: str, files: tuple[tuple[str, int], ...]) -> library.PolicyCatalog:  # noqa: ARG001  what the cache goes by
+    return library.load_catalog(find_folder(), settings.read_context_pairs())
 
 
-def fields_of(group: parameters.Group, key: str, given: dict[str, Any]) -> None:
+def draw_fields(group: parameters.Group, key: str, given: dict[str, Any]) -> None:
     """A field for each of a group's parameters; what they hold goes into `given`, by key. Inside a form."""
     number = "" if group.key == "budget" else f"{group.key}. "
     st.html(
-        f'<div class="policy-group"><b>{number}{esc(group.title.replace("_", " "))}</b> <span>{esc(group.doc)}</span></div>'
+        f'<div class="policy-group"><b>{number}{escape(group.title.replace("_", " "))}</b> '
+        f"<span>{escape(group.doc)}</span></div>"
     )
     for start in range(0, len(group.parameters), COLUMNS):
         columns = st.columns(COLUMNS, vertical_alignment="bottom")
         for column, knob in zip(columns, group.parameters[start : start + COLUMNS], strict=False):
             with column:
-                given[knob.key] = _knob(knob, f"{key}.{knob.key}")
+                given[knob.key] = _draw_field(knob, f"{key}.{knob.key}")
 
 
-def _knob(knob: parameters.Parameter, key: str) -> Any:
+def _draw_field(knob: parameters.Parameter, key: str) -> Any:
     name, value = knob.label, parameters.format_field(knob)
     if knob.kind == "flag":
         return st.toggle(name, value, key=key, help=knob.help)

@@ -19,7 +19,7 @@ from turnscope import library
 from turnscope.library import CatalogueRow
 from turnscope.live.threads import Threads
 
-from pages.parts.formats import short
+from pages.parts.formats import shorten
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLES = ROOT / "sample_sessions"
@@ -58,7 +58,7 @@ class Entry:
         """The id of the file that it stands in."""
         return self.id.partition(BETWEEN)[0]
 
-    def of(self, inside: str) -> Entry:
+    def select(self, inside: str) -> Entry:
         """Another conversation of the same file; "" = the main one."""
         return replace(self, id=f"{self.file}{BETWEEN}{inside}" if inside else self.file, inside=inside, key="")
 
@@ -77,43 +77,45 @@ class Conversations:
         return f"and {'more than ' if self.beyond else ''}{self.more:,} more" if self.more else ""
 
 
-def files(given: Path | None, places: Iterable[tuple[str, library.Place]]) -> tuple[Entry, ...]:
+def list_files(given: Path | None, places: Iterable[tuple[str, library.Place]]) -> tuple[Entry, ...]:
     """Samples, then what was given, then what tools keep. What is part of a session opens with that."""
-    listed = sorted(_entries("sample", _inside(SAMPLES)), key=lambda entry: entry.name)
+    listed = sorted(_iter_entries("sample", _iter_paths(SAMPLES)), key=lambda entry: entry.name)
     if given is not None:
-        listed += _newest(_entries("given", _inside(given) if given.is_dir() else [given]))
-    return (*listed, *_newest(entry for tool, place in places for entry in _entries("found", place.paths(), tool)))
+        listed += _sort_newest(_iter_entries("given", _iter_paths(given) if given.is_dir() else [given]))
+    return (*listed, *_sort_newest(entry for tool, place in places for entry in _iter_entries("found", place.paths(), tool)))
 
 
-def find(known: Mapping[str, Entry], id: str) -> Entry | None:
+def find_entry(known: Mapping[str, Entry], id: str) -> Entry | None:
     """What an id names: a file, or one conversation of it; None where the file is not known."""
     file, _, inside = id.partition(BETWEEN)
     found = known.get(file)
-    return found.of(inside) if found and inside else found
+    return found.select(inside) if found and inside else found
 
 
-def named(entry: Entry, title: str) -> str:
+def name_entry(entry: Entry, title: str) -> str:
     """What a session is called in the picker: its title where it was opened before, its file, and where it comes from."""
-    name = f"{short(title, 60)} · {short(entry.name, 40, 'tail')}" if title else short(entry.name, 80)
+    name = f"{shorten(title, 60)} · {shorten(entry.name, 40, 'tail')}" if title else shorten(entry.name, 80)
     return f"{name} ({entry.tool or ORIGINS[entry.origin]})"
 
 
-def id_of(path: Path) -> str:
+def make_id(path: Path) -> str:
     """The id of a file or folder that is no sample."""
     return hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
-def indexed(lines: Iterable[library.IndexRow], known: Iterable[Entry]) -> Iterator[Entry]:
+def iter_indexed(lines: Iterable[library.IndexRow], known: Iterable[Entry]) -> Iterator[Entry]:
     """Files that are indexed and not among the known ones: those of a folder that was imported."""
     paths = {str(entry.path) for entry in known}
     for line in lines:
         if line.path not in paths and not library.get_chat_thread(line.path):
             paths.add(line.path)
             path = Path(line.path)
-            yield Entry(id_of(path), line.name, path.parent.name, "indexed", path, line.size, line.ended or 0.0, tool=line.tool)
+            yield Entry(
+                make_id(path), line.name, path.parent.name, "indexed", path, line.size, line.ended or 0.0, tool=line.tool
+            )
 
 
-def recents(rows: Iterable[CatalogueRow], known: Iterable[Entry]) -> Iterator[Entry]:
+def iter_recents(rows: Iterable[CatalogueRow], known: Iterable[Entry]) -> Iterator[Entry]:
     """Sessions opened before that are not among the known files: dropped on the page, moved, or from other folders."""
     paths = {str(entry.path) for entry in known}
     for row in rows:
@@ -122,14 +124,14 @@ def recents(rows: Iterable[CatalogueRow], known: Iterable[Entry]) -> Iterator[En
             yield Entry(id, row.name, path.parent.name, "recent", path, row.size, row.opened, row.key, inside=row.entry)
 
 
-def chats(path: Path) -> Iterator[Entry]:
+def iter_chats(path: Path) -> Iterator[Entry]:
     """Live chats kept in the store at `path`, newest first. Their id begins with `thread-`; their key is the thread's own."""
     if path.exists():
         for row in Threads(path).list():
             yield Entry(f"thread-{row.id}", row.title or "Untitled chat", "live chat", "chat", path, 0, row.updated, row.id)
 
 
-def conversations(path: Path) -> Conversations:
+def list_conversations(path: Path) -> Conversations:
     """What a file, folder or archive holds, as far as it is worth listing. TurnscopeErrors."""
     found = turnscope.entries(path)
     listed = tuple(islice(found, MOST_LISTED))
@@ -137,7 +139,7 @@ def conversations(path: Path) -> Conversations:
     return Conversations(listed, more, next(found, None) is not None)
 
 
-def state_of(path: Path) -> tuple[int, int]:
+def read_state(path: Path) -> tuple[int, int]:
     """When a file, its log, or the newest file of a folder was changed, in nanoseconds, and their bytes. OSErrors."""
     log = path.with_name(path.name + "-wal")
     parts = [*path.iterdir()] if path.is_dir() else [path, *([log] if log.exists() else [])]
@@ -150,7 +152,7 @@ def is_session(folder: Path) -> bool:
     return any(path.is_file() and library.find_session_path(path) == folder for path in islice(folder.iterdir(), MOST_FOUND))
 
 
-def inside(folder: Path) -> tuple[list[Entry], bool]:
+def list_folder(folder: Path) -> tuple[list[Entry], bool]:
     """What can be opened in a folder, the newest first, and whether all of it was looked through. OSErrors."""
     until, whole = time.monotonic() + SECONDS, True
 
@@ -165,25 +167,25 @@ def inside(folder: Path) -> tuple[list[Entry], bool]:
                 return
 
     found = [*dict.fromkeys(islice(walk(), MOST_COUNTED))]
-    return _newest(_entries("given", found)), whole and len(found) <= MOST_FOUND
+    return _sort_newest(_iter_entries("given", found)), whole and len(found) <= MOST_FOUND
 
 
-def _inside(folder: Path) -> Iterator[Path]:
+def _iter_paths(folder: Path) -> Iterator[Path]:
     """The paths under which the files of a folder open, each once."""
     wanted = library.find_suffixes()
     paths = (path for path in folder.rglob("*") if path.suffix in wanted)
     return iter(dict.fromkeys(map(library.find_session_path, paths)))
 
 
-def _newest(entries: Iterable[Entry]) -> list[Entry]:
+def _sort_newest(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: -entry.modified)[:MOST_FOUND]
 
 
-def _entries(origin: Origin, paths: Iterable[Path], tool: str = "") -> Iterator[Entry]:
+def _iter_entries(origin: Origin, paths: Iterable[Path], tool: str = "") -> Iterator[Entry]:
     for path in paths:
         try:
-            modified, size = state_of(path)
+            modified, size = read_state(path)
         except OSError:  # gone since it was listed
             continue
-        name = path.stem if origin == "sample" else id_of(path)
+        name = path.stem if origin == "sample" else make_id(path)
         yield Entry(name, path.name, path.parent.name, origin, path, size, modified / 1e9, tool=tool)

@@ -28,13 +28,13 @@ _JOBS = 8  # that are remembered
 Key = tuple[str, int, int, str]
 
 
-def answers() -> dict[str, Answer]:
+def list_answers() -> dict[str, Answer]:
     """What models answered to questions of rules, in chats and where somebody asked: replays take it over."""
-    return cache.chat_store().list_answers()
+    return cache.open_chat_store().list_answers()
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class PolicyChoice:
     """What is compared: policies by name, with the budget that was chosen; `model`: as if it had been asked, "" = as it was.
 
     `answered`: how many answers of models replays take over; with more of them they come out otherwise.
@@ -42,33 +42,33 @@ class Chosen:
 
     policies: Mapping[str, Policy]
     model: str = ""
-    answered: int = field(default_factory=lambda: len(answers()))
+    answer_count: int = field(default_factory=lambda: len(list_answers()))
 
 
-def at_hand(shown: opening.Shown, chosen: Chosen) -> bool:
+def has_rows(shown: opening.ShownSession, chosen: PolicyChoice) -> bool:
     """Whether the row of every policy was made before."""
-    return all(key(shown, policy, chosen) in _rows() for policy in chosen.policies.values())
+    return all(make_key(shown, policy, chosen) in _get_rows() for policy in chosen.policies.values())
 
 
-def replayed(shown: opening.Shown, chosen: Chosen, place: str = "compare") -> tuple[comparison.Row, ...]:
+def replay_rows(shown: opening.ShownSession, chosen: PolicyChoice, place: str = "compare") -> tuple[comparison.Row, ...]:
     """The rows of the policies that are replayed; for the others how far they are, and the page is drawn again.
 
     `place`: for what, where a page replays for several.
     """
-    keys = {key(shown, policy, chosen): policy for policy in chosen.policies.values()}
+    keys = {make_key(shown, policy, chosen): policy for policy in chosen.policies.values()}
 
     def take(name: Key, trace: Trace) -> None:
         _keep_trace(name, trace)
-        _rows()[name] = comparison.build_row(trace, shared(shown), sent=not chosen.model)
-        while len(_rows()) > _KEPT:
-            _rows().pop(next(iter(_rows())))
+        _get_rows()[name] = comparison.build_row(trace, get_shared_facts(shown), sent=not chosen.model)
+        while len(_get_rows()) > _KEPT:
+            _get_rows().pop(next(iter(_get_rows())))
 
-    one_by_one(shown, chosen.model, keys, _rows(), take, place)
-    return tuple(_rows()[name] for name in keys if name in _rows())
+    replay_each(shown, chosen.model, keys, _get_rows(), take, place)
+    return tuple(_get_rows()[name] for name in keys if name in _get_rows())
 
 
-def one_by_one(
-    shown: opening.Shown,
+def replay_each(
+    shown: opening.ShownSession,
     model: str,
     wanted: Mapping[Key, Policy],
     made: Mapping[Key, object],
@@ -80,12 +80,12 @@ def one_by_one(
     if all(name in made for name in wanted):
         return
     name = (place, *wanted)
-    job = _jobs().get(name)
+    job = _get_jobs().get(name)
     if job is None or job.state == "done":
-        recorded, known = library.replace_model(shown.trace, model), answers()
+        recorded, known = library.replace_model(shown.trace, model), list_answers()
 
         def begin(name: Key, policy: Policy) -> tuple[Trace, Iterable[Plan]]:
-            if kept := _traces().get(name):
+            if kept := _get_traces().get(name):
                 return kept, kept.plans
             if recorded.policy == policy and not model:
                 return recorded, recorded.plans
@@ -95,78 +95,78 @@ def one_by_one(
             library.ReplayTask(partial(begin, each, policy), partial(take, each), partial(made.__contains__, each))
             for each, policy in wanted.items()
         ]
-        while len(_jobs()) >= _JOBS:
-            _jobs().pop(next(iter(_jobs()))).cancel()
-        job = _jobs()[name] = library.ComparisonJob(tasks, len(shown.view))
+        while len(_get_jobs()) >= _JOBS:
+            _get_jobs().pop(next(iter(_get_jobs()))).cancel()
+        job = _get_jobs()[name] = library.ComparisonJob(tasks, len(shown.view))
     try:
         job.poll()
         job.wait(PATIENCE)
         job.poll()
     except Exception:
-        _jobs().pop(name, None)
+        _get_jobs().pop(name, None)
         raise
     if job.state != "done":
-        _progress(job, place)
+        _draw_progress(job, place)
     else:
-        _jobs().pop(name, None)
+        _get_jobs().pop(name, None)
 
 
 @st.cache_resource(show_spinner=False)
-def _jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
+def _get_jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
     """Replays under way, by what they are for; several tabs watch them. From then on threads take turns more often."""
     sys.setswitchinterval(SWITCH)
     return {}
 
 
-def key(shown: opening.Shown, policy: Policy, chosen: Chosen) -> Key:
+def make_key(shown: opening.ShownSession, policy: Policy, chosen: PolicyChoice) -> Key:
     """What a row is kept by: the session as it is, the policy with all its parameters, the model that is asked, and answers."""
-    told = f"{policy.name}\n{chosen.model}\n{chosen.answered}\n{policy.to_toml()}"
+    told = f"{policy.name}\n{chosen.model}\n{chosen.answer_count}\n{policy.to_toml()}"
     return shown.key, shown.part, len(shown.view), told
 
 
 @st.cache_resource(show_spinner=False)
-def _rows() -> dict[Key, comparison.Row]:
+def _get_rows() -> dict[Key, comparison.Row]:
     return {}
 
 
 @st.cache_resource(show_spinner=False)
-def _traces() -> dict[Key, Trace]:
+def _get_traces() -> dict[Key, Trace]:
     """The newest whole replays, for those parts of the page that look at single blocks."""
     return {}
 
 
 def _keep_trace(name: Key, trace: Trace) -> None:
-    held = _traces()
+    held = _get_traces()
     held.pop(name, None)
     held[name] = trace
     while len(held) > 2 and sum(len(each.plans) for each in held.values()) > _PLANS:
         held.pop(next(iter(held)))
 
 
-def traces(shown: opening.Shown, chosen: Chosen, names: Iterable[str], place: str) -> dict[str, Trace]:
+def replay_traces(shown: opening.ShownSession, chosen: PolicyChoice, names: Iterable[str], place: str) -> dict[str, Trace]:
     """Whole replays under two policies, replayed again where they are not held any more; how far that is until then.
 
     More may not be held of a long session: whoever needs many takes what it wants of each (`one_by_one`).
     """
-    wanted = {key(shown, chosen.policies[name], chosen): chosen.policies[name] for name in names}
+    wanted = {make_key(shown, chosen.policies[name], chosen): chosen.policies[name] for name in names}
     for name in wanted:
-        if name in _traces():
-            _keep_trace(name, _traces()[name])  # so that it is not the next to go
-    one_by_one(shown, chosen.model, wanted, _traces(), _keep_trace, place)
-    return {policy.name: _traces()[each] for each, policy in wanted.items() if each in _traces()}
+        if name in _get_traces():
+            _keep_trace(name, _get_traces()[name])  # so that it is not the next to go
+    replay_each(shown, chosen.model, wanted, _get_traces(), _keep_trace, place)
+    return {policy.name: _get_traces()[each] for each, policy in wanted.items() if each in _get_traces()}
 
 
-def shared(shown: opening.Shown) -> comparison.SharedFacts:
+def get_shared_facts(shown: opening.ShownSession) -> comparison.SharedFacts:
     """What all replays of a session share; read once."""
-    return _shared(shown.key, shown.part, len(shown.view), shown.trace)
+    return _read_shared_facts(shown.key, shown.part, len(shown.view), shown.trace)
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)
-def _shared(key: str, part: int, many: int, _trace: Trace) -> comparison.SharedFacts:  # noqa: ARG001  what the cache goes by
+def _read_shared_facts(key: str, part: int, many: int, _trace: Trace) -> comparison.SharedFacts:  # noqa: ARG001  what the cache goes by
     return comparison.SharedFacts.from_trace(_trace)
 
 
-def _progress(job: library.ComparisonJob, place: str) -> None:
+def _draw_progress(job: library.ComparisonJob, place: str) -> None:
     """How far the replays are, with one button for all. The page is drawn anew when they are at their end, and now and then."""
     began, before, running = monotonic(), job.made, job.state == "running"
 

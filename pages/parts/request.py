@@ -10,7 +10,7 @@ from turnscope.views import ranges, request_summary
 from turnscope.views.detail import build_detail as detail_of
 
 from pages.parts import cards, opening, theme, url
-from pages.parts.formats import k, percent, usd
+from pages.parts.formats import format_percent, format_tokens, format_usd
 
 RANGE = "range.drawn"
 PANE = "detail.pane"
@@ -19,81 +19,98 @@ _SOUGHT = "transcript.sought"  # in the session state: why somebody came for tha
 _BROWSER = Path(__file__).parent / "browser"
 _navigator = st.components.v2.component(
     "turnscope_navigator",
-    html=theme.read(_BROWSER, "navigator.html"),
-    css=theme.read(_BROWSER, "navigator.css"),
-    js=theme.read(_BROWSER, "navigator.js"),
+    html=theme.read_files(_BROWSER, "navigator.html"),
+    css=theme.read_files(_BROWSER, "navigator.css"),
+    js=theme.read_files(_BROWSER, "navigator.js"),
 )
 
 
-def navigator(shown: opening.Shown, chart: str, at: int) -> None:
+def draw_navigator(shown: opening.ShownSession, chart: str, at: int) -> None:
     """Previous, next, go to, and the chart's clicks."""
     marks = sorted({marker.request for marker in shown.view.markers if marker.kind != "subagent"})
-    span = _range(shown)
-    _draw_navigator(
-        f"{chart}-navigator", chart=chart, at=at, count=len(shown.view), marks=marks, go=url.go, span=span,
+    span = _get_range(shown)
+    _mount_navigator(
+        f"{chart}-navigator",
+        chart=chart,
+        at=at,
+        count=len(shown.view),
+        marks=marks,
+        go=url.go_to_request,
+        span=span,
         mark=lambda start, stop: _keep_range(shown, start, stop),
-    )  # fmt: skip
+    )
     _draw_range(shown)
 
 
-def ahead(shown: opening.Shown, at: int) -> request_summary.Cut | None:
+def find_next_cut(shown: opening.ShownSession, at: int) -> request_summary.Cut | None:
     """The next request at which something was taken out of the window; None after the last of them."""
     return next((cut for cut in request_summary.find_cuts(shown.view) if cut.request > at), None)
 
 
-def summary(shown: opening.Shown, at: int) -> request_summary.RequestSummary:
+def summarize(shown: opening.ShownSession, at: int) -> request_summary.RequestSummary:
     """Numbers of the request."""
     return request_summary.summarize_request(shown.view, shown.trace, at)
 
 
-def blocks(shown: opening.Shown, now: request_summary.RequestSummary) -> None:
+def draw_blocks(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
     """What filled the request, what changed, what was answered, and the exact body."""
     detail = detail_of(shown.trace, shown.view, now.n)
-    largest = cards.panel(
+    largest = cards.render_panel(
         "Largest blocks",
-        cards.largest(request_summary.group_items(detail.items, now.prompt, 10**9)),
+        cards.render_largest(request_summary.group_items(detail.items, now.prompt, 10**9)),
         "tokens, by tool and file",
     )
-    changed = cards.panel("Since the request before", cards.changes(detail), "tokens that came and went")
-    answer = cards.panel("What the model answered", cards.answer(detail), f"{k(now.answer)} tokens")
+    changed = cards.render_panel("Since the request before", cards.render_changes(detail), "tokens that came and went")
+    answer = cards.render_panel("What the model answered", cards.render_answer(detail), f"{format_tokens(now.answer)} tokens")
     st.html(f'<div class="ts-panels">{largest}<div style="display:grid;gap:12px">{changed}{answer}</div></div>')
 
 
-def _range(shown: opening.Shown) -> tuple[int, int] | None:
+def _get_range(shown: opening.ShownSession) -> tuple[int, int] | None:
     """The range that is drawn on this session's charts: requests [start, stop)."""
     key, start, stop = st.session_state.get(RANGE, ("", 0, 0))
     return (start, stop) if key == shown.key and start < stop else None
 
 
-def _keep_range(shown: opening.Shown, start: int, stop: int) -> None:
+def _keep_range(shown: opening.ShownSession, start: int, stop: int) -> None:
     """Keep what was drawn."""
     st.session_state[RANGE] = (shown.key, start, stop)
 
 
-def _draw_range(shown: opening.Shown) -> None:
+def _draw_range(shown: opening.ShownSession) -> None:
     """The range in numbers, with a way to the request where it grew most; nothing where none is drawn."""
-    span = _range(shown)
+    span = _get_range(shown)
     if span is None:
         return
     found = ranges.summarize_range(shown.view, *span)
     only = found.requests == 1
     where = f"Request {found.start:,}" if only else f"Requests {found.start:,}–{found.stop - 1:,} ({found.requests:,})"
-    facts = [f"{k(found.tokens)} tokens sent", f"{percent(found.repeated_share)} re-sent", f"peak {k(found.peak)}"]
-    facts.insert(1, usd(found.usd) + (f", {found.unpriced:,} without a price" if found.unpriced and found.usd else ""))
+    facts = [
+        f"{format_tokens(found.tokens)} tokens sent",
+        f"{format_percent(found.repeated_share)} re-sent",
+        f"peak {format_tokens(found.peak)}",
+    ]
+    facts.insert(1, format_usd(found.usd) + (f", {found.unpriced:,} without a price" if found.unpriced and found.usd else ""))
     body = "".join(f"<span>{fact}</span>" for fact in (*facts, *found.events))
     if found.growth_request >= 0:
         n = found.growth_request
         link = f'<button type="button" class="ts-go" data-request="{n}">request {n:,} →</button>'
-        body += f"<span>grew most at {link} by {k(found.growth)}</span>"
+        body += f"<span>grew most at {link} by {format_tokens(found.growth)}</span>"
     with st.container(horizontal=True, vertical_alignment="center", border=True, key="range"):
         st.html(f'<div class="ts-range" data-range="{found.start}-{found.stop}"><b>{where}</b>{body}</div>', width="stretch")
         st.button("Clear", key="range.clear", type="tertiary", on_click=lambda: st.session_state.pop(RANGE, None))
 
 
-def _draw_navigator(
-    key: str, *, chart: str, at: int, count: int, marks: Sequence[int], go: Callable[[int], None],
-    span: tuple[int, int] | None = None, mark: Callable[[int, int], None] | None = None,
-) -> None:  # fmt: skip
+def _mount_navigator(
+    key: str,
+    *,
+    chart: str,
+    at: int,
+    count: int,
+    marks: Sequence[int],
+    go: Callable[[int], None],
+    span: tuple[int, int] | None = None,
+    mark: Callable[[int, int], None] | None = None,
+) -> None:
     """Previous, next and go to; arrow keys; a cursor on the chart with key `chart`, its clicks, and ranges drawn on it.
 
     `span`: requests [start, stop) that are marked on the chart; `mark` is told of others.
@@ -109,20 +126,20 @@ def _draw_navigator(
         if sent:
             go(int(sent["request"]))
 
-    colours = theme.palette()
+    colours = theme.get_palette()
     data: dict[str, object] = {"chart": chart, "at": at, "count": count, "marks": list(marks), "range": span}
     data |= {"colour": colours["text"], "ink": colours["ground"]}
     _navigator(key=key, data=data, default={"go": None, "range": None}, on_go_change=moved, on_range_change=drawn)
 
 
-def choose_block(shown: opening.Shown, at: int, why: str = "") -> None:
+def choose_block(shown: opening.ShownSession, at: int, why: str = "") -> None:
     """Choose a block of the transcript. `why`: names why somebody came for it; the page scrolls there once for each name."""
     st.session_state[_BLOCK] = (shown.key, at)
     if why:
         st.session_state[_SOUGHT] = (shown.key, at, why)
 
 
-def chosen_block(shown: opening.Shown, otherwise: int) -> tuple[int, str]:
+def get_chosen_block(shown: opening.ShownSession, otherwise: int) -> tuple[int, str]:
     """The block of the transcript that is chosen, and why somebody came for it, "" = for no reason."""
     key, at = st.session_state.get(_BLOCK, ("", 0))
     at = int(at) if key == shown.key else otherwise

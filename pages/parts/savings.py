@@ -12,32 +12,32 @@ from turnscope import TurnscopeError
 from turnscope.views import savings
 
 from pages.parts import opening, policies, replays, widgets
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 ASKED = "saving.asked"
 _NOTE = "Simulated, with the recorded answers; what the answers needed and had not is priced as sent once more."
 
 
-def draw(shown: opening.Shown) -> None:
+def draw(shown: opening.ShownSession) -> None:
     """A button; once it was pressed how far the search is, then its sentence and a link to the comparison."""
     of = (shown.key, shown.part, len(shown.view))
     names = (policies.RECORDED, *savings.CANDIDATES)
-    known = policies.shelf().policies
-    chosen = replays.Chosen({name: known[name] for name in names if name in known})
-    if st.session_state.get(ASKED) != of and not replays.at_hand(shown, chosen):
+    known = policies.load_policies().policies
+    chosen = replays.PolicyChoice({name: known[name] for name in names if name in known})
+    if st.session_state.get(ASKED) != of and not replays.has_rows(shown, chosen):
         if not st.button("Which one change would have saved most?", icon=":material/savings:", key="saving.ask"):
             return
         st.session_state[ASKED] = of
     try:
-        rows = replays.replayed(shown, chosen, "saving")
+        rows = replays.replay_rows(shown, chosen, "saving")
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         return
     if len(rows) == len(chosen.policies):
-        _told(shown, savings.find_best_saving(rows))
+        _draw_saving(shown, savings.find_best_saving(rows))
 
 
-def _told(shown: opening.Shown, found: savings.Saving | None) -> None:
+def _draw_saving(shown: opening.ShownSession, found: savings.Saving | None) -> None:
     if found is None:
         st.html(
             '<div class="ts-empty">No single change of policy would have saved a twentieth of what this session cost.</div>'
@@ -46,6 +46,6 @@ def _told(shown: opening.Shown, found: savings.Saving | None) -> None:
     asked = {"session": shown.entry.id, "policies": f"{policies.RECORDED},{found.policy}"}
     link = f"/compare?{urlencode(asked | ({'part': str(shown.part)} if shown.part else {}))}"
     st.html(
-        f'<div class="ts-card" id="saving"><p style="margin:0">{esc(found.sentence)} '
-        f'<a href="{esc(link)}" target="_self">Compare the two</a></p><small class="ts-faint">{_NOTE}</small></div>'
+        f'<div class="ts-card" id="saving"><p style="margin:0">{escape(found.sentence)} '
+        f'<a href="{escape(link)}" target="_self">Compare the two</a></p><small class="ts-faint">{_NOTE}</small></div>'
     )

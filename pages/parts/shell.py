@@ -20,17 +20,17 @@ THROUGH_APP = "shell.through_app"
 def run() -> None:
     """What `app.py` does on each run."""
     _configure()
-    page = _navigation()
+    page = _build_navigation()
     st.session_state[THROUGH_APP] = True
     page.run()
-    opening.keep()
+    opening.write_pending()
 
 
-def ensure() -> None:
+def ensure_app() -> None:
     """First line of every page: run it inside the app, or start over through the app."""
     if not st.session_state.pop(THROUGH_APP, False):
         _configure()
-        _navigation()
+        _build_navigation()
         st.rerun()
 
 
@@ -39,26 +39,28 @@ def _configure() -> None:
     st.set_page_config(page_title="Turnscope", page_icon="🔭", layout="wide", initial_sidebar_state="collapsed")
 
 
-def page(name: str) -> str:
+def find_page(name: str) -> str:
     """Path of a page for links and switches."""
     return str(PAGES / f"{name}.py")
 
 
-def _navigation() -> st.Page:
+def _build_navigation() -> st.Page:
     return st.navigation(
         [
             # served at `/`; the name `start` only leaves `envelope` free for the hidden twin below
-            st.Page(page("envelope"), title="Envelope", icon=":material/stacked_bar_chart:", url_path="start", default=True),
-            st.Page(page("heatmap"), title="Cost heatmap", icon=":material/grid_on:"),
-            st.Page(page("debugger"), title="Debugger", icon=":material/bug_report:"),
-            st.Page(page("compare"), title="Compare", icon=":material/balance:"),
-            st.Page(page("plan"), title="Plan ahead", icon=":material/explore:"),
-            st.Page(page("audit"), title="Audit", icon=":material/fact_check:"),
-            st.Page(page("chat"), title="Live chat", icon=":material/forum:"),
-            st.Page(page("library"), title="Library", icon=":material/folder_open:"),
-            st.Page(page("help"), title="Help", icon=":material/help:"),
-            st.Page(page("policies"), title="Policies", icon=":material/rule:", visibility="hidden"),
-            st.Page(page("envelope"), title="Envelope", url_path="envelope", visibility="hidden"),
+            st.Page(
+                find_page("envelope"), title="Envelope", icon=":material/stacked_bar_chart:", url_path="start", default=True
+            ),
+            st.Page(find_page("heatmap"), title="Cost heatmap", icon=":material/grid_on:"),
+            st.Page(find_page("debugger"), title="Debugger", icon=":material/bug_report:"),
+            st.Page(find_page("compare"), title="Compare", icon=":material/balance:"),
+            st.Page(find_page("plan"), title="Plan ahead", icon=":material/explore:"),
+            st.Page(find_page("audit"), title="Audit", icon=":material/fact_check:"),
+            st.Page(find_page("chat"), title="Live chat", icon=":material/forum:"),
+            st.Page(find_page("library"), title="Library", icon=":material/folder_open:"),
+            st.Page(find_page("help"), title="Help", icon=":material/help:"),
+            st.Page(find_page("policies"), title="Policies", icon=":material/rule:", visibility="hidden"),
+            st.Page(find_page("envelope"), title="Envelope", url_path="envelope", visibility="hidden"),
         ],
         position="top",
     )

@@ -12,39 +12,39 @@ from turnscope import figures
 _BROWSER = Path(__file__).parent / "browser"
 
 
-def name() -> figures.Theme:
+def get_theme() -> figures.Theme:
     """The theme the browser shows."""
     return "light" if st.context.theme.type == "light" else "dark"
 
 
-def palette() -> Mapping[str, str]:
+def get_palette() -> Mapping[str, str]:
     """Colours of the theme in use."""
-    return figures.PALETTES[name()]
+    return figures.PALETTES[get_theme()]
 
 
-def apply() -> None:
+def apply_theme() -> None:
     """Put colours and style sheet on the page."""
-    st.html(f"<style>{_sheet(name())}</style>")
+    st.html(f"<style>{_build_sheet(get_theme())}</style>")
 
 
 def add_sheet(sheet: Path) -> None:
     """Put another style sheet on the page."""
-    st.html(f"<style>{_text(sheet)}</style>")
+    st.html(f"<style>{_read_text(sheet)}</style>")
 
 
-def read(folder: Path, *names: str) -> str:
+def read_files(folder: Path, *names: str) -> str:
     """The text of files for the browser, one after another."""
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 
 @cache
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
 @cache
-def _sheet(theme: figures.Theme) -> str:
+def _build_sheet(theme: figures.Theme) -> str:
     colours = figures.PALETTES[theme]
     variables = "".join(f"--ts-{key.replace('_', '-')}:{value};" for key, value in colours.items())
     inks = "".join(f"--ts-ink-{key.replace('_', '-')}:{figures.choose_ink(colours[key])};" for key in figures.STACK)
-    return f":root{{{variables}{inks}}}{read(_BROWSER, 'page.css')}"
+    return f":root{{{variables}{inks}}}{read_files(_BROWSER, 'page.css')}"

@@ -12,39 +12,39 @@ import streamlit as st
 from turnscope.views import request_summary
 
 from pages.parts import cache, registry
-from pages.parts.opening import Shown
+from pages.parts.opening import ShownSession
 from pages.parts.registry import Entry
 
 NEWEST = 10**9  # a request beyond every session's end: the last one
 
 
-def entry() -> Entry | None:
+def read_entry() -> Entry | None:
     """The session that the URL names, else the one last looked at, else a given file, else the first sample."""
-    known = cache.entries()
+    known = cache.list_entries()
     wanted = st.query_params.get("session") or st.session_state.get("state.session")
     if wanted:
-        return registry.find(known, wanted)
+        return registry.find_entry(known, wanted)
     given = next((entry for entry in known.values() if entry.origin == "given"), None)
     return given or known.get(registry.FIRST) or next(iter(known.values()), None)
 
 
-def part() -> int:
+def read_part() -> int:
     """Which session of the file the URL names."""
-    return _number("part", 0)
+    return _read_number("part", 0)
 
 
-def request(shown: Shown) -> int:
+def read_request(shown: ShownSession) -> int:
     """The request that the URL names, inside the session; where it names none, the one to show first."""
     last = max(0, len(shown.view) - 1)
-    return max(0, min(last, _number("request", request_summary.find_opening_request(shown.view))))
+    return max(0, min(last, _read_number("request", request_summary.find_opening_request(shown.view))))
 
 
-def go(request: int) -> None:
+def go_to_request(request: int) -> None:
     """Show another request."""
     st.query_params["request"] = str(request)
 
 
-def choose(entry_id: str, part: int = 0, request: int | None = None) -> None:
+def choose_session(entry_id: str, part: int = 0, request: int | None = None) -> None:
     """Show another session, or another part of it, at the request that it opens with, or at that one."""
     st.session_state["state.session"] = entry_id
     st.session_state.pop("state.query", None)
@@ -52,14 +52,14 @@ def choose(entry_id: str, part: int = 0, request: int | None = None) -> None:
     st.query_params.from_dict({"session": entry_id} | more)
 
 
-def remember(shown: Shown, request: int) -> None:
+def remember_request(shown: ShownSession, request: int) -> None:
     """Keep URL and memory equal: a switch of pages drops the query, a reload drops the memory."""
-    wanted = note(shown, request)
+    wanted = note_request(shown, request)
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
 
 
-def note(shown: Shown, request: int) -> dict[str, str]:
+def note_request(shown: ShownSession, request: int) -> dict[str, str]:
     """Keep in memory what is shown, for the next page; gives it as the query of an address."""
     st.session_state["state.session"] = shown.entry.id
     wanted = {"session": shown.entry.id, "request": str(request)} | ({"part": str(shown.part)} if shown.part else {})
@@ -67,35 +67,35 @@ def note(shown: Shown, request: int) -> dict[str, str]:
     return wanted
 
 
-def noted() -> dict[str, str]:
+def get_noted() -> dict[str, str]:
     """What was shown last, as the query of an address; empty where nothing was."""
     known: dict[str, str] = st.session_state.get("state.query") or {}
     return {"session": st.session_state.get("state.session", "")} | known
 
 
-def recall() -> None:
+def recall_session() -> None:
     """After a switch of pages, put back what the URL said."""
     if "session" not in st.query_params and "state.query" in st.session_state:
         st.query_params.from_dict(st.session_state["state.query"])
 
 
-def forget() -> None:
+def forget_session() -> None:
     """Drop the session last looked at, so that the next page begins anew."""
     for key in ("state.session", "state.query"):
         st.session_state.pop(key, None)
     st.query_params.clear()
 
 
-def link(shown: Shown, page: str, **asked: object) -> str:
+def make_link(shown: ShownSession, page: str, **asked: object) -> str:
     """The address of a page that shows the same session. `asked`: what else stands in it."""
-    return f"/{page}?{urlencode(session(shown) | asked)}"
+    return f"/{page}?{urlencode(make_query(shown) | asked)}"
 
 
-def session(shown: Shown) -> dict[str, object]:
+def make_query(shown: ShownSession) -> dict[str, object]:
     return {"session": shown.entry.id, **({"part": str(shown.part)} if shown.part else {})}
 
 
-def _number(name: str, otherwise: int) -> int:
+def _read_number(name: str, otherwise: int) -> int:
     try:
         return int(st.query_params.get(name, ""))
     except ValueError:

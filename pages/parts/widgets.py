@@ -8,24 +8,27 @@ from pathlib import Path
 import streamlit as st
 
 from pages.parts import theme
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 _BROWSER = Path(__file__).parent / "browser"
 SHOWN = 20_000  # characters of a text on the page; a download has them all
 _rows = st.components.v2.component(
-    "turnscope_rows", html='<div class="list"></div>', css=theme.read(_BROWSER, "rows.css"), js=theme.read(_BROWSER, "rows.js")
+    "turnscope_rows",
+    html='<div class="list"></div>',
+    css=theme.read_files(_BROWSER, "rows.css"),
+    js=theme.read_files(_BROWSER, "rows.js"),
 )
 
 
-def notice(what: str, hint: str = "") -> None:
+def draw_notice(what: str, hint: str = "") -> None:
     """Something that went wrong, as plain text, with what to do about it."""
-    st.html(f'<div class="ts-card ts-notice" role="alert"><b>{esc(what)}</b><p>{esc(hint)}</p></div>')
+    st.html(f'<div class="ts-card ts-notice" role="alert"><b>{escape(what)}</b><p>{escape(hint)}</p></div>')
 
 
-def code(text: str | None, otherwise: str = "", height: int = 300) -> None:
+def draw_text(text: str | None, otherwise: str = "", height: int = 300) -> None:
     """Text of a session as text, in a box that scrolls. `otherwise`: what stands there where there is none."""
     if not text:
-        st.html(f'<div class="pane-empty">{esc(otherwise if text is None else "(no text)")}</div>')
+        st.html(f'<div class="pane-empty">{escape(otherwise if text is None else "(no text)")}</div>')
         return
     st.code(
         text[:SHOWN], language=None, wrap_lines=True, height=height if len(text) > 600 or text.count("\n") > 10 else "content"
@@ -34,7 +37,7 @@ def code(text: str | None, otherwise: str = "", height: int = 300) -> None:
         st.html(f'<div class="ts-small ts-faint">The first {SHOWN:,} of {len(text):,} characters.</div>')
 
 
-def rows(key: str, items: Sequence[dict[str, object]], *, at: int, count: int, go: Callable[[int], None]) -> None:
+def draw_rows(key: str, items: Sequence[dict[str, object]], *, at: int, count: int, go: Callable[[int], None]) -> None:
     """A list in which each line leads to a request. Items: title, text, request; spans and colour for a strip."""
 
     def chosen() -> None:
@@ -45,7 +48,7 @@ def rows(key: str, items: Sequence[dict[str, object]], *, at: int, count: int, g
     _rows(key=key, data={"items": list(items), "at": at, "count": count}, default={"go": None}, on_go_change=chosen)
 
 
-def start_page(key: str, count: int, size: int, otherwise: int = 0) -> int:
+def find_page_start(key: str, count: int, size: int, otherwise: int = 0) -> int:
     """Where the page that is shown begins, for a list of `count`; `otherwise`: the place to show first."""
     wanted = int(st.session_state.get(key, otherwise))
     return max(0, min(wanted, count - 1)) // size * size
@@ -64,7 +67,9 @@ def draw_pager(key: str, count: int, size: int, begin: int, what: str) -> None:
         if count > size:
             last = (count - 1) // size * size
             for name, label, to, off in (
-                ("first", "First", 0, begin == 0), ("earlier", "Earlier", begin - size, begin == 0),
-                ("later", "Later", stop, stop == count), ("last", "Last", last, stop == count),
-            ):  # fmt: skip
+                ("first", "First", 0, begin == 0),
+                ("earlier", "Earlier", begin - size, begin == 0),
+                ("later", "Later", stop, stop == count),
+                ("last", "Last", last, stop == count),
+            ):
                 st.button(label, key=f"{key}.{name}", type="tertiary", disabled=off, on_click=turn, args=(to,))

@@ -16,7 +16,7 @@ from turnscope.views import advice
 from turnscope.views.advice import Advice
 
 from pages.parts import opening, policies, theme, widgets
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 from pages.plan import links
 
 POLL = 0.5  # seconds
@@ -26,56 +26,61 @@ JOBS = 16  # that are remembered
 
 
 @st.cache_resource(show_spinner=False)
-def _jobs() -> dict[tuple[library.AdviceTask, str], AdviceJob]:
+def _get_jobs() -> dict[tuple[library.AdviceTask, str], AdviceJob]:
     """The searches of this app, by what was asked; several tabs watch them."""
     return {}
 
 
-def draw(shown: opening.Shown | None) -> None:
+def draw(shown: opening.ShownSession | None) -> None:
     """What to search, and what came of it."""
     st.html(
         '<div class="ts-empty">Tries parameters of one policy on sessions that were recorded, and shows which ones cost least '
         "for what they lose. Answers are taken as recorded; lost references are counted by their letters.</div>"
     )
-    key = _asked(shown)
+    key = _read_task(shown)
     if key is None:
         return
-    links.back(shown, [key[0].policy])
-    job = _jobs().get(key)
+    links.link_comparison(shown, [key[0].policy])
+    job = _get_jobs().get(key)
     if job is None or job.state == "failed":
         again = "Search" if job is None else "Search again"
-        st.button(again, icon=":material/search:", type="primary", key="advise.go", on_click=_begin, args=(key, shown))
+        st.button(again, icon=":material/search:", type="primary", key="advise.go", on_click=_start_job, args=(key, shown))
     if job is None:
         return
     if job.state == "failed":
-        widgets.notice(str(job.error), getattr(job.error, "hint", ""))
+        widgets.draw_notice(str(job.error), getattr(job.error, "hint", ""))
     elif job.advice is None:
-        _progress(job)
+        _draw_progress(job)
     else:
-        _found(job.advice)
+        _draw_advice(job.advice)
 
 
-def _begin(key: tuple[library.AdviceTask, str], shown: opening.Shown | None) -> None:
-    jobs = _jobs()
+def _start_job(key: tuple[library.AdviceTask, str], shown: opening.ShownSession | None) -> None:
+    jobs = _get_jobs()
     jobs[key] = AdviceJob(key[0], shown.trace.session if shown and not key[0].path else None)
     while len(jobs) > JOBS:
         jobs.pop(next(iter(jobs))).cancel()
 
 
-def _asked(shown: opening.Shown | None) -> tuple[library.AdviceTask, str] | None:
+def _read_task(shown: opening.ShownSession | None) -> tuple[library.AdviceTask, str] | None:
     """What the fields ask for, and of which session; None, with a notice, where that cannot be searched."""
-    known = policies.shelf().policies
+    known = policies.load_policies().policies
     names = [name for name, policy in known.items() if any(axis.usual for axis in advice.list_axes(policy))]
     wanted = st.query_params.get("policy", POLICY)
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="advise-fields"):
         name = st.selectbox(
-            "Policy", names, names.index(wanted) if wanted in names else 0, key="advise.policy", width=300,
-            format_func=lambda each: known[each].title or each, filter_mode="fuzzy",
-        )  # fmt: skip
-        over = _over(shown)
+            "Policy",
+            names,
+            names.index(wanted) if wanted in names else 0,
+            key="advise.policy",
+            width=300,
+            format_func=lambda each: known[each].title or each,
+            filter_mode="fuzzy",
+        )
+        over = _draw_sessions(shown)
         trials = int(
             st.number_input(
-                "Settings to try", 4, 1_000, _trials(), 10, key="advise.trials", width=150, help="more find better ones"
+                "Settings to try", 4, 1_000, _read_trials(), 10, key="advise.trials", width=150, help="more find better ones"
             )
         )
     policy = known[name]
@@ -83,9 +88,13 @@ def _asked(shown: opening.Shown | None) -> tuple[library.AdviceTask, str] | None
     usual = [key for key, axis in axes.items() if axis.usual]
     with st.expander("What is turned", key=f"advise.turned.{name}"):
         turn = st.multiselect(
-            "Parameters", [*axes], usual, key=f"advise.turn.{name}", label_visibility="collapsed",
-            format_func=lambda each: _words(axes[each]),
-        )  # fmt: skip
+            "Parameters",
+            [*axes],
+            usual,
+            key=f"advise.turn.{name}",
+            label_visibility="collapsed",
+            format_func=lambda each: _describe_axis(axes[each]),
+        )
     st.query_params.update({"policy": name, "trials": str(trials)} | ({"over": over} if over else {}))
     if not over:
         st.query_params.pop("over", None)
@@ -93,7 +102,7 @@ def _asked(shown: opening.Shown | None) -> tuple[library.AdviceTask, str] | None
     if path is None and shown is None:
         return None
     if path and not path.exists():
-        widgets.notice(f"{over} is not there.", "Type the path of a file, or of a folder with session files.")
+        widgets.draw_notice(f"{over} is not there.", "Type the path of a file, or of a folder with session files.")
         return None
     chosen = () if turn == usual else tuple(turn)
     task = library.AdviceTask(
@@ -107,34 +116,39 @@ def _asked(shown: opening.Shown | None) -> tuple[library.AdviceTask, str] | None
     return task, f"{shown.key}:{shown.part}:{len(shown.view)}" if shown and not path else ""
 
 
-def _words(axis: advice.Axis) -> str:
+def _describe_axis(axis: advice.Axis) -> str:
     span = ", ".join(map(str, axis.values)) if axis.values else f"{axis.low:,} to {axis.high:,}"
     return f"{axis.words}: {span}"
 
 
-def _trials() -> int:
+def _read_trials() -> int:
     text = st.query_params.get("trials", "")
     return min(1_000, max(4, int(text))) if text.isdecimal() and len(text) < 7 else library.TRIALS
 
 
-def _over(shown: opening.Shown | None) -> str:
+def _draw_sessions(shown: opening.ShownSession | None) -> str:
     """The path of the sessions; "" = the one that is shown."""
     wanted = st.query_params.get("over", "")
     folder = str(shown.entry.path.parent) if shown and shown.entry.origin != "chat" and shown.entry.path.exists() else ""
     choices = [each for each in dict.fromkeys((wanted, HERE if shown else wanted, folder)) if each or shown]
     picked = st.selectbox(
-        "Sessions", choices, key="advise.over", width=420, accept_new_options=True, placeholder="path of a file or a folder",
+        "Sessions",
+        choices,
+        key="advise.over",
+        width=420,
+        accept_new_options=True,
+        placeholder="path of a file or a folder",
         format_func=lambda each: "this session" if each == HERE else f"all in {each}" if each == folder else each,
         help="Three sessions and more: some are held out, to see whether what was found holds for them, too. Type any path.",
-    )  # fmt: skip
+    )
     return picked or ""
 
 
-def _progress(job: AdviceJob) -> None:
+def _draw_progress(job: AdviceJob) -> None:
     """How far it is, drawn anew by itself; when it ends the whole page is."""
     began = job.state == "running"
 
-    def progress() -> None:
+    def draw_job() -> None:
         if began and job.state != "running":
             st.rerun()
         with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
@@ -151,36 +165,40 @@ def _progress(job: AdviceJob) -> None:
                 job.resume()
                 st.rerun()  # the whole page: what was stopped is not drawn anew by itself
 
-    st.fragment(progress, run_every=POLL if began else None)()
+    st.fragment(draw_job, run_every=POLL if began else None)()
 
 
 # What was found
 
 
-def _found(found: Advice) -> None:
+def _draw_advice(found: Advice) -> None:
     if found.too_few:
-        widgets.notice("These sessions are too few to advise by.", found.too_few)
+        widgets.draw_notice("These sessions are too few to advise by.", found.too_few)
     else:
-        st.html(f'<div class="ts-headline">{esc(found.because)}</div>' + _held(found))
+        st.html(f'<div class="ts-headline">{escape(found.because)}</div>' + _render_generalization(found))
     if not found.points:
         return
-    number = _clicked(found)
+    number = _find_point(found)
     st.plotly_chart(
-        figures.draw_front(found, number, theme.name()), key=f"advise-front-{found.policy}", theme=None,
-        on_select=lambda: _pick(found), selection_mode="points", config={"displayModeBar": False},
+        figures.draw_front(found, number, theme.get_theme()),
+        key=f"advise-front-{found.policy}",
+        theme=None,
+        on_select=lambda: _keep_point(found),
+        selection_mode="points",
+        config={"displayModeBar": False},
         alt="every setting that was tried, dollars across and lost references up",
-    )  # fmt: skip
-    st.html(f'<div class="ts-empty">{esc(_over_what(found))} A click on a point shows it.</div>')
+    )
+    st.html(f'<div class="ts-empty">{escape(_describe_search(found))} A click on a point shows it.</div>')
     if number is not None:
-        _point(found, number)
+        _draw_point(found, number)
 
 
-def _held(found: Advice) -> str:
+def _render_generalization(found: Advice) -> str:
     tone = "tone-good" if "It holds" in found.holdout_result else "tone-warn"
-    return f'<p class="{tone}">{esc(found.holdout_result)}</p>' if found.holdout_result else ""
+    return f'<p class="{tone}">{escape(found.holdout_result)}</p>' if found.holdout_result else ""
 
 
-def _over_what(found: Advice) -> str:
+def _describe_search(found: Advice) -> str:
     how = "all of a grid" if found.method == "grid" else "asked for by optuna's multi-objective TPE sampler"
     left = "".join(f", {many:,} left out: {why}" for why, many in found.left_out.items())
     sessions = f"{len(found.searched):,} sessions searched" if len(found.searched) != 1 else "1 session searched"
@@ -188,27 +206,27 @@ def _over_what(found: Advice) -> str:
     return f"{sessions}, {len(found.held):,} held out{left}; {len(found.points):,} settings, {how}, seed {found.seed}{bad}."
 
 
-def _clicked(found: Advice) -> int | None:
+def _find_point(found: Advice) -> int | None:
     """The point that was clicked last, else the advised one, else the cheapest of the front."""
     of, number = st.session_state.get("advise.picked", (None, 0))
-    if of == _of(found) and number < len(found.points):
+    if of == _identify(found) and number < len(found.points):
         return int(number)
     return found.chosen if found.chosen is not None else found.front[0] if found.front else None
 
 
-def _of(found: Advice) -> tuple[object, ...]:
+def _identify(found: Advice) -> tuple[object, ...]:
     return found.text, found.trials, found.searched, found.axes, len(found.points)
 
 
-def _pick(found: Advice) -> None:
+def _keep_point(found: Advice) -> None:
     """Keep what was clicked: the chart itself forgets it when it is drawn anew."""
     points = st.session_state[f"advise-front-{found.policy}"].get("selection", {}).get("points", [])
     data = points[-1].get("customdata") if points else None
     if data and 0 <= int(data[0]) < len(found.points):
-        st.session_state["advise.picked"] = _of(found), int(data[0])
+        st.session_state["advise.picked"] = _identify(found), int(data[0])
 
 
-def _point(found: Advice, number: int) -> None:
+def _draw_point(found: Advice, number: int) -> None:
     """One setting: what it came to, what differs from the file, its text, and a way to keep it."""
     point = found.points[number]
     kind = "Advised" if number == found.chosen else "On the front" if number in found.front else "Tried"
@@ -216,10 +234,11 @@ def _point(found: Advice, number: int) -> None:
     at, base = point.searched, found.points[0].searched
     words = {axis.key: axis.words for axis in found.axes}
     told = "".join(
-        f'<span class="ts-chip">{esc(words.get(key, key))}: <b>{value:,}</b></span>' if type(value) in (int, float)
-        else f'<span class="ts-chip">{esc(words.get(key, key))}: <b>{esc(value)}</b></span>'
+        f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{value:,}</b></span>'
+        if type(value) in (int, float)
+        else f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{escape(value)}</b></span>'
         for key, value in point.changes.items()
-    )  # fmt: skip
+    )
     held = f"{point.held.usd:,.2f} USD, {point.held.lost:,} lost" if point.held else "not looked at"
     rows = {
         "Cost": (f"{at.usd:,.2f} USD", f"{base.usd:,.2f} as its file says"),
@@ -229,7 +248,7 @@ def _point(found: Advice, number: int) -> None:
         "Fullest prompt": (f"{at.peak:.0%}", "of its window"),
     }
     body = "".join(
-        f'<div class="ts-card"><h3>{esc(name)}</h3><div class="value">{esc(value)}</div><p>{esc(more)}</p></div>'
+        f'<div class="ts-card"><h3>{escape(name)}</h3><div class="value">{escape(value)}</div><p>{escape(more)}</p></div>'
         for name, (value, more) in rows.items()
     )
     st.html(f'<h2 class="ts-section">{kind}</h2><div class="ts-cards">{body}</div><div class="ts-chips">{told}</div>')
@@ -237,30 +256,36 @@ def _point(found: Advice, number: int) -> None:
     with st.expander("The policy as TOML", key="advise.text"):
         st.code(text, "toml")
     if point.changes:
-        _keep(found, text)
+        _draw_save(found, text)
 
 
-def _keep(found: Advice, text: str) -> None:
+def _draw_save(found: Advice, text: str) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="advise-keep"):
         name = st.text_input("Name", f"{found.policy}-advised"[:60], key=f"advise.name.{found.policy}", width=300).strip()
         saved = st.button("Save to my policies", type="primary", icon=":material/save:", key="advise.save")
         st.download_button(
-            "Download", text, f"{name}.toml", "application/toml", icon=":material/download:", type="tertiary",
-            on_click="ignore", key="advise.download",
-        )  # fmt: skip
+            "Download",
+            text,
+            f"{name}.toml",
+            "application/toml",
+            icon=":material/download:",
+            type="tertiary",
+            on_click="ignore",
+            key="advise.download",
+        )
     if saved:
         try:
-            library.save_policy(name, text, policies.folder())
+            library.save_policy(name, text, policies.find_folder())
             st.session_state["advise.saved"] = name, text
         except TurnscopeError as error:
-            widgets.notice(error.what, error.hint)
+            widgets.draw_notice(error.what, error.hint)
         except OSError as error:
-            widgets.notice("The policy could not be written.", str(error))
+            widgets.draw_notice("The policy could not be written.", str(error))
     if st.session_state.get("advise.saved") == (name, text):
         link = {"policies": f"{found.policy},{name}"} | (
             {"session": session} if (session := st.query_params.get("session")) else {}
         )
         st.html(
-            f'<div class="ts-empty">Saved. <a href="/compare?{esc(urlencode(link))}" target="_self">Compare it with '
-            f"{esc(found.title)}</a>, or choose it in a live chat.</div>"
+            f'<div class="ts-empty">Saved. <a href="/compare?{escape(urlencode(link))}" target="_self">Compare it with '
+            f"{escape(found.title)}</a>, or choose it in a live chat.</div>"
         )

@@ -12,13 +12,20 @@ import turnscope
 from turnscope import Policy, TurnscopeError, figures, library
 
 from pages.parts import opening, policies, theme, widgets
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 from pages.plan import links
 
 WORDS = {
-    "window": "Window", "system": "System prompt", "tools": "Tools", "person": "You say, a turn", "answer": "Answer, a turn",
-    "results": "Tool results, a turn", "calls": "Tool rounds, a turn", "turns": "Turns", "pause": "Pause (seconds)",
-}  # fmt: skip
+    "window": "Window",
+    "system": "System prompt",
+    "tools": "Tools",
+    "person": "You say, a turn",
+    "answer": "Answer, a turn",
+    "results": "Tool results, a turn",
+    "calls": "Tool rounds, a turn",
+    "turns": "Turns",
+    "pause": "Pause (seconds)",
+}
 STEPS = {
     "window": 10_000,
     "system": 500,
@@ -33,54 +40,65 @@ STEPS = {
 WHAT = {"budget": "Budget", "advise": "Advise"}
 
 
-def which() -> Literal["budget", "advise"]:
+def choose_tool() -> Literal["budget", "advise"]:
     """Which of the two this page shows; the URL says it."""
     asked = st.query_params.get("what", "")
     picked = st.segmented_control(
-        "What to plan", [*WHAT], default=asked if asked in WHAT else "budget", required=True, format_func=WHAT.__getitem__,
-        key="plan.what", label_visibility="collapsed",
-    )  # fmt: skip
+        "What to plan",
+        [*WHAT],
+        default=asked if asked in WHAT else "budget",
+        required=True,
+        format_func=WHAT.__getitem__,
+        key="plan.what",
+        label_visibility="collapsed",
+    )
     st.query_params["what"] = picked
     return "advise" if picked == "advise" else "budget"
 
 
-def draw(shown: opening.Shown | None = None) -> None:
+def draw(shown: opening.ShownSession | None = None) -> None:
     """Fields, the answer in a sentence, a line per policy over turns, and all of it as a table."""
     st.html(
         '<div class="ts-empty">No session needed: sizes are in tokens. What policies do is planned as for any session.</div>'
     )
-    known = {name: policy for name, policy in policies.shelf().policies.items() if name != policies.RECORDED}
+    known = {name: policy for name, policy in policies.load_policies().policies.items() if name != policies.RECORDED}
     named = [name for name in st.query_params.get("policies", "").split(",") if name in known]
     try:
-        shape = _fields()
+        shape = _draw_fields()
         picked = st.multiselect(
-            "Policies", [*known], named or [name for name in library.CALCULATED_POLICIES if name in known], key="plan.policies",
+            "Policies",
+            [*known],
+            named or [name for name in library.CALCULATED_POLICIES if name in known],
+            key="plan.policies",
             format_func=lambda name: known[name].title or name,
-        )  # fmt: skip
+        )
         st.query_params["policies"] = ",".join(picked)
-        made = _made(shape, {name: known[name].to_toml() for name in picked}, [known[name] for name in picked])
+        made = _calculate(shape, {name: known[name].to_toml() for name in picked}, [known[name] for name in picked])
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         return
     if not made.outlooks:
         return
-    st.html(_answer(made))
+    st.html(_render_answer(made))
     st.plotly_chart(
-        figures.draw_turns(made.outlooks, theme.name()), key="plan-turns", theme=None, config={"displayModeBar": False},
+        figures.draw_turns(made.outlooks, theme.get_theme()),
+        key="plan-turns",
+        theme=None,
+        config={"displayModeBar": False},
         alt="share of the window at every turn under each policy",
-    )  # fmt: skip
-    _table(made)
-    links.back(shown, picked)
+    )
+    _draw_table(made)
+    links.link_comparison(shown, picked)
 
 
-def _fields() -> library.Shape:
+def _draw_fields() -> library.Shape:
     """What is planned; each number stands in the URL where it is not the usual one."""
     usual = {name: value for name, value, _ in library.FIELDS}
     told = {name: text for name, _, text in library.FIELDS}
     given: dict[str, int] = {}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="plan-fields"):
         for name, words in WORDS.items():
-            of = (words, 0, None, _asked(name, usual[name]), STEPS[name])
+            of = (words, 0, None, _read_field(name, usual[name]), STEPS[name])
             given[name] = int(st.number_input(*of, key=f"plan.{name}", width=150, help=told[name].capitalize()))
         models = list(dict.fromkeys((st.query_params.get("model") or usual["model"], usual["model"], *MODELS)))
         model = st.selectbox(
@@ -94,7 +112,7 @@ def _fields() -> library.Shape:
     return library.Shape(**given, model=str(model))
 
 
-def _asked(name: str, usual: int) -> int:
+def _read_field(name: str, usual: int) -> int:
     text = st.query_params.get(name, "")
     return int(text) if text.isdecimal() and len(text) < 10 else usual
 
@@ -103,11 +121,11 @@ MODELS = ("claude-opus-4-8", "claude-haiku-4-5", "claude-sonnet-5", "gpt-5", "gp
 
 
 @st.cache_data(max_entries=32, show_spinner="Planning …")
-def _made(shape: library.Shape, texts: dict[str, str], _policies: list[Policy]) -> library.Calculation:  # noqa: ARG001  what the cache goes by
+def _calculate(shape: library.Shape, texts: dict[str, str], _policies: list[Policy]) -> library.Calculation:  # noqa: ARG001  what the cache goes by
     return turnscope.calculate(shape, _policies)
 
 
-def _answer(made: library.Calculation) -> str:
+def _render_answer(made: library.Calculation) -> str:
     """Who gets through at what price, in a sentence."""
     through = [each for each in made.outlooks if each.ends is None and each.row.usd is not None]
     turns = made.shape.turns
@@ -120,10 +138,10 @@ def _answer(made: library.Calculation) -> str:
         said = f"No price is known for {made.shape.model}; how full the window gets is known all the same."
     else:
         said = f"None of these policies gets through all {turns:,} turns: a request does not fit any more."
-    return f'<div class="ts-headline">{esc(said)}</div>'
+    return f'<div class="ts-headline">{escape(said)}</div>'
 
 
-def _table(made: library.Calculation) -> None:
+def _draw_table(made: library.Calculation) -> None:
     rows = made.outlooks
     st.dataframe(
         {

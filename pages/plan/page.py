@@ -8,8 +8,8 @@ from pages.plan import advice, budget
 
 def draw() -> None:
     """Draw the page."""
-    shown = header.header_if_any()
-    if budget.which() == "advise":
+    shown = header.draw_optional_header()
+    if budget.choose_tool() == "advise":
         advice.draw(shown)
     else:
         budget.draw(shown)

@@ -14,11 +14,11 @@ SHEET = Path(__file__).parent / "browser" / "policies.css"
 
 def draw() -> None:
     """Draw the page."""
-    header.header_if_any()
+    header.draw_optional_header()
     theme.add_sheet(SHEET)
-    known = policies.shelf()
+    known = policies.load_policies()
     name = st.query_params.get("policy", "")
     if name in known.policies:
         policy_page.draw(known, name)
     else:
-        policy_page.listed(known, name)
+        policy_page.draw_list(known, name)

@@ -58,10 +58,19 @@ PROMPTS = (
 def queries() -> list[tuple[str, str]]:
     """List what is asked of the warehouse, in order, with what comes back."""
     sql = "SELECT ward, month, {what} FROM churn_by_month WHERE plan = '{plan}' ORDER BY ward, month"
-    asked = [(sql.format(what=what, plan=plan), grid(column, plan)) for what, column, plan in (
-        ("rate", "rate", "annual"), ("left_count", "left", "annual"), ("rate", "rate", "monthly"), ("empty_minutes", "empty", "annual"),
-        ("rate", "rate", "company"), ("rides", "rides", "annual"), ("rate", "rate", "student"), ("members", "members", "annual"),
-    )]  # fmt: skip
+    asked = [
+        (sql.format(what=what, plan=plan), grid(column, plan))
+        for what, column, plan in (
+            ("rate", "rate", "annual"),
+            ("left_count", "left", "annual"),
+            ("rate", "rate", "monthly"),
+            ("empty_minutes", "empty", "annual"),
+            ("rate", "rate", "company"),
+            ("rides", "rides", "annual"),
+            ("rate", "rate", "student"),
+            ("members", "members", "annual"),
+        )
+    ]
     for ward in WARDS:
         asked.append(
             (

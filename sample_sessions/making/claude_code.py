@@ -200,9 +200,15 @@ class Recorder:
         self.wait(24 + self.rng.random() * 30)
         meta = {"trigger": trigger, "preTokens": self.last + self.since}
         edge = self.line(
-            "system", None, logicalParentUuid=self.parent, subtype="compact_boundary", content="Conversation compacted",
-            isMeta=False, level="info", compactMetadata=meta,
-        )  # fmt: skip
+            "system",
+            None,
+            logicalParentUuid=self.parent,
+            subtype="compact_boundary",
+            content="Conversation compacted",
+            isMeta=False,
+            level="info",
+            compactMetadata=meta,
+        )
         self.items, self.since, self.last = [], 0, self.prefix
         self._message()
         self.since += self._add(summary)

@@ -4,7 +4,7 @@ Holds the files only. Nine kinds of credentials share a shape; each has one rule
 """
 
 # ruff: noqa: E501 - what people, files and tools say is as long as it is
-# ruff: noqa: Q000 - quoted code
+
 # ruff: noqa: S608 - made-up SQL inside made-up files
 
 from __future__ import annotations
@@ -48,105 +48,163 @@ class Kind(NamedTuple):
 
 
 TAKES = {
-    "session": "ident: str", "remember_token": "series: str, secret: str", "api_key": "secret: str, needed: list[str]",
-    "device_trust": "user_id: int, fingerprint: str, label: str, platform: str", "password_reset": "code: str",
-    "magic_link": "nonce: str", "kiosk_terminal": "serial: str, firmware: str", "crew_badge": "ident: str, vessel: str",
+    "session": "ident: str",
+    "remember_token": "series: str, secret: str",
+    "api_key": "secret: str, needed: list[str]",
+    "device_trust": "user_id: int, fingerprint: str, label: str, platform: str",
+    "password_reset": "code: str",
+    "magic_link": "nonce: str",
+    "kiosk_terminal": "serial: str, firmware: str",
+    "crew_badge": "ident: str, vessel: str",
     "impersonation": "user_id: int, *, approver_id: int, reason: str, ticket: str",
-}  # fmt: skip
+}
 
 KINDS: tuple[Kind, ...] = (
     Kind(
-        "session", "sess", "hours=12", ("ip", "user_agent", "remember", "locale"),
-        "slides forward by thirty minutes of activity but never past twelve hours after login", "slide",
+        "session",
+        "sess",
+        "hours=12",
+        ("ip", "user_agent", "remember", "locale"),
+        "slides forward by thirty minutes of activity but never past twelve hours after login",
+        "slide",
         '        row = self.db.one("SELECT created_at, expires_at FROM sessions WHERE id = %s FOR UPDATE", ident)\n        if row is None:\n            return None\n        ceiling = row["created_at"] + self.LIFE\n        until = min(self.clock() + timedelta(minutes=30), ceiling)\n        if until > row["expires_at"]:\n            self.db.run("UPDATE sessions SET expires_at = %s WHERE id = %s", until, ident)\n        return until',
         '        created = self._time(self.redis.hget(self._key(ident), "created_at"))\n        if created is None:\n            return None\n        until = min(self.clock() + timedelta(minutes=30), created + self.LIFE)\n        self.redis.expireat(self._key(ident), int(until.timestamp()))\n        return until',
-        "until = min(self.clock() + timedelta(minutes=30), created + self.LIFE)", "until = self.clock() + timedelta(minutes=30)",
-        "test_slide_never_passes_the_ceiling", "AssertionError: assert datetime.timedelta(seconds=45000) <= datetime.timedelta(seconds=43200)",
+        "until = min(self.clock() + timedelta(minutes=30), created + self.LIFE)",
+        "until = self.clock() + timedelta(minutes=30)",
+        "test_slide_never_passes_the_ceiling",
+        "AssertionError: assert datetime.timedelta(seconds=45000) <= datetime.timedelta(seconds=43200)",
         "the port extends the deadline on every request and nothing remembers when the login happened, so an active tab lives for ever",
         "bookings/checkout.py",
     ),
     Kind(
-        "remember_token", "rmbr", "days=30", ("series", "secret_hash", "device", "issued_ip"),
-        "changes its secret on every use; an old secret coming back means theft and kills the whole series", "rotate",
+        "remember_token",
+        "rmbr",
+        "days=30",
+        ("series", "secret_hash", "device", "issued_ip"),
+        "changes its secret on every use; an old secret coming back means theft and kills the whole series",
+        "rotate",
         '        row = self.db.one("SELECT * FROM remember_tokens WHERE series = %s", series)\n        if row is None:\n            return None\n        if not hmac.compare_digest(row["secret_hash"], digest(secret)):\n            self.db.run("DELETE FROM remember_tokens WHERE user_id = %s", row["user_id"])\n            self.audit.warn("remember.theft", user_id=row["user_id"], series=series)\n            raise TokenTheft(series)\n        fresh = secrets.token_urlsafe(32)\n        self.db.run("UPDATE remember_tokens SET secret_hash = %s WHERE series = %s", digest(fresh), series)\n        return fresh',
         '        stored = self.redis.hget(self._key(series), "secret_hash")\n        if stored is None:\n            return None\n        if not hmac.compare_digest(self._text(stored), digest(secret)):\n            self.revoke_all_for_user(self._owner(series))\n            raise TokenTheft(series)\n        fresh = secrets.token_urlsafe(32)\n        self.redis.hset(self._key(series), "secret_hash", digest(fresh))\n        return fresh',
-        "if not hmac.compare_digest(self._text(stored), digest(secret)):", "if not hmac.compare_digest(stored, digest(secret)):",
-        "test_rotate_returns_a_new_secret", "TypeError: a bytes-like object is required, not 'str'",
+        "if not hmac.compare_digest(self._text(stored), digest(secret)):",
+        "if not hmac.compare_digest(stored, digest(secret)):",
+        "test_rotate_returns_a_new_secret",
+        "TypeError: a bytes-like object is required, not 'str'",
         "redis-py hands back bytes because the pool was built without decode_responses, and compare_digest refuses to mix bytes with str",
         "web/cookies.py",
     ),
     Kind(
-        "device_trust", "dev", "days=90", ("fingerprint", "label", "platform", "confirmed_at"),
-        "holds at most five devices for a user; the one not seen for longest falls out", "trust",
+        "device_trust",
+        "dev",
+        "days=90",
+        ("fingerprint", "label", "platform", "confirmed_at"),
+        "holds at most five devices for a user; the one not seen for longest falls out",
+        "trust",
         '        rows = self.db.all("SELECT id FROM device_trusts WHERE user_id = %s ORDER BY seen_at DESC", user_id)\n        for row in rows[self.LIMIT - 1 :]:\n            self.db.run("DELETE FROM device_trusts WHERE id = %s", row["id"])\n        return self.create(user_id, fingerprint=fingerprint, label=label, platform=platform, confirmed_at=self.clock())',
-        '        while True:\n            with self.redis.pipeline() as pipe:\n                pipe.watch(self._index(user_id))\n                oldest = self._by_age(user_id)[: -(self.LIMIT - 1)]\n                pipe.multi()\n                for ident in oldest:\n                    self._drop(pipe, ident, user_id)\n                try:\n                    pipe.execute()\n                    break\n                except WatchError:\n                    continue\n        return self.create(user_id, fingerprint=fingerprint, label=label, platform=platform, confirmed_at=self.clock())',
-        "oldest = self._by_age(user_id)[: -(self.LIMIT - 1)]", "oldest = self._by_age(user_id)[: -self.LIMIT]",
-        "test_trust_drops_the_sixth_device", "AssertionError: assert 6 == 5",
+        "        while True:\n            with self.redis.pipeline() as pipe:\n                pipe.watch(self._index(user_id))\n                oldest = self._by_age(user_id)[: -(self.LIMIT - 1)]\n                pipe.multi()\n                for ident in oldest:\n                    self._drop(pipe, ident, user_id)\n                try:\n                    pipe.execute()\n                    break\n                except WatchError:\n                    continue\n        return self.create(user_id, fingerprint=fingerprint, label=label, platform=platform, confirmed_at=self.clock())",
+        "oldest = self._by_age(user_id)[: -(self.LIMIT - 1)]",
+        "oldest = self._by_age(user_id)[: -self.LIMIT]",
+        "test_trust_drops_the_sixth_device",
+        "AssertionError: assert 6 == 5",
         "the slice leaves five devices standing before the new one is added, so the limit is six in practice",
         "web/device_check.py",
     ),
     Kind(
-        "api_key", "key", "days=3650", ("label", "scopes", "secret_hash", "last_four"),
-        "carries scopes and is looked up by the hash of its secret, never by the secret", "authenticate",
+        "api_key",
+        "key",
+        "days=3650",
+        ("label", "scopes", "secret_hash", "last_four"),
+        "carries scopes and is looked up by the hash of its secret, never by the secret",
+        "authenticate",
         '        row = self.db.one("SELECT * FROM api_keys WHERE secret_hash = %s AND revoked_at IS NULL", digest(secret))\n        if row is None or not set(needed) <= set(row["scopes"].split()):\n            return None\n        self.db.run("UPDATE api_keys SET seen_at = %s WHERE id = %s", self.clock(), row["id"])\n        return ApiKey(**row)',
-        '        ident = self._text(self.redis.get(self._lookup(digest(secret))))\n        if ident is None:\n            return None\n        key = self.find(ident)\n        if key is None or not set(needed) <= set(key.scopes.split()):\n            return None\n        self.touch(ident)\n        return key',
-        "if key is None or not set(needed) <= set(key.scopes.split()):", "if key is None or not set(needed) <= set(key.scopes):",
-        "test_authenticate_checks_every_scope", "AssertionError: assert None is not None",
+        "        ident = self._text(self.redis.get(self._lookup(digest(secret))))\n        if ident is None:\n            return None\n        key = self.find(ident)\n        if key is None or not set(needed) <= set(key.scopes.split()):\n            return None\n        self.touch(ident)\n        return key",
+        "if key is None or not set(needed) <= set(key.scopes.split()):",
+        "if key is None or not set(needed) <= set(key.scopes):",
+        "test_authenticate_checks_every_scope",
+        "AssertionError: assert None is not None",
         "a scope string compared as a set of letters can never contain 'bookings:read', so every partner key is refused",
         "partners/gateway.py",
     ),
     Kind(
-        "password_reset", "pwr", "minutes=20", ("email", "code_hash", "requested_ip", "attempts"),
-        "works once, and asking again makes the older letter worthless", "redeem",
+        "password_reset",
+        "pwr",
+        "minutes=20",
+        ("email", "code_hash", "requested_ip", "attempts"),
+        "works once, and asking again makes the older letter worthless",
+        "redeem",
         '        row = self.db.one("DELETE FROM password_resets WHERE code_hash = %s AND expires_at > %s RETURNING *", digest(code), self.clock())\n        if row is None:\n            self.audit.warn("reset.miss", code=code[:4])\n            raise ResetRefused("unknown or used code")\n        self.db.run("DELETE FROM password_resets WHERE user_id = %s", row["user_id"])\n        return int(row["user_id"])',
         '        ident = self._text(self.redis.getdel(self._lookup(digest(code))))\n        if ident is None:\n            raise ResetRefused("unknown or used code")\n        user_id = int(self._owner(ident))\n        self.revoke_all_for_user(user_id)\n        return user_id',
-        "ident = self._text(self.redis.getdel(self._lookup(digest(code))))", "ident = self._text(self.redis.get(self._lookup(digest(code))))",
-        "test_redeem_twice_is_refused", "Failed: DID NOT RAISE <class 'ferrydesk.auth.errors.ResetRefused'>",
+        "ident = self._text(self.redis.getdel(self._lookup(digest(code))))",
+        "ident = self._text(self.redis.get(self._lookup(digest(code))))",
+        "test_redeem_twice_is_refused",
+        "Failed: DID NOT RAISE <class 'ferrydesk.auth.errors.ResetRefused'>",
         "GET leaves the lookup key behind; two clicks on the same letter both succeed until the TTL ends. GETDEL makes it one step",
         "web/reset_flow.py",
     ),
     Kind(
-        "magic_link", "lnk", "minutes=10", ("email", "nonce", "booking_ref", "language"),
-        "is bound to an e-mail address and a booking, and dies when the booking is cancelled", "follow",
+        "magic_link",
+        "lnk",
+        "minutes=10",
+        ("email", "nonce", "booking_ref", "language"),
+        "is bound to an e-mail address and a booking, and dies when the booking is cancelled",
+        "follow",
         '        row = self.db.one("SELECT l.*, b.state FROM magic_links l JOIN bookings b USING (booking_ref) WHERE l.nonce = %s", nonce)\n        if row is None or row["state"] == "cancelled":\n            return None\n        if row["expires_at"] <= self.clock():\n            return None\n        self.db.run("DELETE FROM magic_links WHERE id = %s", row["id"])\n        return row["booking_ref"]',
         '        link = self.find(nonce)\n        if link is None or self.bookings.state(link.booking_ref) == "cancelled":\n            return None\n        if link.expires_at <= self.clock():\n            return None\n        self.revoke(nonce)\n        return link.booking_ref',
-        "if link.expires_at <= self.clock():", "if link.expires_at <= datetime.utcnow():",
-        "test_follow_refuses_a_stale_link", "TypeError: can't compare offset-naive and offset-aware datetimes",
+        "if link.expires_at <= self.clock():",
+        "if link.expires_at <= datetime.utcnow():",
+        "test_follow_refuses_a_stale_link",
+        "TypeError: can't compare offset-naive and offset-aware datetimes",
         "utcnow() is naive while everything that comes out of the store carries UTC; Postgres hid this because the comparison ran in SQL",
         "bookings/letters.py",
     ),
     Kind(
-        "kiosk_terminal", "ksk", "days=365", ("harbour", "serial", "firmware", "dark_since"),
-        "must send a heartbeat every minute and goes dark after three missed ones", "heartbeat",
+        "kiosk_terminal",
+        "ksk",
+        "days=365",
+        ("harbour", "serial", "firmware", "dark_since"),
+        "must send a heartbeat every minute and goes dark after three missed ones",
+        "heartbeat",
         '        changed = self.db.run("UPDATE kiosk_terminals SET seen_at = %s, firmware = %s, dark_since = NULL WHERE serial = %s", self.clock(), firmware, serial)\n        if not changed:\n            raise UnknownTerminal(serial)\n        self.audit.info("kiosk.heartbeat", serial=serial, firmware=firmware)\n        return self.clock() + timedelta(minutes=1)',
         '        key = self._key(serial)\n        if not self.redis.exists(key):\n            raise UnknownTerminal(serial)\n        self.redis.hset(key, mapping={"seen_at": self.clock().isoformat(), "firmware": firmware, "dark_since": ""})\n        self.redis.zadd(self._beats(), {serial: self.clock().timestamp()})\n        return self.clock() + timedelta(minutes=1)',
-        '"firmware": firmware, "dark_since": ""})', '"firmware": firmware, "dark_since": None})',
-        "test_heartbeat_brings_a_dark_kiosk_back", "redis.exceptions.DataError: Invalid input of type: 'NoneType'. Convert to a bytes, string, int or float first.",
+        '"firmware": firmware, "dark_since": ""})',
+        '"firmware": firmware, "dark_since": None})',
+        "test_heartbeat_brings_a_dark_kiosk_back",
+        "redis.exceptions.DataError: Invalid input of type: 'NoneType'. Convert to a bytes, string, int or float first.",
         "Redis hashes have no null. An empty string has to stand for 'not dark', and _time() must read it back as None",
         "kiosk/boot.py",
     ),
     Kind(
-        "crew_badge", "crew", "hours=16", ("vessel", "shift_id", "rank", "starts_at"),
-        "opens doors only while the shift runs, on the vessel it was issued for", "opens",
+        "crew_badge",
+        "crew",
+        "hours=16",
+        ("vessel", "shift_id", "rank", "starts_at"),
+        "opens doors only while the shift runs, on the vessel it was issued for",
+        "opens",
         '        row = self.db.one("SELECT b.*, s.ends_at FROM crew_badges b JOIN shifts s ON s.id = b.shift_id WHERE b.id = %s", ident)\n        if row is None or row["vessel"] != vessel:\n            return False\n        early = row["starts_at"] - timedelta(minutes=15)\n        return early <= self.clock() <= row["ends_at"]',
-        '        badge = self.find(ident)\n        if badge is None or badge.vessel != vessel:\n            return False\n        early = badge.starts_at - timedelta(minutes=15)\n        return early <= self.clock() <= self.shifts.ends_at(badge.shift_id)',
-        "early = badge.starts_at - timedelta(minutes=15)", "early = badge.created_at - timedelta(minutes=15)",
-        "test_opens_fifteen_minutes_before_the_shift", "assert False is True",
+        "        badge = self.find(ident)\n        if badge is None or badge.vessel != vessel:\n            return False\n        early = badge.starts_at - timedelta(minutes=15)\n        return early <= self.clock() <= self.shifts.ends_at(badge.shift_id)",
+        "early = badge.starts_at - timedelta(minutes=15)",
+        "early = badge.created_at - timedelta(minutes=15)",
+        "test_opens_fifteen_minutes_before_the_shift",
+        "assert False is True",
         "the badge is printed the evening before, so created_at is hours off; the shift's own start is what the door should ask",
         "crew/roster.py",
     ),
     Kind(
-        "impersonation", "imp", "minutes=15", ("approver_id", "reason", "ticket", "banner"),
-        "needs a reason and a second person, and every step of it is audited", "begin",
+        "impersonation",
+        "imp",
+        "minutes=15",
+        ("approver_id", "reason", "ticket", "banner"),
+        "needs a reason and a second person, and every step of it is audited",
+        "begin",
         '        if approver_id == user_id:\n            raise NotAllowed("nobody approves themselves")\n        if len(reason.split()) < 3:\n            raise NotAllowed("say why, in at least three words")\n        made = self.create(user_id, approver_id=approver_id, reason=reason, ticket=ticket, banner=True)\n        self.audit.warn("impersonation.begin", ident=made.id, approver=approver_id, ticket=ticket)\n        return made',
         '        if approver_id == user_id:\n            raise NotAllowed("nobody approves themselves")\n        if len(reason.split()) < 3:\n            raise NotAllowed("say why, in at least three words")\n        made = self.create(user_id, approver_id=approver_id, reason=reason, ticket=ticket, banner=True)\n        self.redis.xadd(self._trail(), {"event": "begin", "ident": made.id, "approver": approver_id, "ticket": ticket})\n        return made',
         'self.redis.xadd(self._trail(), {"event": "begin", "ident": made.id, "approver": approver_id, "ticket": ticket})',
         'self.redis.publish(self._trail(), f"begin {made.id} {approver_id} {ticket}")',
-        "test_begin_leaves_a_trail", "AssertionError: assert [] == [{'event': 'begin', 'ticket': 'FD-2291'}]",
+        "test_begin_leaves_a_trail",
+        "AssertionError: assert [] == [{'event': 'begin', 'ticket': 'FD-2291'}]",
         "PUBLISH keeps nothing: with no subscriber connected the audit line is simply gone. A stream survives a restart of the auditor",
         "support/console.py",
     ),
-)  # fmt: skip
+)
 
 
 def legacy() -> str:
@@ -478,11 +536,14 @@ async def refresh_session(token: str, store: SessionStore) -> Session | None:
     return await store.find(token)
 '''
 
-MENDED = PUBLIC.replace(
-    "from ferrydesk.auth.sessions import SessionTable\n", "from ferrydesk.auth.stores.session import SessionStore\n"
-).replace("from ferrydesk.db.pool import database", "from ferrydesk.redis.pool import connection").replace(
-    "_table = SessionTable(database(), audit=None)", "_store = SessionStore(connection())"
-).replace("_table.", "_store.")  # fmt: skip
+MENDED = (
+    PUBLIC.replace(
+        "from ferrydesk.auth.sessions import SessionTable\n", "from ferrydesk.auth.stores.session import SessionStore\n"
+    )
+    .replace("from ferrydesk.db.pool import database", "from ferrydesk.redis.pool import connection")
+    .replace("_table = SessionTable(database(), audit=None)", "_store = SessionStore(connection())")
+    .replace("_table.", "_store.")
+)
 
 BASE = '''"""What every Redis store shares: keys, flat hashes, and reading them back."""
 

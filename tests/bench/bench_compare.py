@@ -25,9 +25,17 @@ from turnscope.views.losses import find_losses, find_references
 from turnscope.views.rejections import find_rejections
 
 POLICIES = (
-    "as-recorded", "keep-everything", "last-20-messages", "last-5-pairs", "clear-tool-results", "half-in-pairs",
-    "strip-thinking", "cline-classic", "reactive-75", "newest-within-budget",
-)  # fmt: skip
+    "as-recorded",
+    "keep-everything",
+    "last-20-messages",
+    "last-5-pairs",
+    "clear-tool-results",
+    "half-in-pairs",
+    "strip-thinking",
+    "cline-classic",
+    "reactive-75",
+    "newest-within-budget",
+)
 FIRST, AGAIN, LOSSES = 5.0, 0.5, 20.0  # CPU seconds
 
 

@@ -46,10 +46,14 @@ def librechat() -> dict[str, Any]:
 def chatgpt() -> list[dict[str, Any]]:
     """A conversation whose prompt was edited; the export shows the edited one."""
     rows = [
-        ("r", None, "", ""), ("u", "r", "user", "Cranes?"), ("a", "u", "assistant", "They dance."),
-        ("v", "r", "user", "Cranes, in short?"), ("b", "v", "assistant", "Dancers."),
-        ("w", "b", "user", "Who taught them?"), ("c", "w", "assistant", "Nobody."),
-    ]  # fmt: skip
+        ("r", None, "", ""),
+        ("u", "r", "user", "Cranes?"),
+        ("a", "u", "assistant", "They dance."),
+        ("v", "r", "user", "Cranes, in short?"),
+        ("b", "v", "assistant", "Dancers."),
+        ("w", "b", "user", "Who taught them?"),
+        ("c", "w", "assistant", "Nobody."),
+    ]
     mapping = {}
     for id, parent, role, said in rows:
         content = {"content_type": "text", "parts": [said]}

@@ -151,9 +151,15 @@ def test_the_worker_gives_way_to_other_processes() -> None:
 def test_without_ctok_the_worker_says_so_and_counting_fails_with_that_reason(tmp_path: Path) -> None:
     """-S hides the installed packages, so this runs a Python that has no ctok."""
     run = subprocess.run(
-        [sys.executable, "-S", *WORKER_COMMAND[1:]], input="", capture_output=True, encoding="utf-8", cwd=tmp_path, timeout=60,
-        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"}, check=False,
-    )  # fmt: skip
+        [sys.executable, "-S", *WORKER_COMMAND[1:]],
+        input="",
+        capture_output=True,
+        encoding="utf-8",
+        cwd=tmp_path,
+        timeout=60,
+        env={key: value for key, value in os.environ.items() if key != "PYTHONPATH"},
+        check=False,
+    )
     assert (run.returncode, run.stderr.strip(), run.stdout) == (CTOK_MISSING_CODE, CTOK_MISSING, "")
     code = f"import runpy, sys; sys.exit(runpy.run_path({WORKER_COMMAND[-1]!r})['is_available']())"
     assert subprocess.run([sys.executable, "-I", "-S", "-c", code], check=False, cwd=tmp_path, timeout=60).returncode == 0

@@ -46,10 +46,28 @@ def made(prompts: list[int], per_turn: int = 3) -> Overview:
     usd = cells * 3e-6
     at = np.arange(n)
     return Overview(
-        "s", "made", "test", ("m",) * n, at // per_turn, at * 60.0, cells, cells.sum(axis=1), np.full(n, 200_000), billed, usd,
-        (None,) * n, np.zeros(n, dtype=np.int64), np.zeros(n), (), (), "test", np.zeros(n, dtype=np.int64), np.ones(n),
-        TotalCost(), (),
-    )  # fmt: skip
+        "s",
+        "made",
+        "test",
+        ("m",) * n,
+        at // per_turn,
+        at * 60.0,
+        cells,
+        cells.sum(axis=1),
+        np.full(n, 200_000),
+        billed,
+        usd,
+        (None,) * n,
+        np.zeros(n, dtype=np.int64),
+        np.zeros(n),
+        (),
+        (),
+        "test",
+        np.zeros(n, dtype=np.int64),
+        np.ones(n),
+        TotalCost(),
+        (),
+    )
 
 
 prompts = st.lists(st.integers(1, 200_000), min_size=1, max_size=300)

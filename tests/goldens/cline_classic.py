@@ -98,9 +98,14 @@ def _sequence(given: dict[str, Any]) -> dict[str, Any]:
 
 
 KINDS = {
-    "range": _range, "range_table": _table, "range_chain": _chain, "mask": _mask, "step": _step, "forced": _forced,
+    "range": _range,
+    "range_table": _table,
+    "range_chain": _chain,
+    "mask": _mask,
+    "step": _step,
+    "forced": _forced,
     "sequence": _sequence,
-}  # fmt: skip
+}
 
 
 def _one(given: dict[str, Any], window: int, usage: Usage | None = None, **params: Any) -> tuple[Plan, Session]:

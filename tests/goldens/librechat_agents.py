@@ -304,11 +304,17 @@ def _policy(given: Given, outcomes: list[Outcome]) -> policy.Policy:
     aged = given["position_pruning"] or {}
     trim, clear = aged.get("softTrim") or {}, aged.get("hardClear") or {}
     found = {
-        "by_age": aged.get("enabled"), "keep_turns": aged.get("keepLastAssistants"), "trim_from": aged.get("softTrimRatio"),
-        "clear_from": aged.get("hardClearRatio"), "min_chars": aged.get("minPrunableToolChars"),
-        "max_chars": trim.get("maxChars"), "head": trim.get("headChars"), "tail": trim.get("tailChars"),
-        "clear": clear.get("enabled"), "cleared": clear.get("placeholder"),
-    }  # fmt: skip
+        "by_age": aged.get("enabled"),
+        "keep_turns": aged.get("keepLastAssistants"),
+        "trim_from": aged.get("softTrimRatio"),
+        "clear_from": aged.get("hardClearRatio"),
+        "min_chars": aged.get("minPrunableToolChars"),
+        "max_chars": trim.get("maxChars"),
+        "head": trim.get("headChars"),
+        "tail": trim.get("tailChars"),
+        "clear": clear.get("enabled"),
+        "cleared": clear.get("placeholder"),
+    }
     asked |= {key: value for key, value in found.items() if value is not None}
     (rule,) = chosen.rules
     budget = BudgetParams(formula="fixed", tokens=given["max"])
@@ -427,8 +433,17 @@ def _runs(ids: Sequence[str]) -> list[Any]:
 
 
 KINDS = {
-    "within_limit": _within, "repair": _repair, "sanitize": _sanitize, "cut_text": _cut_text, "cut_args": _cut_args,
+    "within_limit": _within,
+    "repair": _repair,
+    "sanitize": _sanitize,
+    "cut_text": _cut_text,
+    "cut_args": _cut_args,
     "result_cap": lambda given: {"max_chars": cuts.compute_result_cap(given["tokens"] or 0)},
     "args_cap": lambda given: {"max_chars": cuts.compute_arguments_cap(given["tokens"] or 0)},
-    "mask": _mask, "preflight": _preflight, "recency": _recency, "trigger": _trigger, "step": _step, "run": _run,
-}  # fmt: skip
+    "mask": _mask,
+    "preflight": _preflight,
+    "recency": _recency,
+    "trigger": _trigger,
+    "step": _step,
+    "run": _run,
+}

@@ -87,8 +87,8 @@ def test_a_request_with_a_duration_has_a_speed() -> None:
     view, trace = turnscope.overview(session), turnscope.replay(session)
     timed, untimed = (request_summary.summarize_request(view, trace, n) for n in range(2))
     assert (timed.seconds, timed.speed) == (4.0, 2.0)
-    assert "· 2.0 tokens/s<em>measured" in cards.buckets(timed, "")
-    assert (untimed.speed, "tokens/s" in cards.buckets(untimed, "")) == (0.0, False)
+    assert "· 2.0 tokens/s<em>measured" in cards.render_buckets(timed, "")
+    assert (untimed.speed, "tokens/s" in cards.render_buckets(untimed, "")) == (0.0, False)
 
 
 def test_its_files_open_as_the_folder_and_alone_without_it(tmp_path: Path) -> None:

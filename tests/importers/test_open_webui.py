@@ -195,8 +195,12 @@ def test_what_retrieval_put_beside_a_question_is_a_slot_of_its_request_alone(tmp
         {"source": 7, "document": "no list"},
     ]
     path = tmp_path / "chat.json"
-    chat = row(said("u1", None, "user", "When?"), said("a1", "u1", "assistant", "At noon.", 1, sources=sources),
-               said("u2", "a1", "user", "And now?", 2), said("a2", "u2", "assistant", "Still.", 3))  # fmt: skip
+    chat = row(
+        said("u1", None, "user", "When?"),
+        said("a1", "u1", "assistant", "At noon.", 1, sources=sources),
+        said("u2", "a1", "user", "And now?", 2),
+        said("a2", "u2", "assistant", "Still.", 3),
+    )
     path.write_text(json.dumps([chat]))
     trace = turnscope.replay(turnscope.load(path), "openwebui-middleware")
     slots = [{p.slot: "".join(part.text for part in p.body or ()) for p in plan.after.pieces if p.slot} for plan in trace.plans]

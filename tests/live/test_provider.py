@@ -232,8 +232,11 @@ def test_each_kind_of_ask_has_its_answerer_live_and_a_failure_that_says_so_elsew
         named = structs.replace(asks["summary"], model="offline-200k")
         unchosen = make_answerer({}.get, build_answers(provider, "offline-16k", "offline-16k", chosen_by_user=False))
         assert [answer(ask).model for answer in (unchosen, live) for ask in (named, asks["summary"])] == [
-            "offline-200k", "offline-16k", "offline-64k", "offline-64k",
-        ]  # fmt: skip
+            "offline-200k",
+            "offline-16k",
+            "offline-64k",
+            "offline-64k",
+        ]
         picky = OneModel(provider, "offline-16k")
         unchosen = make_answerer({}.get, build_answers(picky, "offline-16k", "offline-16k", chosen_by_user=False))  # type: ignore[arg-type]
         assert (unchosen(named).failed, unchosen(named).model) == ("", "offline-16k")

@@ -299,8 +299,14 @@ def test_there_are_more_than_forty() -> None:
         (400, "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.", 9_001),
         (400, "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in", 5_000),
         (400, "Your input exceeds the context window of this model. Please adjust your input and try again.", 0),
-        (400, ("Trying to keep the first 9000 tokens when context the overflows. However, the model is loaded with context "
-              "length of only 4096 tokens, which is not enough."), 9_000),
+        (
+            400,
+            (
+                "Trying to keep the first 9000 tokens when context the overflows. However, the model is loaded with context "
+                "length of only 4096 tokens, which is not enough."
+            ),
+            9_000,
+        ),
         (400, "The number of tokens to keep from the initial prompt is greater than the context length.", 0),
         (400, "request (9001 tokens) exceeds the available context size (4096 tokens), try increasing it", 9_001),
         (500, "the request exceeds the available context size. try increasing the context size", 0),
@@ -308,7 +314,7 @@ def test_there_are_more_than_forty() -> None:
         (400, "input length exceeds maximum context length", 0),
         (413, "Request Entity Too Large", 0),
     ],
-)  # fmt: skip
+)
 def test_a_false_too_long_from_a_server_that_does_not_count_ends_one_turn_at_most(
     status: int, words: str, tokens: int, rogue: Rogue, client: AnthropicProvider, threads: Threads
 ) -> None:

@@ -162,8 +162,11 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
     talk = begun(rogue, threads, thread)
     talk.destination = threads.find_destination(thread)
     assert isinstance(list(talk.send("hello"))[-1], RequestDone)
-    for place in (Destination("anthropic", "", "offline-200k"), Destination("server", "http://elsewhere", "offline-200k"),
-                  Destination("server", rogue.url, "local-7b")):  # fmt: skip
+    for place in (
+        Destination("anthropic", "", "offline-200k"),
+        Destination("server", "http://elsewhere", "offline-200k"),
+        Destination("server", rogue.url, "local-7b"),
+    ):
         talk.destination = place
         sent = len(rogue.bodies)
         (failed,) = list(talk.send("not there"))
@@ -192,15 +195,18 @@ def test_a_chat_goes_where_it_says_and_a_change_is_recorded(rogue: Rogue, thread
     [
         ({"provider": "offline", "model": "offline-16k"}, "", Destination("offline", "", "offline-16k")),
         ({"provider": "anthropic", "model": "claude-a"}, "claude-b", Destination("anthropic", "", "claude-b")),
-        ({"provider": "server", "url": "http://localhost:11434", "model": "local-7b"}, "",
-         Destination("server", "http://localhost:11434", "local-7b")),
+        (
+            {"provider": "server", "url": "http://localhost:11434", "model": "local-7b"},
+            "",
+            Destination("server", "http://localhost:11434", "local-7b"),
+        ),
         ({"provider": "anthropic", "model": "claude-a"}, "offline-64k", Destination("offline", "", "offline-64k")),
         ({"provider": "server", "url": "", "model": "local-7b"}, "local-7b", None),
         ({"model": "local-7b"}, "local-7b", None),
         ({}, "", None),
         ([], "", None),
     ],
-)  # fmt: skip
+)
 def test_where_an_old_chat_went_is_what_its_requests_say(about: Any, model: str, place: Destination | None) -> None:
     assert schema.infer_destination(about, model) == place
 
@@ -213,18 +219,25 @@ def test_a_window_that_nobody_knows_is_said_to_be_assumed_once(rogue: Rogue, thr
 
 
 WINDOWS = {
-    "ollama, loaded": ({"/api/show": {"model_info": {"llama.context_length": 131_072}},
-                        "/api/ps": {"models": [{"name": "m", "context_length": 4_096}]}}, 4_096),
+    "ollama, loaded": (
+        {
+            "/api/show": {"model_info": {"llama.context_length": 131_072}},
+            "/api/ps": {"models": [{"name": "m", "context_length": 4_096}]},
+        },
+        4_096,
+    ),
     "ollama, num_ctx": ({"/api/show": {"parameters": "stop x\nnum_ctx 8192", "model_info": {"a.context_length": 9}}}, 8_192),
-    "ollama, num_ctx beyond": ({"/api/show": {"parameters": f"num_ctx {'9' * 5_000}", "model_info": {"a.context_length": 9}}},
-                               9),
+    "ollama, num_ctx beyond": (
+        {"/api/show": {"parameters": f"num_ctx {'9' * 5_000}", "model_info": {"a.context_length": 9}}},
+        9,
+    ),
     "ollama": ({"/api/show": {"model_info": {"llama.context_length": 131_072}}}, 131_072),
     "lm studio": ({"/api/v0/models/m": {"loaded_context_length": 2_048, "max_context_length": 9_999}}, 2_048),
     "llama.cpp": ({"/props": {"default_generation_settings": {"n_ctx": 16_384}}}, 16_384),
     "vllm": ({"/v1/models": {"data": [{"id": "other", "max_model_len": 1}, {"id": "m", "max_model_len": 32_768}]}}, 32_768),
     "nobody": ({}, 0),
     "nonsense": ({"/api/show": [], "/props": {"default_generation_settings": None}, "/v1/models": {"data": [None]}}, 0),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", WINDOWS)
@@ -311,9 +324,11 @@ def test_a_message_over_the_window_does_not_end_a_chat_that_leaves_it_out(rogue:
     assert (error.conversation_id, error.turn, error.window) == (talk.live_session.session.id, 1, 16_000)
     assert error.projected > 16_000
     assert error.counters == {
-        "gen_ai.usage.input_tokens": 40, "gen_ai.usage.output_tokens": 9,
-        "gen_ai.usage.cache_read.input_tokens": 0, "gen_ai.usage.cache_creation.input_tokens": 0,
-    }  # fmt: skip
+        "gen_ai.usage.input_tokens": 40,
+        "gen_ai.usage.output_tokens": 9,
+        "gen_ai.usage.cache_read.input_tokens": 0,
+        "gen_ai.usage.cache_creation.input_tokens": 0,
+    }
     assert "gen_ai.usage.input_tokens 40" in str(error)
     problem = threads.list_problems(talk.live_session.session.id)[1]
     assert (problem["kind"], problem["counters"], problem["window"]) == (type(error).__name__, error.counters, 16_000)

@@ -19,12 +19,12 @@ def picker(app: AppTest) -> Any:
 def test_the_branches_of_a_tree_are_picked_and_the_link_names_the_one_shown(
     app: AppTest, monkeypatch: pytest.MonkeyPatch, shared: Any, page: str
 ) -> None:
-    from pages.parts.registry import id_of
+    from pages.parts.registry import make_id
 
     path = shared("data", "open", "librechat", "librechat-tree.json")
     monkeypatch.setenv("TURNSCOPE_OPEN", str(path))
     session = turnscope.load(path)
-    app.query_params["session"] = id_of(path)
+    app.query_params["session"] = make_id(path)
     app.run()
     if page != "envelope":
         app.switch_page(f"pages/{page}.py").run()

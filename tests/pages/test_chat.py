@@ -28,10 +28,10 @@ from turnscope.share import export_formats
 from turnscope.storage.database import StorageError, open_database
 from turnscope.views import next_request
 
-from pages.chat import attachments, choices, gauge, markup, preview, rooms, typing_box
+from pages.chat import attachments, choices, gauge, markup, open_chats, preview, typing_box
 from pages.parts import chat_form
 from pages.parts.chat_form import TOOLS
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 from tests.live.test_attachments import png
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ KEY = "sk-secret-0123456789"
 @pytest.fixture(autouse=True)
 def _quick() -> None:
     """The built-in model answers without pauses."""
-    chat_form.offline().delay = 0.0
+    chat_form.get_offline_server().delay = 0.0
 
 
 def opened(app: AppTest, **query: str) -> AppTest:
@@ -60,8 +60,8 @@ def bodies(app: AppTest) -> str:
 
 def ended(app: AppTest) -> AppTest:
     """Wait for every turn to end, and draw the page again."""
-    for room in rooms._rooms().values():
-        assert room.running is None or room.running.wait(30)
+    for room in open_chats._get_chats().values():
+        assert room.turn is None or room.turn.wait(30)
     return app.run()
 
 
@@ -109,7 +109,7 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
     monkeypatch.setattr(
         BackgroundTurn, "stop", lambda self: Timer(0.3, now, (self,)).start()
     )  # a turn that takes its time to end
-    chat_form.offline().delay = 0.2
+    chat_form.get_offline_server().delay = 0.2
     opened(app).chat_input[0].set_value("How long is the road?").run()
     assert app.chat_input[0].disabled
     app.button(key="chat.stop").click().run()
@@ -124,18 +124,18 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
 def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_end(
     app: AppTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, met = rooms.room, []
+    now, met = open_chats.open_chat, []
 
-    def room(thread: str) -> rooms.Room:
+    def room(thread: str) -> open_chats.OpenChat:
         """The turn ends when the page has its chat, and before it looks whether a turn is under way."""
         held = now(thread)
-        if held.running is not None:
-            assert held.running.wait(30)
+        if held.turn is not None:
+            assert held.turn.wait(30)
             met.append(thread)
         return held
 
-    monkeypatch.setattr(rooms, "room", room)
-    chat_form.offline().delay = 0.1
+    monkeypatch.setattr(open_chats, "room", room)
+    chat_form.get_offline_server().delay = 0.1
     opened(app)
     app.session_state["chat.fault"] = "overloaded"
     app.chat_input[0].set_value("hello").run()
@@ -147,7 +147,7 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
 def test_a_chat_goes_on_after_a_reload(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "first words")
     thread = store(data_folder).list()[0].id
-    rooms._rooms().clear()  # as after a restart of the app
+    open_chats._get_chats().clear()  # as after a restart of the app
     app.session_state["chat.thread"] = ""
     opened(app, thread=thread)
     assert "first words" in bodies(app)
@@ -179,8 +179,8 @@ def test_a_fault_is_explained_with_its_hint_and_the_next_message_works(app: AppT
 def test_a_typed_key_stays_in_memory(app: AppTest, data_folder: Path) -> None:
     opened(app)
     app.session_state["chat.provider"] = "server"
-    app.session_state["chat.url"] = chat_form.offline().url
-    app.session_state[f"chat.key.{chat_form.offline().url}"] = KEY
+    app.session_state["chat.url"] = chat_form.get_offline_server().url
+    app.session_state[f"chat.key.{chat_form.get_offline_server().url}"] = KEY
     say(app, "hello")
     assert "I am the built-in offline model" in bodies(app)
     assert KEY not in str(dict(app.query_params)) + bodies(app)
@@ -301,8 +301,8 @@ def test_a_chat_that_went_on_elsewhere_is_read_again_and_no_word_is_lost(app: Ap
     say(opened(app), "hello")
     thread = app.query_params["thread"]
     session = store(data_folder).load(thread)
-    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
-    settings = Settings("offline-16k", choices.senders()["balanced"])
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
+    settings = Settings("offline-16k", choices.list_policies()["balanced"])
     elsewhere, _ = branches.resume_chat(session, spare, store(data_folder).open_writer(thread), settings)
     assert isinstance([*elsewhere.send("from another process")][-1], RequestDone)
     say(app, "from this page")
@@ -329,7 +329,7 @@ def test_a_turn_stopped_before_its_tool_ran_does_not_end_the_chat(app: AppTest, 
     opened(app)
     app.session_state["chat.policy"] = policy
     say(app, "hello")
-    room = rooms._rooms()[app.query_params["thread"]]
+    room = open_chats._get_chats()[app.query_params["thread"]]
     turn = room.chat.send("calculate 12*(3+4)")
     while not isinstance(next(turn), RequestDone):
         pass
@@ -369,7 +369,7 @@ def test_a_chat_is_condensed_by_hand_and_its_summary_edited_rated_and_undone(app
     pressed(app, "chat.undo.")
     say(app, "and then?")
     assert "<b>restore</b> at request 6" in bodies(app)
-    rooms._rooms().clear()  # as after a restart of the app
+    open_chats._get_chats().clear()  # as after a restart of the app
     app.run()
     assert "· rated Good" in bodies(app)
     assert "<b>restore</b> at request 6" in bodies(app)
@@ -389,7 +389,7 @@ def test_condensing_by_hand_where_nothing_is_old_says_so(app: AppTest) -> None:
 def test_a_chat_goes_where_it_says_whatever_the_form_held_and_a_change_is_recorded(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
     kept, first = store(data_folder), app.query_params["thread"]
-    there = Destination("server", chat_form.offline().url, "offline-64k")
+    there = Destination("server", chat_form.get_offline_server().url, "offline-64k")
     other = kept.create(title="elsewhere", about={"provider": "offline", "model": "offline-16k"}, place=there)
     app.query_params["thread"] = other
     app.run()
@@ -416,7 +416,7 @@ def test_a_message_too_large_is_refused_with_its_numbers_and_left_out(app: AppTe
     assert "Not sent: request 1" in shown
     assert "does not fit by itself" in shown
     assert "gen_ai.usage.input_tokens" in shown
-    rooms._rooms().clear()  # as after a restart of the app
+    open_chats._get_chats().clear()  # as after a restart of the app
     app.run()
     assert "Not sent: request 1" in bodies(app)
     pressed(app, "chat.leave_out")
@@ -444,13 +444,13 @@ def test_the_mark_of_the_gauge_is_where_the_policy_cuts(app: AppTest) -> None:
     opened(app)
     for n in range(3):
         say(app, f"Point {n}. " + "Some words that fill the window. " * 200)
-    ahead = rooms._rooms()[app.query_params["thread"]].foreseen
+    ahead = open_chats._get_chats()[app.query_params["thread"]].cut_forecast
     assert ahead is not None
     mark, turns = ahead[1].cut_at, ahead[1].turns
     assert mark is not None
     assert turns is not None
     assert f"cut from about {mark:,} on" in bodies(app)
-    room = rooms._rooms()[app.query_params["thread"]]
+    room = open_chats._get_chats()[app.query_params["thread"]]
     for n in range(turns):
         assert not any(d.splice for d in room.chat.plan.decisions), "cut too early"
         say(app, f"Next {n}. " + "Some words that fill the window. " * 200)
@@ -469,11 +469,11 @@ def test_a_policys_marks_are_turned_in_the_chat_and_kept_with_it(app: AppTest, d
     assert "the threshold is 20%" in bodies(app)
     (_, kept), *_ = store(data_folder).list_policies(app.query_params["thread"])[-1:]
     assert kept.rules[4].params.share == 0.2
-    rooms._rooms().clear()  # as after a restart of the app, in another tab
+    open_chats._get_chats().clear()  # as after a restart of the app, in another tab
     del app.session_state["chat.turned"]
     app.session_state["chat.settled"] = ""
     app.run()
-    assert choices.senders()["balanced"].rules[4].params.share == 0.7
+    assert choices.list_policies()["balanced"].rules[4].params.share == 0.7
     assert app.session_state["chat.turned"]["balanced"] == {"5.share": 0.2}
 
 
@@ -492,9 +492,9 @@ def test_another_answer_takes_the_place_of_the_first_in_what_is_sent(app: AppTes
 
 def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
-    rooms._rooms()[app.query_params["thread"]].remarks = (TurnStopped("max_tokens", "The answer was cut <here>."),)
+    open_chats._get_chats()[app.query_params["thread"]].remarks = (TurnStopped("max_tokens", "The answer was cut <here>."),)
     assert "The answer was cut &lt;here&gt;." in bodies(app.run())
-    there = Destination("server", chat_form.offline().url, "nobody-knows-7b")
+    there = Destination("server", chat_form.get_offline_server().url, "nobody-knows-7b")
     app.query_params["thread"] = thread = store(data_folder).create(place=there)
     app.run()
     assert f'<span class="ts-chip">{there.url}</span><span class="ts-chip">nobody-knows-7b</span>' in bodies(app)
@@ -510,7 +510,7 @@ def test_how_an_answer_ended_is_said_and_a_typed_window_is_kept_with_the_chat(ap
 
 def test_a_store_that_cannot_be_written_is_said_and_tried_again(app: AppTest, data_folder: Path) -> None:
     say(opened(app), "hello")
-    room = rooms._rooms()[app.query_params["thread"]]
+    room = open_chats._get_chats()[app.query_params["thread"]]
     locked = StorageError("the database is locked", hint="Close what holds it.")
     writes: list[int] = []
 
@@ -586,7 +586,7 @@ def test_a_hit_of_a_search_opens_its_chat_and_is_marked(app: AppTest) -> None:
 
 
 def test_fenced_code_is_code_and_all_of_it_is_text() -> None:
-    shown = markup._fences(esc("Look:\n```html\n<img src=x>\n```\nand ``` inline, then\n```\nan open one"))
+    shown = markup._render_fences(escape("Look:\n```html\n<img src=x>\n```\nand ``` inline, then\n```\nan open one"))
     assert shown == (
         '<div class="said">Look:</div><pre class="ts-text">&lt;img src=x&gt;\n</pre>'
         '<div class="said">and ``` inline, then</div><pre class="ts-text">an open one</pre>'
@@ -607,9 +607,9 @@ def test_a_fallback_to_a_larger_model_can_be_watched_offline(app: AppTest, data_
 def test_a_long_chat_is_drawn_in_pages_to_its_first_message(app: AppTest, data_folder: Path) -> None:
     opened(app)
     kept = store(data_folder)
-    settings = Settings("offline-16k", choices.senders()["balanced"])
+    settings = Settings("offline-16k", choices.list_policies()["balanced"])
     thread = kept.create(place=Destination("offline", "", "offline-16k"))
-    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
     chat = branches.start_chat(thread, spare, kept.open_writer(thread), settings, "", [])
     for n in range(80):
         chat.append_message("user", f"number {n}.", "prompt")
@@ -679,17 +679,19 @@ def test_images_elsewhere_and_damaged_ones_are_words() -> None:
     def block(source: dict[str, str]) -> Block:
         return make_block(0, 0, 0, "user", "", {"type": "image", "source": source})
 
-    away = attachments.shown(block({"type": "url", "url": "https://evil.example/<x>.png"}))
+    away = attachments.render_attachment(block({"type": "url", "url": "https://evil.example/<x>.png"}))
     assert away == '<div class="said ts-faint">image not loaded: https://evil.example/&lt;x&gt;.png</div>'
     damaged = block({"type": "base64", "media_type": "text/html", "data": b64encode(png(9, 9)[:40]).decode()})
-    assert "<img" not in attachments.shown(damaged)
-    assert "cannot be shown: PNG, 9 × 9" in attachments.shown(damaged)
-    assert "<img" not in attachments.shown(block({"type": "base64", "media_type": "image/png", "data": "javascript:x"}))
+    assert "<img" not in attachments.render_attachment(damaged)
+    assert "cannot be shown: PNG, 9 × 9" in attachments.render_attachment(damaged)
+    assert "<img" not in attachments.render_attachment(
+        block({"type": "base64", "media_type": "image/png", "data": "javascript:x"})
+    )
 
 
 def draft() -> Chat:
-    settings = Settings("offline-16k", choices.senders()["balanced"])
-    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
+    settings = Settings("offline-16k", choices.list_policies()["balanced"])
+    spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
     return branches.start_chat("draft", spare, NullSink(), settings, "", [])
 
 
@@ -700,28 +702,28 @@ def test_what_is_chosen_is_weighed_before_it_is_sent() -> None:
         {"name": "big.png", "size": MAX_IMAGE + 1, "width": 9, "height": 9},
         {"name": "a.zip", "size": 9, "said": None},
     ]
-    typed = typing_box.read({"said": "hello", "length": 5, "files": chosen})
+    typed = typing_box.parse_draft({"said": "hello", "length": 5, "files": chosen})
     assert (typed.text, typed.names) == ("hello", ("cat.png", "n.txt"))
     assert [error.what.split()[0] for error in typed.refused] == ["big.png", "a.zip"]
-    chat = preview._weighed(draft(), typed.text, typed.blocks)
-    assert len(chat.attached) == 2
-    assert 425 <= chat.attached[0] < 435, "with what the message itself costs"
-    assert 5 < chat.attached[1] < 30
-    shown = gauge.attached(chat, typed)
-    assert f"<b>cat.png</b> {chat.attached[0]} tokens, <b>n.txt</b>" in shown
+    chat = preview._preview(draft(), typed.text, typed.blocks)
+    assert len(chat.attachment_tokens) == 2
+    assert 425 <= chat.attachment_tokens[0] < 435, "with what the message itself costs"
+    assert 5 < chat.attachment_tokens[1] < 30
+    shown = gauge.render_attachments(chat, typed)
+    assert f"<b>cat.png</b> {chat.attachment_tokens[0]} tokens, <b>n.txt</b>" in shown
     assert "a.zip is neither an image" in shown
-    assert gauge.attached(None, typing_box.Typed("hello")) == ""
+    assert gauge.render_attachments(None, typing_box.Draft("hello")) == ""
 
 
 def test_an_instruction_in_the_middle_of_a_long_prompt_is_said_before_it_is_sent() -> None:
     def told(system: int, task: int, rest: int) -> str:
-        settings = Settings("claude-sonnet-4-5", choices.senders()["keep-everything"])
-        spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
+        settings = Settings("claude-sonnet-4-5", choices.list_policies()["keep-everything"])
+        spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
         chat = branches.start_chat("draft", spare, NullSink(), settings, "word " * system, [])
         said = [("user", "word " * task), ("assistant", "word " * rest), ("user", "and then?")]
         plan, growing = chat.preview_after(said)
         amid = next_request.find_mid_prompt(plan, growing.session, growing.ledger)
-        return gauge._amid(preview.Weighed(plan, growing.session, amid=amid))
+        return gauge._render_middle(preview.RequestPreview(plan, growing.session, middle=amid))
 
     assert re.search(r"The task stands behind 5\d % of this prompt \(7\d\.\dk tokens\)", told(32_000, 100, 30_000))
     assert told(16_000, 100, 15_000) == "", "a short prompt"
@@ -748,15 +750,15 @@ def test_two_prompts_of_the_same_words_are_told_apart_when_one_is_edited(app: Ap
 
 def test_a_send_that_the_spend_limit_holds_says_what_it_would_cost(app: AppTest, data_folder: Path) -> None:
     opened(app)
-    there = Destination("server", chat_form.offline().url, "claude-haiku-4-5")
+    there = Destination("server", chat_form.get_offline_server().url, "claude-haiku-4-5")
     app.query_params["thread"] = store(data_folder).create(place=there)
     app.run()
     app.number_input(key="chat.spend").set_value(0.0001)
     say(app, "hello")
     assert "On hold" not in bodies(app)
     say(app, "and now?")
-    room = rooms._rooms()[app.query_params["thread"]]
-    held = room.ended
+    room = open_chats._get_chats()[app.query_params["thread"]]
+    held = room.ending
     assert isinstance(held, LimitReached)
     assert held.usd
     tokens = room.chat.preview().expected_tokens
@@ -777,7 +779,7 @@ def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
     app: AppTest, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(opened(app), "hello")
-    billed, url = len(chat_form.offline().memory.billed), chat_form.offline().url
+    billed, url = len(chat_form.get_offline_server().memory.billed), chat_form.get_offline_server().url
     with monkeypatch.context() as amiss:
         amiss.setattr(chat_form, "provider", lambda _to=None: connect(url, "none"))
         say(app, "and now?")
@@ -787,7 +789,7 @@ def test_a_chat_that_would_go_elsewhere_is_not_sent_and_says_so(
     )
     assert f"offline-16k at {url}" in bodies(app)
     assert "Choose where it goes from here." in bodies(app)
-    assert len(chat_form.offline().memory.billed) == billed
+    assert len(chat_form.get_offline_server().memory.billed) == billed
     pressed(app, "chat.answer")
     assert "Not sent" not in bodies(app)
     session = store(data_folder).load(app.query_params["thread"])

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from pages.chat.markdown import DEEP, LONG, coming, html
+from pages.chat.markdown import DEEP, LONG, render_answer, render_growing
 
 TAGS = (
     "p blockquote ul ol li strong em s u br hr code pre div span button table thead tbody tr th td".split()
@@ -31,7 +31,7 @@ def safe(shown: str) -> None:
 
 
 def test_headings_lists_tables_code_and_quotes_are_shown() -> None:
-    shown = html(
+    shown = render_answer(
         "# Top\n## Under\nSome **bold**, *slanted*, ~~gone~~ and `inline <b>`.\nA second line.\n\n- one\n  1. two\n\n> said\n\n"
         "| a | b |\n|:--|--:|\n| 1 | 2 |\n\n```python\nprint('<x>')\n```\n\n    indented\n\n---\nend"
     )
@@ -83,40 +83,40 @@ HOSTILE = {
     "a language that is none": ('```"><img src=x>\ncode\n```', "<span>&quot;&gt;&lt;img src=x&gt;</span>"),
     "a diagram": ("```mermaid\ngraph TD\n```", '<pre class="ts-text">graph TD\n</pre>'),
     "a zero": ("a\x00b", "a\ufffdb"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_what_is_hostile_is_text(case: str) -> None:
     text, expected = HOSTILE[case]
-    shown = html(text)
+    shown = render_answer(text)
     safe(shown)
     assert expected in shown, shown
-    safe(coming(text))
+    safe(render_growing(text))
 
 
 @pytest.mark.parametrize(
     "text", ["> " * 500 + "deep inside", "\n".join("  " * n + "- level" for n in range(130)) + " deep inside"]
 )
 def test_what_nests_too_deep_is_shown_as_written(text: str) -> None:
-    shown = html(text)
+    shown = render_answer(text)
     safe(shown)
     assert "deep inside" in shown
     assert shown.count("<blockquote") == shown.count("<ul") == 0
 
 
 def test_what_nests_less_deep_is_shown_whole() -> None:
-    shown = html("\n".join("  " * n + f"- level {n}" for n in range(DEEP // 2 - 1)))
+    shown = render_answer("\n".join("  " * n + f"- level {n}" for n in range(DEEP // 2 - 1)))
     assert all(f"level {n}" in shown for n in range(DEEP // 2 - 1))
     assert shown.count("<ul") == DEEP // 2 - 1
 
 
 def test_a_long_answer_is_cut_with_a_word_about_it_and_the_newest_part_of_a_coming_one_is_shown() -> None:
     text = "".join(f"Line {n} of **many**.\n\n" for n in range(50_000))
-    shown = html(text)
+    shown = render_answer(text)
     safe(shown)
     assert f"… {len(text) - LONG:,} more characters" in shown
-    newest = coming(text)
+    newest = render_growing(text)
     safe(newest)
     assert "Line 49999 of" in newest
     assert "characters before this" in newest
@@ -126,22 +126,33 @@ def test_a_long_answer_is_cut_with_a_word_about_it_and_the_newest_part_of_a_comi
 def test_a_coming_answer_does_not_jump_between_what_its_last_line_may_become() -> None:
     text = "Intro:\n- one\n- two\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```py\nx = 1\n```\n\n## Head\n\n1. last"
     for end in range(1, len(text) + 1):
-        shown = coming(text[:end])
+        shown = render_growing(text[:end])
         safe(shown)
         assert "role" not in shown or "Head"[: max(0, end - text.index("Head"))] in shown, text[
             :end
         ]  # "Intro:\n-" is no heading
         assert "<hr" not in shown, text[:end]
-    inside = coming("```py\n" + "x = 1\n" * 20_000)
+    inside = render_growing("```py\n" + "x = 1\n" * 20_000)
     assert inside.count("<pre") == 1, "what is cut amid a block of code is still code"
     assert "<p>x" not in inside
 
 
-@pytest.mark.parametrize("text", ["[" * LONG, "*a **b " * (LONG // 7), "|\n" * (LONG // 2), "`" * LONG, "\n" * LONG + "x",
-                                  "<" * LONG, "![" * (LONG // 2), "*_" * (LONG // 2)])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * LONG,
+        "*a **b " * (LONG // 7),
+        "|\n" * (LONG // 2),
+        "`" * LONG,
+        "\n" * LONG + "x",
+        "<" * LONG,
+        "![" * (LONG // 2),
+        "*_" * (LONG // 2),
+    ],
+)
 def test_no_text_takes_long(text: str) -> None:
     """Seconds of this thread's own; an ordinary answer of that length takes a few milliseconds."""
     began = time.thread_time()
-    safe(html(text * 2))
-    coming(text * 2)
+    safe(render_answer(text * 2))
+    render_growing(text * 2)
     assert time.thread_time() - began < 5

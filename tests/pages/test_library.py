@@ -57,7 +57,7 @@ def wait(app: AppTest) -> AppTest:
     """Until the job has ended."""
     from pages.library import indexing as page
 
-    job = page._room().job
+    job = page._get_jobs().job
     assert job
     job.wait(120)
     assert job.state == "done", job.error
@@ -148,7 +148,7 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
 
     from pages.parts import cache
 
-    cache.store().open(claude / "cold.jsonl")
+    cache.open_store().open(claude / "cold.jsonl")
     library_page(app)
     before = listed(app).set_index("File").loc["cold.jsonl"]
     assert before["Cost"] > 1
@@ -173,10 +173,10 @@ def test_a_folder_is_imported_and_its_sessions_open_afterwards(app: AppTest, dat
     app.button(key="library.index-folder").click().run()
     wait(app)
     assert "herons.jsonl" in set(listed(app)["File"])
-    from pages.parts.registry import id_of
+    from pages.parts.registry import make_id
 
     app.switch_page("pages/envelope.py")
-    app.query_params["session"] = id_of(folder / "herons.jsonl")
+    app.query_params["session"] = make_id(folder / "herons.jsonl")
     app.run()
     assert not app.exception
     assert "herons" in bodies(app)
@@ -222,13 +222,13 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
 
     threads = Threads(data_folder / "chats.db")
     thread = threads.create(title="Herons")
-    client = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())
+    client = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.get_offline_server())
     talk, _ = branches.resume_chat(
         threads.load(thread), client, threads.open_writer(thread), Settings("offline-16k", load("balanced"))
     )
     [*talk.send("count the albatrosses")]
     library_page(app)
-    page._room().chats.join(30)  # type: ignore[union-attr]
+    page._get_jobs().chats.join(30)  # type: ignore[union-attr]
     app.run()
     assert not app.exception
     row = listed(app).set_index("Title").loc["Herons"]
@@ -243,7 +243,7 @@ def test_our_own_chats_are_listed_searched_added_up_and_leave_when_they_are_dele
     threads.delete(thread)
     app.query_params.clear()
     app.switch_page("pages/library.py").run()
-    page._room().chats.join(30)  # type: ignore[union-attr]
+    page._get_jobs().chats.join(30)  # type: ignore[union-attr]
     app.text_input(key="library.search").set_value("albatross").run()
     assert not app.exception
     assert "Herons" not in set(listed(app)["Title"])

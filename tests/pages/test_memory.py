@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from turnscope.storage.memories import Memories
 
-from pages.chat import rooms
+from pages.chat import open_chats
 from pages.parts import chat_form
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(autouse=True)
 def _quick() -> None:
     """The built-in model answers without pauses."""
-    chat_form.offline().delay = 0.0
+    chat_form.get_offline_server().delay = 0.0
 
 
 def bodies(app: AppTest) -> str:
@@ -28,14 +28,14 @@ def bodies(app: AppTest) -> str:
 
 def say(app: AppTest, text: str) -> None:
     app.chat_input[0].set_value(text).run()
-    for room in rooms._rooms().values():
-        assert room.running is None or room.running.wait(30)
+    for room in open_chats._get_chats().values():
+        assert room.turn is None or room.turn.wait(30)
     app.run()
     assert not app.exception
 
 
 def inserted(thread: str) -> str:
-    plan = rooms._rooms()[thread].chat.plan
+    plan = open_chats._get_chats()[thread].chat.plan
     pieces = plan.after.pieces if plan else ()
     return "\n".join(part.text for piece in pieces if piece.slot == "memory" for part in piece.body or ())
 

@@ -53,7 +53,7 @@ def test_advice_is_searched_shown_and_saved(app: AppTest, data_folder: Path) -> 
     app.button(key="advise.go").click().run()
     from pages.plan import advice
 
-    job = next(job for (task, _), job in advice._jobs().items() if task.folder.startswith(str(data_folder)))
+    job = next(job for (task, _), job in advice._get_jobs().items() if task.folder.startswith(str(data_folder)))
     job.wait(60)
     app.run()
     assert not app.exception

@@ -556,7 +556,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "carries a signed compaction block": _body(
         {"type": "compact_20260112"}, messages=[{"role": "assistant", "content": [BLOCK]}, {"role": "user", "content": "so"}]
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", WRONG)

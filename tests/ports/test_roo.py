@@ -276,8 +276,11 @@ def test_answers_in_a_row_stay_apart_and_a_users_messages_are_joined() -> None:
         ("user", "c"),
     )
     assert [(m["role"], len(m["content"])) for m in bodies(session)[-1]] == [
-        ("user", 2), ("assistant", 2), ("assistant", 1), ("user", 2)
-    ]  # fmt: skip
+        ("user", 2),
+        ("assistant", 2),
+        ("assistant", 1),
+        ("user", 2),
+    ]
 
 
 def long_task(pairs: int, used: tuple[int, ...]) -> Session:

@@ -135,10 +135,25 @@ def test_rates_are_those_of_the_day_of_the_request() -> None:
 
 @pytest.mark.parametrize(
     "model",
-    ["", "default", "<synthetic>", "claude-opus-5-6", "claude-opus-4-10", "claude-instant-1.2", "gpt-9", "qwen2.5:latest",
-     "deepseek-r1:8b", "gpt-oss:20b", "openai/gpt-oss-20b", "ollama/deepseek-r1", "deepseek/deepseek-r1-0528-qwen3-8b",
-     "meta-llama/llama-4-maverick", "openai/openrouter-llama-4-maverick", "us.anthropic.claude-mythos-preview-v1:0"],
-)  # fmt: skip
+    [
+        "",
+        "default",
+        "<synthetic>",
+        "claude-opus-5-6",
+        "claude-opus-4-10",
+        "claude-instant-1.2",
+        "gpt-9",
+        "qwen2.5:latest",
+        "deepseek-r1:8b",
+        "gpt-oss:20b",
+        "openai/gpt-oss-20b",
+        "ollama/deepseek-r1",
+        "deepseek/deepseek-r1-0528-qwen3-8b",
+        "meta-llama/llama-4-maverick",
+        "openai/openrouter-llama-4-maverick",
+        "us.anthropic.claude-mythos-preview-v1:0",
+    ],
+)
 def test_a_model_nobody_prices_costs_none_not_zero(model: str) -> None:
     assert rates(model, 1_000) is None
     assert cost(Usage(1_000, 0, 0, 10), model, TODAY) is None
@@ -159,9 +174,16 @@ def test_no_name_and_no_time_makes_a_lookup_raise(model: str, prompt: int, when:
 
 @pytest.mark.parametrize(
     "alias",
-    ["anthropic/claude-sonnet-4-5", "anthropic/claude-sonnet-4.5", "claude-sonnet-4-5-20250929", "claude-sonnet-4-5@20250929",
-     "vertex_ai/claude-sonnet-4-5@20250929", "anthropic.claude-sonnet-4-5-20250929", "Claude-Sonnet-4-5 "],
-)  # fmt: skip
+    [
+        "anthropic/claude-sonnet-4-5",
+        "anthropic/claude-sonnet-4.5",
+        "claude-sonnet-4-5-20250929",
+        "claude-sonnet-4-5@20250929",
+        "vertex_ai/claude-sonnet-4-5@20250929",
+        "anthropic.claude-sonnet-4-5-20250929",
+        "Claude-Sonnet-4-5 ",
+    ],
+)
 def test_every_name_of_a_model_has_its_facts_and_its_rates(alias: str) -> None:
     assert facts(alias) == facts("claude-sonnet-4-5")
     mine, plain = rates(alias, 150_000), rates("claude-sonnet-4-5", 150_000)
@@ -235,14 +257,32 @@ def test_tokens_without_a_rate_of_their_own_are_billed_by_the_next_more_general_
 
 @pytest.mark.parametrize(
     ("model", "family"),
-    [("claude-3-opus-20240229", "claude-3"), ("claude-opus-4-20250514", "claude-3"), ("claude-opus-4-6", "claude-3"),
-     ("claude-haiku-4-5-20251001", "claude-3"), ("claude-opus-4-7", "claude-4.7"), ("claude-opus-4-8", "claude-4.8"),
-     ("claude-opus-5", "claude-4.8"), ("claude-haiku-5-5", "claude-4.8"), ("claude-fable-6", "claude-4.8"),
-     ("openrouter/anthropic/claude-opus-4.7", "claude-4.7"), ("pipe.claude-sonnet-4-5-20250929-think", "claude-3"),
-     ("gpt-4o-mini-2024-07-18", "o200k_base"), ("gpt-4.1", "o200k_base"), ("o3", "o200k_base"), ("gpt-5-codex", "o200k_base"),
-     ("gpt-5.5", "o200k_base"), ("gpt-oss:20b", "o200k_base"), ("gpt-4", "cl100k_base"), ("gpt-4-turbo", "cl100k_base"),
-     ("gpt-3.5-turbo", "cl100k_base"), ("gemini-2.5-pro", ""), ("mistral-large-latest", ""), ("claude-opus-4-10", "")],
-)  # fmt: skip
+    [
+        ("claude-3-opus-20240229", "claude-3"),
+        ("claude-opus-4-20250514", "claude-3"),
+        ("claude-opus-4-6", "claude-3"),
+        ("claude-haiku-4-5-20251001", "claude-3"),
+        ("claude-opus-4-7", "claude-4.7"),
+        ("claude-opus-4-8", "claude-4.8"),
+        ("claude-opus-5", "claude-4.8"),
+        ("claude-haiku-5-5", "claude-4.8"),
+        ("claude-fable-6", "claude-4.8"),
+        ("openrouter/anthropic/claude-opus-4.7", "claude-4.7"),
+        ("pipe.claude-sonnet-4-5-20250929-think", "claude-3"),
+        ("gpt-4o-mini-2024-07-18", "o200k_base"),
+        ("gpt-4.1", "o200k_base"),
+        ("o3", "o200k_base"),
+        ("gpt-5-codex", "o200k_base"),
+        ("gpt-5.5", "o200k_base"),
+        ("gpt-oss:20b", "o200k_base"),
+        ("gpt-4", "cl100k_base"),
+        ("gpt-4-turbo", "cl100k_base"),
+        ("gpt-3.5-turbo", "cl100k_base"),
+        ("gemini-2.5-pro", ""),
+        ("mistral-large-latest", ""),
+        ("claude-opus-4-10", ""),
+    ],
+)
 def test_the_tokenizer_family_of_a_model(model: str, family: str) -> None:
     assert facts(model).family == family
 
@@ -272,13 +312,18 @@ def test_every_fact_of_the_overlay_names_its_source_and_its_day() -> None:
 USER = {
     "models": {
         "claude-opus-5-5": {"min_cache_prefix": 512, "prices": {"input": "1", "cache_write_5m": "2", "output": 3.5}},
-        "House-Llama": {"window": 32_000, "family": "cl100k_base", "date": "2026-11-01", "source": "contract",
-                        "prices": {"input": "0", "output": "1", "tiers": [{"over": 8_000, "input": "0.5"}]},
-                        "batch": {"input": "0", "output": "0.5"}},
+        "House-Llama": {
+            "window": 32_000,
+            "family": "cl100k_base",
+            "date": "2026-11-01",
+            "source": "contract",
+            "prices": {"input": "0", "output": "1", "tiers": [{"over": 8_000, "input": "0.5"}]},
+            "batch": {"input": "0", "output": "0.5"},
+        },
     },
     "families": [{"match": "^house-", "family": "o200k_base"}],
     "unpriced": [{"match": "^gpt-5$"}],
-}  # fmt: skip
+}
 
 
 def test_a_users_overlay_is_merged_over_package_and_built_in_rows(tmp_path: Path) -> None:
@@ -321,16 +366,23 @@ def test_a_users_overlay_is_merged_over_package_and_built_in_rows(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("{", "not JSON"), ("[]", "not an overlay"), ('{"models": []}', "not an overlay"),
-     ('{"models": {"m": 3}}', "m is not an object"),
-     ('{"models": {"m": {"windw": 3}}}', "windw"), ('{"models": {"m": {"window": "3"}}}', "window must be"),
-     ('{"models": {"m": {"max_output": true}}}', "max_output must be"), ('{"models": {"m": {"family": 3}}}', "family must be"),
-     ('{"models": {"m": {"prices": {"input": "1"}}}}', "needs input and output"),
-     ('{"models": {"m": {"prices": {"input": "-1", "output": "1"}}}}', "'-1' is not a price"),
-     ('{"models": {"m": {"prices": {"input": "x", "output": "1"}}}}', "'x' is not a price"),
-     ('{"models": {"m": {"prices": {"inputs": "1", "output": "1"}}}}', "inputs"),
-     ('{"models": {"m": {"prices": 3}}}', "prices is not an object"), ('{"families": [{"match": "("}]}', "not an overlay")],
-)  # fmt: skip
+    [
+        ("{", "not JSON"),
+        ("[]", "not an overlay"),
+        ('{"models": []}', "not an overlay"),
+        ('{"models": {"m": 3}}', "m is not an object"),
+        ('{"models": {"m": {"windw": 3}}}', "windw"),
+        ('{"models": {"m": {"window": "3"}}}', "window must be"),
+        ('{"models": {"m": {"max_output": true}}}', "max_output must be"),
+        ('{"models": {"m": {"family": 3}}}', "family must be"),
+        ('{"models": {"m": {"prices": {"input": "1"}}}}', "needs input and output"),
+        ('{"models": {"m": {"prices": {"input": "-1", "output": "1"}}}}', "'-1' is not a price"),
+        ('{"models": {"m": {"prices": {"input": "x", "output": "1"}}}}', "'x' is not a price"),
+        ('{"models": {"m": {"prices": {"inputs": "1", "output": "1"}}}}', "inputs"),
+        ('{"models": {"m": {"prices": 3}}}', "prices is not an object"),
+        ('{"families": [{"match": "("}]}', "not an overlay"),
+    ],
+)
 def test_a_broken_overlay_says_what_is_wrong_and_what_to_do(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "mine.json"
     path.write_text(text, encoding="utf-8")

@@ -272,8 +272,11 @@ def test_borders_are_turns_or_silence_or_another_topic_and_stay_when_the_session
     ctx = ctx_of(session)
     assert find_borders(ctx, Split()) == ctx.index.turns
     assert len(find_borders(ctx, Split("topic"))) == 2
-    gaps = tuple(structs.replace(m, sent_at=m.sent_at + (7_200 if b.turn >= 4 else 0)) if m.sent_at else m
-                 for m in session.messages for b in [session.blocks[m.start]])  # fmt: skip
+    gaps = tuple(
+        structs.replace(m, sent_at=m.sent_at + (7_200 if b.turn >= 4 else 0)) if m.sent_at else m
+        for m in session.messages
+        for b in [session.blocks[m.start]]
+    )
     silent = ctx_of(structs.replace(session, messages=gaps))
     assert find_borders(silent, Split("idle gap")) == (ctx.index.turns[0], ctx.index.turns[4])
     parts = find_borders(ctx, Split(part_over=200))

@@ -159,9 +159,11 @@ def remembered(tmp_path: Path) -> Path:
     path = tmp_path / "data" / "turnscope.db"
     path.parent.mkdir(exist_ok=True)
     with sqlite3.connect(path) as db:
-        db.execute('create table opened (key text primary key, path text, name text, title text, source text, models text, '
-                   'requests integer, peak integer, "window" integer, usd text, cuts integer, started float, opened float, '
-                   "size integer)")  # fmt: skip
+        db.execute(
+            "create table opened (key text primary key, path text, name text, title text, source text, models text, "
+            'requests integer, peak integer, "window" integer, usd text, cuts integer, started float, opened float, '
+            "size integer)"
+        )
         db.execute("create table counts (digest text, family text, tokens integer, primary key (digest, family))")
         rows = [("k1", "/gone/a.jsonl", 5.0), ("k2", str(tmp_path / "s1.jsonl"), 6.0), ("k3", str(tmp_path / "s1.jsonl"), 7.0)]
         for key, where, opened in rows:

@@ -280,9 +280,14 @@ def test_ten_thousand_requests_take_less_than_three_tenths_of_a_second() -> None
         answer = [call(f"t{n}", file_path=f"src/file{n % 40}.py")]
         content = result(f"t{n - 1}", WORDS) if n > 1 else None
         rows.append(
-            Row(n * 400.0 if cold else n * 400.0 - 396.0 * (n % 50), 0 if cold else size - 10, size if cold else 10,
-                content=content, answer=answer)
-        )  # fmt: skip
+            Row(
+                n * 400.0 if cold else n * 400.0 - 396.0 * (n % 50),
+                0 if cold else size - 10,
+                size if cold else 10,
+                content=content,
+                answer=answer,
+            )
+        )
     trace = traced(rows, [(n, cleared(2 * n - 100)) for n in range(200, 9_000, 25)])
     view = build_overview(trace)
     start = time.process_time()

@@ -22,10 +22,38 @@ from turnscope.views import decision_log, tables
 from turnscope.views.overview import build_overview
 
 ATTACKS = (
-    "=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "  =1", "\u00a0=1", "\u200b=1", "\ufeff=1", '"=1"', "'=1",
-    '"" =1', "＝1+1", "＋1", "－1+1", "＠SUM(1)", " ＝1", "=cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0", '=HYPERLINK("http://a","b")',
-    "x\r=1+1", "a,b\n=1", '",=1,"', "=\ud800", "-", "--1", "1\r\n=2", "-1 ", "+٣",
-)  # fmt: skip
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "  =1",
+    "\u00a0=1",
+    "\u200b=1",
+    "\ufeff=1",
+    '"=1"',
+    "'=1",
+    '"" =1',
+    "＝1+1",
+    "＋1",
+    "－1+1",
+    "＠SUM(1)",
+    " ＝1",
+    "=cmd|' /C calc'!A0",
+    "-2+3+cmd|' /C calc'!A0",
+    '=HYPERLINK("http://a","b")',
+    "x\r=1+1",
+    "a,b\n=1",
+    '",=1,"',
+    "=\ud800",
+    "-",
+    "--1",
+    "1\r\n=2",
+    "-1 ",
+    "+٣",
+)
 PLAIN = ("", "a=b", "claude-opus-4-5", "1+1", "3 - 2", "me@home", "{}", "é", "'tis", '"quoted"')
 NUMBERS = ("-5", "+5", "-0.000001", "1e-7", "-1E+9", "0")
 RUNS = re.compile(r"[^\w{,]*[=+\-@＝＋－＠]|[\t\r\n]")

@@ -234,7 +234,7 @@ def test_what_is_counted_is_said_beside_the_recorded_sum(tmp_path: Path) -> None
     view = turnscope.overview(opened(log, tmp_path))
     whole = view.bill.whole
     assert (whole.counted, whole.recorded_usd) == (1, price(10, 500, 0, 2) + price(10, 500, 500, 2))
-    title = cards.title(view)
+    title = cards.render_title(view)
     assert f"of it ${whole.counted_usd:.3f} counted for 1 answer · $0.0040 as recorded" in title
     rows = {row["part"]: row for row in csv.DictReader(io.StringIO(tables.cost_to_csv(view)))}
     assert Decimal(rows["whole"]["usd"]) == view.total
@@ -249,8 +249,8 @@ def test_header_library_and_repr_show_one_total(tmp_path: Path) -> None:
     found = store.open(tmp_path / "s1.jsonl")
     assert found.overview.bill == view.bill == store.open(tmp_path / "s1.jsonl").overview.bill
     assert store.list_recent()[0].usd == str(view.total)
-    assert f"${view.total:.4f}" in cards.title(view)
-    assert f"this path ${view.path_total:.4f}" in cards.title(view)
+    assert f"${view.total:.4f}" in cards.render_title(view)
+    assert f"this path ${view.path_total:.4f}" in cards.render_title(view)
     assert f"{view.total:.2f}" in repr(view)
     assert "branches $0.0" in view._repr_html_()
 
@@ -265,7 +265,7 @@ def test_the_answer_has_its_own_price_and_no_part_of_the_prompt_bears_it(tmp_pat
     assert (thinking.tokens, thinking.usd) == (0, 0)
     assert (now.answer, now.answer_usd) == (300, pytest.approx(300 * 15 / 1e6))
     assert sum(segment.usd for segment in now.segments) == pytest.approx(float(price(10, 500, 0, 0)))
-    assert "Answer 300 tokens · $0.0045" in cards.buckets(now, "x")
+    assert "Answer 300 tokens · $0.0045" in cards.render_buckets(now, "x")
     row = next(csv.DictReader(io.StringIO(tables.overview_to_csv(view))))
     assert (row["answer"], row["usd_answer"], row["usd_thinking"]) == ("300", "0.004500", "0.000000")
     assert columns.build_grid(view, "requests", "cost", 10).facts[0, 4, 8:].tolist() == [300, pytest.approx(0.0045)]
@@ -281,8 +281,10 @@ def test_what_the_log_says_is_kept_beside_our_price(tmp_path: Path) -> None:
     view = turnscope.overview(session)
     assert [request.logged_usd for request in session.requests] == [0.0025, None]
     assert (view.bill.whole.logged, view.bill.whole.logged_usd) == (1, Decimal("0.0025"))
-    assert "log says $0.0025" in cards.title(view)
-    assert "log says $0.0025" in cards.buckets(request_summary.summarize_request(view, turnscope.replay(session), 0), "x")
+    assert "log says $0.0025" in cards.render_title(view)
+    assert "log says $0.0025" in cards.render_buckets(
+        request_summary.summarize_request(view, turnscope.replay(session), 0), "x"
+    )
     assert b'"logged_usd": 0.0025' in turnscope.dumps(session)
 
 
@@ -300,7 +302,7 @@ def test_an_answered_prompt_over_the_window_proves_the_next_one_from_the_start()
     assert view.windows.tolist() == [1_000_000] * 3
     assert [marker.kind for marker in view.markers] == []
     assert view.proved == ("a window of 1,000,000 tokens, not 200,000: request 2 was answered with a prompt of 312,000",)
-    assert view.proved[0] in cards.title(view)
+    assert view.proved[0] in cards.render_title(view)
     assert turnscope.overview(talk(150_000)).windows.tolist() == [200_000]
 
 
@@ -326,9 +328,13 @@ def test_over_200_000_sonnet_4_bills_the_whole_request_at_its_tier_as_4_5_did() 
 
 @pytest.mark.parametrize(
     "name",
-    ["us.anthropic.claude-sonnet-4-20250514-v1:0", "vertex_ai/claude-sonnet-4@20250514", "openrouter/anthropic/claude-sonnet-4",
-     "eu.anthropic.claude-sonnet-4-5-20250929-v1:0"],
-)  # fmt: skip
+    [
+        "us.anthropic.claude-sonnet-4-20250514-v1:0",
+        "vertex_ai/claude-sonnet-4@20250514",
+        "openrouter/anthropic/claude-sonnet-4",
+        "eu.anthropic.claude-sonnet-4-5-20250929-v1:0",
+    ],
+)
 def test_who_else_sells_such_a_model_asks_twice_as_much_beyond_200_000_too(name: str) -> None:
     below, above = PRICES.find_rates(name, 200_000, 1.76e9), PRICES.find_rates(name, 200_001, 1.76e9)
     assert below is not None
@@ -347,7 +353,7 @@ def test_what_a_run_cost_in_all_stands_beside_ours_where_no_request_says_it(tmp_
     run = structs.replace(session, about={**session.about, "run_usd": 0.75})
     view = turnscope.overview(run)
     assert view.bill.run_usd == Decimal("0.75")
-    assert "log says $0.75" in cards.title(view)
+    assert "log says $0.75" in cards.render_title(view)
     logged = structs.replace(run, requests=tuple(structs.replace(request, logged_usd=0.25) for request in run.requests))
     assert turnscope.overview(logged).bill.run_usd is None, "what is said of each request is nearer"
-    assert "log says $0.25" in cards.title(turnscope.overview(logged))
+    assert "log says $0.25" in cards.render_title(turnscope.overview(logged))

@@ -16,9 +16,18 @@ from turnscope.session.content import extract_text
 from turnscope.session.model import JSON
 
 UNSENT = frozenset(
-    {"command_permissions", "credential_org", "deferred_tools_record", "goal_status", "hook_cancelled",
-     "hook_non_blocking_error", "hook_system_message", "prompt_snapshot", "thinking_drop"}
-)  # fmt: skip
+    {
+        "command_permissions",
+        "credential_org",
+        "deferred_tools_record",
+        "goal_status",
+        "hook_cancelled",
+        "hook_non_blocking_error",
+        "hook_system_message",
+        "prompt_snapshot",
+        "thinking_drop",
+    }
+)
 HEARD = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")  # hooks whose output is for the model; all others' is not
 
 
@@ -144,10 +153,17 @@ _ABOUT = {
     "deferred_tools": ("deferred_tools_delta",),
     "mcp_instructions": ("mcp_instructions_delta",),
     "memory": ("instructions", "nested_memory", "relevant_memories"),
-    "files": ("compact_file_reference", "directory", "edited_text_file", "file", "opened_file_in_ide", "plan_file_reference",
-              "selected_lines_in_ide"),
+    "files": (
+        "compact_file_reference",
+        "directory",
+        "edited_text_file",
+        "file",
+        "opened_file_in_ide",
+        "plan_file_reference",
+        "selected_lines_in_ide",
+    ),
     "hooks": ("hook_additional_context", "hook_blocking_error", "hook_stopped_continuation", "hook_success"),
-}  # fmt: skip
+}
 
 KINDS: dict[str, str] = dict.fromkeys((*WORDED, *TEXTS), "reminder") | {
     type: kind for kind, types in _ABOUT.items() for type in types

@@ -9,12 +9,12 @@ from turnscope import TurnscopeError, library
 
 from pages.library import indexing, sessions
 from pages.parts import cache, url, widgets
-from pages.parts.formats import esc
+from pages.parts.formats import escape
 
 
-def forget(rows: Sequence[sessions.Row]) -> None:
+def draw(rows: Sequence[sessions.Row]) -> None:
     """Delete what is remembered: of all sessions, or of those that the filters leave."""
-    store = cache.store()
+    store = cache.open_store()
     read = [row for row in rows if row.read and not library.get_chat_thread(row.path)]
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.popover("Forget sessions", icon=":material/delete:", key="library.forgetting"):
@@ -23,23 +23,23 @@ def forget(rows: Sequence[sessions.Row]) -> None:
             some = st.button(f"Forget the {len(read):,} listed", key="library.forget-listed", disabled=not read)
             every = st.button("Forget all of them", key="library.forget")
         if some or every:
-            _forget(sorted({row.path for row in read}) if some else None)
+            _forget_sessions(sorted({row.path for row in read}) if some else None)
         st.html(
-            f'<div class="ts-empty">{store.measure_size() / 1e6:,.1f} MB remembered of them in {esc(store.path.parent)}. '
+            f'<div class="ts-empty">{store.measure_size() / 1e6:,.1f} MB remembered of them in {escape(store.path.parent)}. '
             "Chats and session files are never touched.</div>"
         )
 
 
-def _forget(sources: Sequence[str] | None) -> None:
+def _forget_sessions(sources: Sequence[str] | None) -> None:
     """Of these sources, or of all (None)."""
-    indexing.stop()
-    store = cache.store()
+    indexing.stop_job()
+    store = cache.open_store()
     try:
         store.delete() if sources is None else store.forget(sources)
     except TurnscopeError as error:
-        widgets.notice(error.what, error.hint)
+        widgets.draw_notice(error.what, error.hint)
         return
     st.cache_resource.clear()
     if sources is None:
-        url.forget()
+        url.forget_session()
     st.rerun()

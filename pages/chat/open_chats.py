@@ -33,14 +33,14 @@ from turnscope.views import Plan, next_request
 
 from pages.chat import choices, context
 from pages.parts import cache, chat_form
-from pages.parts.chat_form import about, value
+from pages.parts.chat_form import get_value, list_settings
 
 KEPT = 40  # requests that the decision log looks back on
 ENDING = 0.5  # seconds that a click on Stop waits for the end, so that the run after it draws the page as it is then
 
 
 @dataclass(slots=True)
-class Room:
+class OpenChat:
     """One chat that is open in this process. `log`: its newest plans; `ended`: how its last turn ended, if not well;
     `remarks`: what else is to be known of that turn; `stopping`: the person pressed stop.
 
@@ -51,132 +51,134 @@ class Room:
     thread: str
     chat: Chat
     session: Session
-    running: BackgroundTurn | None = None
+    turn: BackgroundTurn | None = None
     log: dict[int, Plan] = field(default_factory=dict)
-    ended: UnfinishedTurn | None = None
+    ending: UnfinishedTurn | None = None
     remarks: tuple[TurnStopped | WindowAssumed, ...] = ()
     stopping: bool = False
     unsent: bool = False
     stale: bool = False
     policy: str = ""  # the one in force, as text
-    told: int = 0  # the window that the newest turn began with
-    learned: dict[str, int] = field(default_factory=dict)  # windows that servers named in refusals, by model
-    foreseen: tuple[object, next_request.NextCut] | None = None  # and what it was found for
+    turn_window: int = 0  # the window that the newest turn began with
+    learned_windows: dict[str, int] = field(default_factory=dict)  # windows that servers named in refusals, by model
+    cut_forecast: tuple[object, next_request.NextCut] | None = None  # and what it was found for
     lock: Lock = field(default_factory=Lock)
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """A turn is under way, or its outcome is not taken over yet: a page would draw the turn before."""
-        return self.running is not None
+        return self.turn is not None
 
     @property
-    def unkept(self) -> TurnscopeError | None:
+    def write_error(self) -> TurnscopeError | None:
         """Why what was said last is not written yet, but held in memory."""
         return self.chat.writes.last_error if self.chat.writes.pending else None
 
     @property
-    def coming(self) -> tuple[str, str]:
+    def partial_answer(self) -> tuple[str, str]:
         """Text and thinking of the answer that is coming; nothing of it once it stands in the session."""
-        if self.running is None:
+        if self.turn is None:
             return "", ""
-        sent = next((event.plan.request.n for event in reversed(self.running.events) if isinstance(event, RequestPlanned)), -1)
-        return (self.running.text, self.running.thinking) if sent >= len(self.session.requests) else ("", "")
+        sent = next((event.plan.request.n for event in reversed(self.turn.events) if isinstance(event, RequestPlanned)), -1)
+        return (self.turn.text, self.turn.thinking) if sent >= len(self.session.requests) else ("", "")
 
-    def absorb(self) -> None:
+    def absorb_events(self) -> None:
         """Take over what the turn has told so far; at its end, what went wrong."""
-        if self.running is None:
+        if self.turn is None:
             return
-        for event in list(self.running.events):
+        for event in list(self.turn.events):
             if isinstance(event, RequestPlanned | RequestDone) and event.plan:
                 self.log[event.plan.request.n] = event.plan
         for number in sorted(self.log)[:-KEPT]:
             del self.log[number]
-        if self.running.is_done:
-            last = self.running.events[-1] if self.running.events else None
-            self.ended = last if isinstance(last, UnfinishedTurn) else None
-            self.remarks = tuple(event for event in self.running.events if isinstance(event, TurnStopped | WindowAssumed))
-            if self.chat.settings.window != self.told:
-                self.learned[self.chat.settings.model] = self.chat.settings.window
-            self.stale = self.running.error is not None and not self.chat.writes.pending
-            self.running = None
+        if self.turn.is_done:
+            last = self.turn.events[-1] if self.turn.events else None
+            self.ending = last if isinstance(last, UnfinishedTurn) else None
+            self.remarks = tuple(event for event in self.turn.events if isinstance(event, TurnStopped | WindowAssumed))
+            if self.chat.settings.window != self.turn_window:
+                self.learned_windows[self.chat.settings.model] = self.chat.settings.window
+            self.stale = self.turn.error is not None and not self.chat.writes.pending
+            self.turn = None
 
 
 @st.cache_resource(show_spinner=False)
-def _rooms() -> dict[str, Room]:
+def _get_chats() -> dict[str, OpenChat]:
     return {}
 
 
 @st.cache_resource(show_spinner=False)
-def _opening() -> Lock:
+def _get_lock() -> Lock:
     return Lock()
 
 
-def room(thread: str) -> Room:
+def open_chat(thread: str) -> OpenChat:
     """The chat of a stored thread, opened where it is not. Raises `TurnscopeError`s."""
-    with _opening():
-        held = _rooms().get(thread)
+    with _get_lock():
+        held = _get_chats().get(thread)
         if held is None:
-            to = cache.chat_store().find_destination(thread)
-            chosen = replace(choices.settings(), model=to.model, window=to.window) if to else choices.settings()
-            session = cache.chat_store().load(thread)
-            spare = endpoints.connect_endpoint(endpoints.Endpoint(), chat_form.offline())  # replaced before anything is sent
-            known = cache.chat_store().list_policies(thread)
+            to = cache.open_chat_store().find_destination(thread)
+            chosen = replace(choices.build_settings(), model=to.model, window=to.window) if to else choices.build_settings()
+            session = cache.open_chat_store().load(thread)
+            spare = endpoints.connect_endpoint(
+                endpoints.Endpoint(), chat_form.get_offline_server()
+            )  # replaced before anything is sent
+            known = cache.open_chat_store().list_policies(thread)
             chat, plans = branches.resume_chat(
-                session, spare, cache.chat_store().open_writer(thread), chosen, policies=known, destination=to
+                session, spare, cache.open_chat_store().open_writer(thread), chosen, policies=known, destination=to
             )
-            held = Room(
+            held = OpenChat(
                 thread,
                 chat,
                 chat.live_session.session,
                 log={plan.request.n: plan for plan in plans[-KEPT:]},
                 policy=known[-1][1].to_toml() if known else "",
             )
-            _rooms()[thread] = held
+            _get_chats()[thread] = held
     with held.lock:
-        held.absorb()
+        held.absorb_events()
     if held.stale:
-        _rooms().pop(thread, None)
-        ended, held = held.ended, room(thread)
-        held.ended, held.unsent = ended, True
+        _get_chats().pop(thread, None)
+        ended, held = held.ending, open_chat(thread)
+        held.ending, held.unsent = ended, True
     return held
 
 
-def create(title: str, system: str, more: dict[str, Any] | None = None) -> Room:
+def create_chat(title: str, system: str, more: dict[str, Any] | None = None) -> OpenChat:
     """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
-    made, to = chat_form.provider(), chat_form.place()
-    id = cache.chat_store().create(title=title, about={**about(), **(more or {})}, place=to)
+    made, to = chat_form.connect_provider(), chat_form.get_destination()
+    id = cache.open_chat_store().create(title=title, about={**list_settings(), **(more or {})}, place=to)
     chat = branches.start_chat(
-        id, made, cache.chat_store().open_writer(id), choices.settings(), system, choices.definitions(), to
+        id, made, cache.open_chat_store().open_writer(id), choices.build_settings(), system, choices.list_tools(), to
     )
     st.session_state["chat.placed"] = to
-    _rooms()[id] = Room(id, chat, chat.live_session.session)
-    return _rooms()[id]
+    _get_chats()[id] = OpenChat(id, chat, chat.live_session.session)
+    return _get_chats()[id]
 
 
-def start(held: Room, turn: Callable[[Chat], Generator[Event]]) -> None:
+def start_turn(held: OpenChat, turn: Callable[[Chat], Generator[Event]]) -> None:
     """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
     with held.lock:
-        held.absorb()
-        if held.busy:
+        held.absorb_events()
+        if held.is_busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         chat = held.chat
-        to = chat.destination = _decided(held)
-        made, chosen = chat_form.provider(to), settled(held, to)
-        chat.provider, chat.settings, chat.sink = made, chosen, cache.chat_store().open_writer(held.thread)
-        chat.tools = endpoints.build_toolbox(value("folder"), value("tools"))
+        to = chat.destination = _decide_destination(held)
+        made, chosen = chat_form.connect_provider(to), resolve_settings(held, to)
+        chat.provider, chat.settings, chat.sink = made, chosen, cache.open_chat_store().open_writer(held.thread)
+        chat.tools = endpoints.build_toolbox(get_value("folder"), get_value("tools"))
         sink = chat.sink
         if held.policy != chosen.policy.to_toml():
             sink.write_policy(chosen.policy, len(chat.live_session.session.requests))
             held.policy = chosen.policy.to_toml()
         turn = trace_turn(context.attach(chat, held.thread, turn))
-        if value("provider") == "offline" and value("fault") != "none":
-            chat_form.offline().faults.append(value("fault"))
+        if get_value("provider") == "offline" and get_value("fault") != "none":
+            chat_form.get_offline_server().faults.append(get_value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
-        held.ended, held.unsent, held.remarks, held.stopping, held.told = None, False, (), False, chosen.window
-        held.running = BackgroundTurn(_watched(held, turn(chat)), chat)
+        held.ending, held.unsent, held.remarks, held.stopping, held.turn_window = None, False, (), False, chosen.window
+        held.turn = BackgroundTurn(_watch_events(held, turn(chat)), chat)
 
 
-def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
+def _watch_events(held: OpenChat, turn: Generator[Event]) -> Iterator[Event]:
     """The turn's events; after each that changed the session, its new value is there to be read."""
     try:
         for event in turn:
@@ -188,45 +190,45 @@ def _watched(held: Room, turn: Generator[Event]) -> Iterator[Event]:
         held.session = held.chat.live_session.session
 
 
-def _decided(held: Room) -> Destination:
+def _decide_destination(held: OpenChat) -> Destination:
     """Where the next request goes; a change is kept as the person's decision."""
-    to, before = choices.goes(held.thread)
-    if before is not None or cache.chat_store().find_destination(held.thread) is None:
-        chat_form.provider(to)  # what is not reachable for want of a key or an address is no decision
-        cache.chat_store().open_writer(held.thread).write_destination(to, len(held.chat.live_session.session.requests))
-    st.session_state["chat.placed"] = chat_form.place()
+    to, before = choices.find_destination(held.thread)
+    if before is not None or cache.open_chat_store().find_destination(held.thread) is None:
+        chat_form.connect_provider(to)  # what is not reachable for want of a key or an address is no decision
+        cache.open_chat_store().open_writer(held.thread).write_destination(to, len(held.chat.live_session.session.requests))
+    st.session_state["chat.placed"] = chat_form.get_destination()
     return to
 
 
-def settled(held: Room, to: Destination) -> Settings:
+def resolve_settings(held: OpenChat, to: Destination) -> Settings:
     """The settings of the next request, for where it goes. A window that a server named in a refusal is not forgotten."""
-    return replace(choices.settings(), model=to.model, window=to.window or held.learned.get(to.model, 0))
+    return replace(choices.build_settings(), model=to.model, window=to.window or held.learned_windows.get(to.model, 0))
 
 
-def stop(held: Room) -> None:
+def stop_turn(held: OpenChat) -> None:
     """End the turn at the next piece of the answer. Most have ended when this returns: one run less until the next message."""
-    running = held.running
+    running = held.turn
     if running is not None:
         held.stopping = True
         running.stop()
         running.wait(ENDING)
 
 
-def change(held: Room, what: Callable[[Chat], object]) -> None:
+def change_chat(held: OpenChat, what: Callable[[Chat], object]) -> None:
     """Do something to a chat between two turns. Raises `TurnscopeError`s."""
     with held.lock:
-        held.absorb()
-        if held.busy:
+        held.absorb_events()
+        if held.is_busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
         what(held.chat)
         held.session = held.chat.live_session.session
 
 
-def delete(held: Room) -> None:
+def delete_chat(held: OpenChat) -> None:
     """Delete a chat for good, and show a new one."""
-    change(held, lambda _: cache.chat_store().delete(held.thread))
+    change_chat(held, lambda _: cache.open_chat_store().delete(held.thread))
     with suppress(TurnscopeError):  # what is deleted is not found on the library page either way
-        forget_chat(cache.store().index_path, held.thread)
-    _rooms().pop(held.thread, None)
-    choices.show("")
+        forget_chat(cache.open_store().index_path, held.thread)
+    _get_chats().pop(held.thread, None)
+    choices.show_thread("")
     st.rerun()
