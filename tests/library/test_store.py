@@ -292,7 +292,7 @@ def test_a_broken_database_is_left_alone_and_costs_no_session(memory: Store, fil
     for use in (memory.list_recent, memory.delete):
         with pytest.raises(turnscope.TurnscopeError) as refused:
             use()
-        assert "left as it is" in refused.value.hint
+        assert "was not changed" in refused.value.hint
     assert memory.path.read_bytes() == broken
 
 
