@@ -28,15 +28,20 @@ class Gate:
 
     def __init__(self) -> None:
         self._open = threading.Semaphore(0)
+        self.idle = threading.Event()  # the replay waits at the gate, so no stage is being made
         self.planned = 0
         self.error: Exception | None = None
 
     def let(self, many: int) -> None:
+        self.idle.clear()
         self._open.release(many)
 
     def through(self, plans: Iterator[Plan]) -> Iterator[Plan]:
         for plan in plans:
-            self._open.acquire()
+            if not self._open.acquire(blocking=False):
+                self.idle.set()
+                self._open.acquire()
+                self.idle.clear()
             if self.error:
                 raise self.error
             self.planned += 1
@@ -100,7 +105,9 @@ def test_the_first_requests_are_shown_and_the_link_stays(app: AppTest, gate: Gat
     link = {"session": FIRST, "policy": "balanced", "request": "300", "step": "0"}
     opened(app, **link)
     gate.let(120)
-    runs_until(app, lambda: "Below: the first" in bodies(app))
+    runs_until(app, gate.idle.is_set)
+    app.run()
+    assert "Below: the first" in bodies(app)
     at = replays_place(app)
     assert at.ahead
     assert 0 < at.request < 120
