@@ -116,7 +116,7 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
     assert not app.exception
     assert not app.chat_input[0].disabled
     assert not [button for button in app.button if button.key == "chat.stop"]
-    chat_form.offline().delay = 0.0
+    chat_form.get_offline_server().delay = 0.0
     say(app, "And now?")
     assert [r.stop_reason for r in store(data_folder).load(app.query_params["thread"]).requests] == ["interrupted", "end_turn"]
 
