@@ -24,7 +24,7 @@ class Params:
     keep: Annotated[int, "number of newest tool uses to keep"] = 3
     clear_at_least: Annotated[int, "minimum tokens to clear: less does not pay for the cache miss"] = 0
     exclude_tools: Annotated[tuple[str, ...], "tools whose results are never cleared"] = ()
-    clear_inputs: Annotated[bool, "clear the inputs of the calls as well"] = False
+    clear_inputs: Annotated[bool, "clear the inputs of the calls too"] = False
     clear_inputs_of: Annotated[tuple[str, ...], "tools whose inputs are cleared, instead of all"] = ()
     placeholder: Annotated[str, "text in place of a cleared result"] = "[cleared to save context]"
 

@@ -33,15 +33,15 @@ class ByPosition:
     """Options for shortening by age, at any fill (`contextPruningConfig`; off by default)."""
 
     by_age: Annotated[bool, "shorten results by their age"] = False
-    keep_turns: Annotated[int, "assistant turns at the end that are left alone"] = 3
-    trim_from: Annotated[float, "age (0 newest to 1 oldest) from which the middle is taken out"] = 0.3
-    clear_from: Annotated[float, "age from which the whole result is taken out"] = 0.5
-    min_chars: Annotated[int, "results shorter than this are left alone"] = 50_000
-    max_chars: Annotated[int, "results up to this length keep their middle"] = 4_000
-    head: Annotated[int, "characters kept of the beginning"] = 1_500
-    tail: Annotated[int, "characters kept of the end"] = 1_500
-    clear: Annotated[bool, "take old results out as a whole"] = True
-    cleared: Annotated[str, "what stands in their place"] = CLEARED
+    keep_turns: Annotated[int, "assistant turns at the end that do not change"] = 3
+    trim_from: Annotated[float, "age (0 newest to 1 oldest) from which on the middle is cut out"] = 0.3
+    clear_from: Annotated[float, "age from which on the whole result is removed"] = 0.5
+    min_chars: Annotated[int, "shorter results do not change (characters)"] = 50_000
+    max_chars: Annotated[int, "results up to this length keep their middle (characters)"] = 4_000
+    head: Annotated[int, "characters of the start that stay"] = 1_500
+    tail: Annotated[int, "characters of the end that stay"] = 1_500
+    clear: Annotated[bool, "remove old results as a whole"] = True
+    cleared: Annotated[str, "the text that replaces them"] = CLEARED
 
 
 def widen(text: str) -> str:

@@ -59,12 +59,12 @@ LEAST_ROOM = 1_024  # tokens that caps are made of, at least
 class Settings(ByPosition):
     """The options of the original."""
 
-    reserve: Annotated[float, "share of the budget kept free against counting errors"] = 0.05
-    thinking: Annotated[bool, "put reasoning back where the answers and results at the end would lose it"] = True
+    reserve: Annotated[float, "share of the budget kept free for counting errors"] = 0.05
+    thinking: Annotated[bool, "restore reasoning that answers and results at the end would lose"] = True
     reasoning: Annotated[Reasoning, "look for reasoning_content alone (Bedrock), or thinking as well"] = "thinking"
     starts: Annotated[tuple[str, ...], "types of messages of which one must come first; the original gives none"] = ()
-    summarization: Annotated[bool, "what is pruned is going to be summarised, so results are shortened less"] = False
-    mend: Annotated[bool, "calls and results are mended once more before the model is called"] = True
+    summarization: Annotated[bool, "dropped messages will be summarised, so results are shortened less"] = False
+    mend: Annotated[bool, "repair calls and results once more before the model is called"] = True
 
 
 class Outcome(Struct, frozen=True, gc=False):

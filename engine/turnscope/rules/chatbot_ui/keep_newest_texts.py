@@ -30,13 +30,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     kept = there - first
     facts = {"limit": ctx.limit, "room": room, "kept": kept, "of": there}
     if first:
-        because = f"counted from the newest, {kept:,} of {there:,} messages fit the {room:,} tokens beside the prompt"
+        because = f"counted from the newest, {kept:,} of {there:,} messages fit the {room:,} tokens after the system prompt"
         stop = starts[first] if kept else ctx.request.cut
         for span in find_droppable(ctx, envelope, starts[0], stop):
             envelope = yield Edit("drop", because, span, facts=facts)
     for number, (block, text) in _iter_passages(ctx, first, there - 1):
         if find_replaceable(envelope, block.at):
-            because = "passages stored with the next message stand behind the question that they were found for"
+            because = "passages stored with the next message follow the prompt that they were found for"
             envelope = yield Edit("retrieve", because, *_add_passage(ctx, block, text), facts={"message": number})
     found = get_passages(ctx.session, "retrieved", ctx.session.blocks[starts[there - 1]].message) if there else None
     if found:
@@ -60,7 +60,10 @@ def _add_question_passages(envelope: Envelope, ctx: Ctx, found: Any, newest: int
 
     They are not counted.
     """
-    because, text = "passages found for the new question go onto the last message, uncharged", build_retrieval_text(found)
+    because, text = (
+        "passages found for the new prompt are added to the last message, and not counted",
+        build_retrieval_text(found),
+    )
     facts: dict[str, Any] = {"passages": len(found)}
     if newest is None:
         held = [
@@ -96,7 +99,7 @@ def _add_question_passages(envelope: Envelope, ctx: Ctx, found: Any, newest: int
 
 RULE = Rule(
     "keep_newest_texts",
-    "From the newest message backwards, keep those whose texts fit beside the system prompt; passages found come along.",
+    "Keep the newest messages whose texts fit after the system prompt, with the passages found for them.",
     edits,
     NoParams,
     "fresh",

@@ -22,7 +22,7 @@ class Params:
 
     keep: Annotated[int, "newest results that stay"] = port.KEEP
     target: Annotated[int, "tokens of results that may stay"] = port.TARGET
-    least: Annotated[int, "nothing is cleared unless at least this many tokens go"] = port.LEAST
+    least: Annotated[int, "clear nothing unless it saves at least this many tokens"] = port.LEAST
     below: Annotated[int, "tokens below the trigger from which on results are cleared (-1 = always)"] = port.WARNING
     buffer: Annotated[int, "tokens below the budget at which the conversation is compacted"] = port.BUFFER
     tools: Annotated[tuple[str, ...], "tools whose results are cleared"] = port.TOOLS
@@ -52,7 +52,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return done
     number = port.count_oldest_over(seen.sizes[first:there], params.keep, params.target, params.least)
     gone = seen.sums[first + number] - seen.sums[first]
-    because = f"results have {held:,} tokens, {params.target:,} may stay: {number} of them are cleared"
+    because = f"results have {held:,} tokens, {params.target:,} may stay: the oldest {number} are cleared"
     chosen = seen.at[first : first + number]
     yield from clear_results(envelope, ctx, chosen, port.CLEARED, because, {"tokens": held, "cleared": gone})
     return seen.at[first + number - 1] + 1 if number else done
@@ -77,7 +77,7 @@ def _get_results(session: Session, index: Index) -> _Results:
 
 RULE = Rule(
     "clear_results_over_target",
-    "Near the trigger of compaction, clear the oldest results until 40,000 tokens of them are left, if 20,000 go.",
+    "Near the trigger of compaction, clear the oldest results until 40,000 tokens of results are left, if that saves 20,000.",
     edits,
     Params,
     source="Claude Code 2.1.12 to 2.1.17: public write-up, and a log that shows one",

@@ -26,12 +26,15 @@ class Params:
     trigger: Annotated[
         Literal["default", "observed"], "observed: where the log shows that the tool itself compacted, at whatever size"
     ] = "default"
-    tokens: Annotated[int, "compact from this size on (0 = the buffer below the budget)"] = 0
+    tokens: Annotated[int, "tokens from which on it compacts (0 = by the buffer)"] = 0
     buffer: Annotated[int, "tokens below the budget at which it compacts"] = port.BUFFER
-    percent: Annotated[int, "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE: per cent of the budget, which can only lower it (0 = unset)"] = 0
-    files: Annotated[int, "files read last that come back after a compaction"] = port.FILES
-    file_tokens: Annotated[int, "tokens of each"] = port.FILE
-    files_tokens: Annotated[int, "tokens of all of them"] = port.ALL_FILES
+    percent: Annotated[
+        int,
+        "CLAUDE_AUTOCOMPACT_PCT_OVERRIDE: per cent of the budget; it can only lower the trigger (0 = not set)",
+    ] = 0
+    files: Annotated[int, "files read last that are re-injected after a compaction"] = port.FILES
+    file_tokens: Annotated[int, "tokens of each file"] = port.FILE
+    files_tokens: Annotated[int, "tokens of all files"] = port.ALL_FILES
     cap: Annotated[int, "maximum tokens of the summary"] = 4_000
 
 
@@ -59,7 +62,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     none = (ctx.request.cut, None, ctx.request.cut)
     begin, _, fresh = find_leading_summary(envelope, ctx) if count_before(ctx.index.messages, ctx.request.cut) else none
     if fresh >= ctx.request.cut or (not seen and ctx.count_tokens(fresh, ctx.request.cut) <= params.cap):
-        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+        yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
         return last
     how = SummaryOptions("hand-over", cap=params.cap)
     before = envelope
@@ -67,7 +70,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if envelope is before:
         return last
     if parts := tuple(_build_files(ctx, params)):
-        why = f"{because}; the files read last come back"
+        why = f"{because}; the files read last are re-injected"
         yield Edit("insert", why, Span(ctx.request.cut, ctx.request.cut), parts, slot=SLOT, facts={"files": len(parts)})
     return ctx.request.n
 
@@ -133,7 +136,7 @@ def _build_files(ctx: Ctx, params: Params) -> Iterator[Part]:
 
 RULE = Rule(
     "compact_into_summary",
-    "Once the conversation reaches the trigger, a summary stands for all of it, and the files read last come back.",
+    "Once the conversation reaches the trigger, replace all of it by a summary, and re-inject the files read last.",
     edits,
     Params,
     source="Claude Code 2.1 as publicly reported (anthropics/claude-code issues 12004, 31806) and as its logs show it",

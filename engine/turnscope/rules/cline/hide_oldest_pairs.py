@@ -29,10 +29,10 @@ starts = memoize(ranges.find_starts)
 class Params:
     """Parameters of the rule."""
 
-    min_saved: Annotated[float, "nothing is hidden where rewriting repeated reads saves this share of the characters"] = 0.3
-    share: Annotated[float, "act from this share of the window on, if that is below the limit (0 = at the limit)"] = 0.0
-    handler: Annotated[str, "openai-compatible: DeepSeek models count as having 128,000 tokens"] = ""
-    auto_condense: Annotated[bool, "summaries are asked of the model instead: nothing is hidden here"] = False
+    min_saved: Annotated[float, "hide nothing if rewriting repeated reads saves this share of the characters"] = 0.3
+    share: Annotated[float, "share of the window from which on it acts, if that is below the limit (0 = at the limit)"] = 0.0
+    handler: Annotated[str, "the kind of API; openai-compatible: DeepSeek models have a window of 128,000 tokens"] = ""
+    auto_condense: Annotated[bool, "the model writes summaries instead, so nothing is hidden"] = False
     force: Annotated[
         Literal["", "none", "lastTwo", "half", "quarter"], "hide at once, as after a provider's error, and keep this much"
     ] = ""
@@ -80,7 +80,7 @@ def _decide(history: History, ctx: Ctx, old: State, params: Params) -> tuple[Sta
     """Return the new state, why it changed ("" if it did not), and the numbers behind it."""
     used, (window, limit) = _count_used(ctx), ranges.compute_allowance(ctx.budget.window, params.handler, ctx.request.model)
     facts: dict[str, Any] = {"reported": used or 0, "limit": limit}
-    entries, because = dict(old.entries), f"an error or a person asked for it, keeping {params.force}"
+    entries, because = dict(old.entries), f"an error or the user caused it, keeping {params.force}"
     keep = params.force
     if not keep:
         if params.auto_condense or not ranges.is_over(used, window, limit, params.share):
@@ -128,8 +128,8 @@ def _repeat_first_pair(history: History, state: State, old: State) -> Iterator[E
 
 RULE = Rule(
     "hide_oldest_pairs",
-    "Hide half or three quarters of the messages behind the first pair once the previous request was too big; repeated file "
-    "reads are rewritten first, and calls and results that this parts are mended.",
+    "Hide half or three quarters of the messages after the first pair once the previous request was too large. "
+    "Repeated file reads are rewritten first; orphaned pairs are repaired.",
     edits,
     Params,
     "remembers",

@@ -45,7 +45,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     total, trigger = overhead + held + sizes.sums[there] - sizes.sums[first], ctx.budget.limit
     if total < trigger:
         return
-    because = f"the request is estimated at {total:,} tokens, {trigger:,} is the trigger"
+    because = f"the request is estimated at {total:,} tokens, the trigger is {trigger:,}"
     pairs = bisect_left(sizes.prompts, there) - bisect_left(sizes.prompts, first)
     share = port.LARGE_TARGET_SHARE / port.TRIGGER_SHARE if pairs >= port.LARGE_PAIRS else port.TARGET_SHARE
     most = max(1, min(params.preserve_recent_tokens, int(trigger * share) - overhead))
@@ -57,7 +57,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     at = sizes.begins[place] if place >= 0 else 0
     facts = {"tokens": total, "trigger": trigger, "preserve": most}
     if at <= first or ctx.count_tokens(starts[first], starts[at]) <= params.cap:
-        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+        yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
         return
     how = SummaryOptions("summarise", cap=params.cap)
     yield from condense(envelope, ctx, Span(begin, starts[at]), how, because, facts)
@@ -81,7 +81,7 @@ def _measure(session: Session, index: Index) -> _Sizes:
 
 RULE = Rule(
     "summarise_before_cut",
-    "Once the request is estimated at the trigger, a summary stands for all before the newest messages.",
+    "Once the request is estimated at the trigger, replace all but the newest messages by a summary.",
     edits,
     Params,
     source="cline/cline 21cb8d2525, sdk/packages/core/src/extensions/context/{compaction,agentic-compaction}.ts",

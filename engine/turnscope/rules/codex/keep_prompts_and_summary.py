@@ -32,8 +32,8 @@ class Params:
     trigger: Annotated[
         Literal["default", "observed"], "observed: where the log shows that the tool itself compacted, at whatever size"
     ] = "default"
-    tokens: Annotated[int, "model_auto_compact_token_limit, which can only lower the limit (0 = unset)"] = 0
-    prompts: Annotated[int, "tokens of prompts that stay, the newest first (-1 = all)"] = port.PROMPTS
+    tokens: Annotated[int, "model_auto_compact_token_limit in tokens; it can only lower the limit (0 = not set)"] = 0
+    prompts: Annotated[int, "tokens of the newest prompts that stay (-1 = all)"] = port.PROMPTS
     cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
@@ -74,7 +74,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     start = state.first if state else ctx.index.messages[0] if count_before(ctx.index.messages, cut) else cut
     since = max(start, state.at if state else 0)
     if stop <= start or (not seen and ctx.count_tokens(since, stop) <= max(params.cap, mark // LEAST)):
-        yield Edit("keep", f"{because}, but too little came since to be summed up", facts=facts)
+        yield Edit("keep", f"{because}, but too little is new to be summarised", facts=facts)
         return state
     stays = _select_prompts(envelope, read, Span(start, stop), params)
     how = SummaryOptions("hand-over", cap=params.cap)
@@ -87,14 +87,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         "messages": count_before(ctx.index.messages, stop) - count_before(ctx.index.messages, start),
     }
     if state:
-        yield Edit("drop", f"{because}: the summary before gives way to a new one", Span(state.at, state.at), slot=SLOT)
+        yield Edit("drop", f"{because}: a new summary replaces the previous one", Span(state.at, state.at), slot=SLOT)
     for edit in _drop_between(ctx, envelope, read, Span(start, stop), stays, because, facts):
         envelope = yield edit
     (part,) = build_summary_parts(answer, facts["messages"], SummaryOptions("hand-over"))
     body = (Part("user", "summary", f"{port.PREFIX}\n{part.text}"),)
-    yield Edit(
-        "condense", f"{because}: a summary stands behind the newest prompts", Span(stop, stop), body, slot=SLOT, facts=facts
-    )
+    yield Edit("condense", f"{because}: a summary follows the newest prompts", Span(stop, stop), body, slot=SLOT, facts=facts)
     return Compacted(ctx.request.n, stop, min((span.start for span in stays), default=stop), answer.text)
 
 
@@ -104,7 +102,7 @@ def _find_summary(recorded: str, question: Ask | None, because: str, facts: dict
         return Answer(recorded, source="recorded")
     answer: Answer | None = (yield question) if question else None
     if answer is None or answer.failed:
-        why = answer.failed if answer else "nothing in it can be read"
+        why = answer.failed if answer else "it has no readable text"
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
         return None
     return answer if answer.text.strip() else Answer(port.EMPTY, source=answer.source, model=answer.model, usage=answer.usage)
@@ -132,7 +130,7 @@ def _drop_between(
     context = [Span(a, a + 1) for a in read.context if span.start <= a < span.stop]
     for prompt in (*sorted([*stays, *context]), Span(span.stop, span.stop)):
         for part in find_droppable(ctx, envelope, at, prompt.start):
-            yield Edit("condense", f"{because}: a summary stands for what is no prompt of the user", part, facts=facts)
+            yield Edit("condense", f"{because}: a summary replaces everything but the user's prompts", part, facts=facts)
         at = max(at, prompt.stop)
     for prompt, (most, size) in stays.items():
         if most < size:
@@ -188,7 +186,7 @@ def _is_answer(session: Session, at: int) -> bool:
 
 RULE = Rule(
     "keep_prompts_and_summary",
-    "Once the conversation reaches the limit, only its newest prompts stay, and a summary of all of it behind them.",
+    "Once the conversation reaches the limit, keep only its newest prompts, followed by a summary of everything.",
     edits,
     Params,
     source="openai/codex, codex-rs/core/src/compact.rs (e06dd0e5d5), session/context_window.rs (11237ebb1b)",

@@ -42,7 +42,7 @@ class Params:
 
     output: Annotated[int, "tokens of the answer; -1 = 35 % of the window, at most 64,000"] = -1
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
-    cap: Annotated[int, "most tokens of the summary"] = 4_000
+    cap: Annotated[int, "maximum tokens of the summary"] = 4_000
     model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
@@ -143,7 +143,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     output = compute_output(window, None if params.output < 0 else params.output)
     due = compute_threshold(window, output)
     if due is None:
-        yield Edit("refuse", f"an answer of {output:,} tokens leaves nothing of the window of {window:,}")
+        yield Edit("refuse", f"an answer of {output:,} tokens leaves no room in the window of {window:,}")
         return state
     first = bisect_left(talk.starts, state.start) if state else 0
     sums, roles = _build_sums(talk, first, there, state)
@@ -154,7 +154,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             f"{m['role']}: {m['content']}" for item in talk.items[first : first + stop] for m in convert(item) if m["content"]
         ]
         total = sums[-1] + beside
-        because = f"{total:,} tokens reach {due:,}: the whole history, the newest question with it, becomes a summary"
+        because = f"{total:,} tokens reach {due:,}: a summary replaces the whole history, with the newest prompt"
         answer: Answer = yield _build_ask("\n".join(lines), params)
         if answer.failed:
             yield Edit("keep", f"{because}, but none was made: {answer.failed}")
@@ -172,7 +172,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         state is not None
     )
     if first + left < there:
-        because = f"the newest {there - first - left:,} of {there:,} messages go, until the request fits"
+        because = f"the newest {there - first - left:,} of {there:,} messages are dropped, so that the request fits"
         start = talk.starts[first + left] if first + left < there else ctx.request.cut
         for span in find_droppable(ctx, envelope, start, ctx.request.cut):
             envelope = yield Edit("drop", because, span)
@@ -204,7 +204,7 @@ def _build_ask(content: str, params: Params) -> Ask:
 
 RULE = Rule(
     "compact_whole_history",
-    "Near the limit, let the whole history give way to one summary; a request that is too long loses its newest messages.",
+    "Near the limit, replace the whole history by one summary. A request that is too long loses its newest messages.",
     edits,
     Params,
     source="continuedev/continue d0a3c0b6, extensions/cli/src/compaction.ts, stream/*",

@@ -33,8 +33,8 @@ from turnscope.session.model import Edit, Part, Session, Span
 class Params:
     """Parameters of the rule."""
 
-    output: Annotated[int, "tokens that the answer may have; at most 1,000 are kept free for it"] = 4_096
-    cut: Annotated[bool, "cut the newest message from its top by lines where it alone does not fit; else refuse"] = False
+    output: Annotated[int, "tokens that an answer may have; at most 1,000 are kept free for it"] = 4_096
+    cut: Annotated[bool, "cut lines from the top of the newest message if it alone does not fit; else refuse"] = False
 
 
 class Sizes(NamedTuple):
@@ -107,7 +107,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     used = fixed + sizes.sums[end] - sizes.sums[first]
     room = compute_room(window, params.output)
     facts = {"used": used, "room": room}
-    because = f"the oldest {first:,} of {there:,} messages go, so that the rest fits {room:,.0f} tokens"
+    because = f"the oldest {first:,} of {there:,} messages are dropped, so that the rest fits {room:,.0f} tokens"
     if first:
         for span in find_droppable(ctx, envelope, 0, talk.starts[first] if first < there else ctx.request.cut):
             envelope = yield Edit("drop", because, span, facts=facts)
@@ -143,7 +143,7 @@ def _shorten_last(ctx: Ctx, talk: Chat, there: int, most: int) -> Iterator[Edit]
 
 RULE = Rule(
     "shift_oldest_messages",
-    "Drop the oldest messages until the rest fits; results never lead, and the end of the chat is never dropped.",
+    "Drop the oldest messages until the rest fits; results never come first, and the end of the chat always stays.",
     edits,
     Params,
     "fresh",

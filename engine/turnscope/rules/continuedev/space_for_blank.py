@@ -22,7 +22,7 @@ from turnscope.session.model import Edit, Part, Span
 class Params:
     """Parameters of the rule."""
 
-    images: Annotated[bool, "the model takes pictures"] = True
+    images: Annotated[bool, "the model sees images"] = True
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -51,7 +51,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
                     )
                 elif block.kind in ("text", "image"):
                     body = (Part(block.role, "text", sent, sent),) if block is first else ()
-                    because = "a list with pictures becomes its text" if pictures else "a blank text becomes a space"
+                    because = "a list with images becomes its text" if pictures else "a blank text becomes a space"
                     yield Edit("repair", because, Span(block.at, block.at + 1), body)
 
 
@@ -62,7 +62,7 @@ def _build_result(raw: object, text: str) -> Part:
 
 RULE = Rule(
     "space_for_blank",
-    "Leave out empty messages, send a space for other blank texts, and a list's text where the model takes no pictures.",
+    "Drop empty messages, send a space for other blank texts, and only the text of a list if the model sees no images.",
     edits,
     Params,
     source="continuedev/continue d0a3c0b6, core/llm/countTokens.ts: compileChatMessages, addSpaceToAnyEmptyMessages",

@@ -20,9 +20,9 @@ from turnscope.session.model import Edit, Session, Span
 class Params:
     """Parameters of the rule."""
 
-    keep: Annotated[float, "share of the characters that is kept, the newest"] = 0.3
+    keep: Annotated[float, "share of the characters that stays, the newest ones"] = 0.3
     cap: Annotated[int, "maximum tokens of the summary"] = 2_000
-    outputs: Annotated[int, "tokens of tool results that stay whole, counted from the newest"] = port.OUTPUT_BUDGET
+    outputs: Annotated[int, "tokens of the newest tool results that stay whole"] = port.OUTPUT_BUDGET
 
 
 class _Sizes(NamedTuple):
@@ -54,14 +54,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         1 - params.keep,
     )
     index = max(0, index - len(before))
-    because = f"the previous prompt had {prompt:,} tokens, the mark is {ctx.budget.limit:,}"
+    because = f"the previous prompt had {prompt:,} tokens, the trigger is {ctx.budget.limit:,}"
     facts = {"prompt": prompt, "mark": ctx.budget.limit, "messages": index, "of": there - first}
     stop = starts[first + index] if first + index < there else ctx.request.cut
     if index and ctx.count_tokens(begin, stop) > params.cap:
         how = SummaryOptions("summarise", cap=params.cap, shape="pair")
         envelope = yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
     else:
-        yield Edit("keep", f"{because}, but what could be compressed is no larger than a summary", facts=facts)
+        yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
     left = params.outputs
     for at in reversed(
         ctx.index.results[bisect_left(ctx.index.results, stop) : count_before(ctx.index.results, ctx.request.cut)]
@@ -94,7 +94,7 @@ def _measure(session: Session, index: Index) -> _Sizes:
 
 RULE = Rule(
     "summarise_oldest_characters",
-    "Once the previous prompt reached the mark, summarise the oldest share of the characters, up to a prompt of the user.",
+    "Once the previous prompt reached the trigger, summarise the oldest share of the characters, up to a user prompt.",
     edits,
     Params,
     source="google-gemini/gemini-cli 5411f113ca, packages/core/src/context/chatCompressionService.ts",

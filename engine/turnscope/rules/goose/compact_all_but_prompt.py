@@ -56,12 +56,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     stop = at if at >= 0 else starts[there - 1] if _is_prompt(ctx, starts[there - 1]) else ctx.request.cut
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit}
     if fresh >= stop or (not seen and ctx.count_tokens(fresh, stop) <= params.cap):
-        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+        yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
         return last
     answer = Answer(text, source="recorded")
     if not text:
         question = build_summary_ask(envelope, ctx, Span(begin, ctx.request.cut), SummaryOptions("summarise", cap=params.cap))
-        answer = (yield question) if question else Answer(failed="nothing in it can be read")
+        answer = (yield question) if question else Answer(failed="it has no readable text")
     if answer.failed or not answer.text.strip():
         why = answer.failed or "the summary was empty"
         yield Edit("keep", f"{because}, but no summary was made: {why}", facts={**facts, "failed": why})
@@ -99,7 +99,7 @@ def _is_prompt(ctx: Ctx, at: int) -> bool:
 
 RULE = Rule(
     "compact_all_but_prompt",
-    "When a prompt comes after a response that filled the mark, a summary and a word to go on stand for all before it.",
+    "When a prompt follows a response over the limit, replace everything before it by a summary and a sentence to continue.",
     edits,
     Params,
     source="block/goose, crates/goose/src/context_mgmt/mod.rs (0036b819bd)",

@@ -24,11 +24,11 @@ class Params:
     """The options of the original."""
 
     strategy: Annotated[Literal["edit", "trim", "summary"], "what is done above the threshold"] = "edit"
-    preserve: Annotated[float, "trim: share of what was said that stays, the newest"] = PRESERVED
+    preserve: Annotated[float, "trim: share of the conversation that stays, the newest part"] = PRESERVED
     keep_uses: Annotated[int, "edit: newest results that stay"] = 3
     keep_thinking: Annotated[int, "edit: newest answers that keep their thinking"] = 1
     exclude_tools: Annotated[tuple[str, ...], "edit: tools whose results stay"] = ()
-    cap: Annotated[int, "summary: tokens that it may have"] = 2_000
+    cap: Annotated[int, "summary: maximum tokens of the summary"] = 2_000
 
 
 class Progress(Struct, frozen=True):
@@ -72,7 +72,7 @@ def _summarise(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because
     """Replace everything by a user message: the summary between the program's words. A failed summary replaces nothing."""
     span = widen_span(envelope, span)
     question = build_summary_ask(envelope, ctx, span, SummaryOptions("summarise", cap=params.cap))
-    answer = (yield question) if question else Answer(failed="nothing in it can be read")
+    answer = (yield question) if question else Answer(failed="it has no readable text")
     if answer.failed or not answer.text.strip():
         yield Edit("keep", f"{because}, but no summary was made: {answer.failed or 'it was empty'}", facts=facts)
         return envelope
@@ -83,7 +83,7 @@ def _summarise(envelope: Envelope, ctx: Ctx, span: Span, params: Params, because
     facts = {**facts, **describe_answer(answer), "messages": messages}
     for number, part in enumerate(ctx.index.find_conversation_spans(*span)):
         body = () if number else (Part("user", "summary", text),)
-        envelope = yield Edit("condense", f"{because}: a summary stands for {messages:,} messages", part, body, facts=facts)
+        envelope = yield Edit("condense", f"{because}: a summary replaces {messages:,} messages", part, body, facts=facts)
     return envelope
 
 
@@ -138,7 +138,7 @@ def _find_newest_answers(ctx: Ctx, keep: int) -> int:
 
 RULE = Rule(
     "compact_conversation",
-    "Above the threshold clear older results and thinking, trim the oldest share, or sum up all that was said.",
+    "Above the threshold, clear older results and thinking, trim the oldest share, or summarise the conversation.",
     edits,
     Params,
     source="PyPI inspect-ai 0.3.285, inspect_ai/model/_compaction, inspect_ai/model/_trim.py",

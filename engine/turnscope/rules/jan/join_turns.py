@@ -24,7 +24,7 @@ from turnscope.session.model import Edit, Part, Placeholder, Session, Span
 class Params:
     """Parameters of the rule."""
 
-    vision: Annotated[bool, "the model sees pictures"] = True
+    vision: Annotated[bool, "the model sees images"] = True
 
 
 @memoize_by_ledger
@@ -80,7 +80,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             bodies[key] = body
         if body is None:
             continue
-        because = "empty answers go, questions are joined, broken calls fail, files and pictures find their place"
+        because = "empty answers are dropped, prompts joined, broken calls fail, files and images are put into texts"
         stop_at = min(held[-1].stop, ctx.request.cut)
         envelope = yield Edit("repair" if body else "drop", because, Span(held[0].start, stop_at), body)
 
@@ -119,7 +119,7 @@ def _build_parts(message: dict[str, Any]) -> Iterator[Part]:
 
 RULE = Rule(
     "join_turns",
-    "Leave out empty answers, join questions that stand side by side, and say of broken calls that they failed.",
+    "Drop empty answers, join neighbouring prompts, and mark broken calls as failed.",
     edits,
     Params,
     "fresh",

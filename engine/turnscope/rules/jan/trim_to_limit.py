@@ -31,7 +31,7 @@ class Params:
 
     limit: Annotated[int, "max_context_tokens of the assistant; 0 = off, -1 = the model's window"] = 0
     output: Annotated[int, "tokens kept free for the answer"] = OUTPUT
-    compact: Annotated[bool, "summarise what is dropped, anew for each request"] = False
+    compact: Annotated[bool, "summarise what is dropped, for each request again"] = False
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
     model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
@@ -65,9 +65,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             place = find_leading_end(ctx)
             yield Edit("insert", because, Span(place, place), (part,), slot="summary", facts=facts)
         elif text:
-            yield Edit("keep", "there is no room for the summary, which goes first", facts={"summary": text, **facts})
+            yield Edit("keep", "there is no room for the summary, so it is dropped first", facts={"summary": text, **facts})
     if there and bisect_left(talk.asking, there) <= bisect_left(talk.asking, first):
-        yield Edit("refuse", "no message of a user is left", facts={"error": "no_user_message"})
+        yield Edit("refuse", "no user message is left", facts={"error": "no_user_message"})
 
 
 def _select_excerpt(dropped: list[Unit], limit: int) -> list[Unit]:
@@ -86,7 +86,7 @@ def _build_ask(messages: list[dict[str, Any]], params: Params, limit: int) -> As
 
 RULE = Rule(
     "trim_to_limit",
-    "Keep the newest messages that fit the assistant's own limit; a summary of the others leads where it fits too.",
+    "Keep the newest messages that fit the assistant's own limit, after a summary of the others if that fits too.",
     edits,
     Params,
     "fresh",

@@ -20,13 +20,13 @@ class Params:
     """The arguments of `trim_messages`. Types are human, ai, system and tool."""
 
     strategy: Annotated[Literal["last", "first"], "keep the newest messages or the oldest"] = "last"
-    include_system: Annotated[bool, "last: a system message in front always stays, and is counted first"] = False
-    allow_partial: Annotated[bool, "keep a part of the first message that does not fit whole"] = False
+    include_system: Annotated[bool, "last: the system message at the start always stays, and is counted first"] = False
+    allow_partial: Annotated[bool, "keep a part of the first message that does not fit"] = False
     start_on: Annotated[tuple[str, ...], "last: leave out what stands before the first message of these types"] = ()
     end_on: Annotated[tuple[str, ...], "leave out what stands after the last message of these types"] = ()
     counter: Annotated[Literal["own", "approximate"], "own: the policy's counter; approximate: the library's"] = "own"
-    primer: Annotated[int, "own: tokens that the counter adds to each list that it is given"] = 0
-    frame: Annotated[int, "own: tokens that frame a message where the counts hold none (system, further tool results)"] = 4
+    primer: Annotated[int, "own: tokens that the counter adds to each list"] = 0
+    frame: Annotated[int, "own: tokens of a message's frame, if it is not counted (system messages, further tool results)"] = 4
     splitter: Annotated[Literal["lines", "words", "characters"], "where a text may be cut"] = "lines"
 
 
@@ -62,7 +62,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             for span in iter_droppable(ctx, envelope, found.starts[first], found.rows[stop - 1].stop):
                 envelope = yield Edit("drop", because, span, facts=facts)
     if part and a <= number < b:
-        for edit in _replace_partly(ctx, number, part, f"{because}; of the next one a part does", facts):
+        for edit in _replace_partly(ctx, number, part, f"{because}; a part of the next one stays", facts):
             envelope = yield edit
 
 
@@ -131,7 +131,7 @@ def _replace_partly(ctx: Ctx, number: int, part: _Part, because: str, facts: dic
 
 RULE = Rule(
     "keep_longest_end",
-    "Keep the longest run of newest (or oldest) messages that fits, begun and ended by messages of given types.",
+    "Keep the longest run of newest (or oldest) messages that fits, from and up to given message types.",
     edits,
     Params,
     "fresh",

@@ -29,7 +29,7 @@ class Params:
         Literal["sliding_window", "all", "self_compact_sliding_window", "self_compact_all", "partial_evict"],
         "which messages go; self_compact: the agent's own model sums up; partial_evict: the older summarizer",
     ] = "sliding_window"
-    sliding_window_percentage: Annotated[float, "share of the messages that goes, 10 % more at each try"] = port.SHARE
+    sliding_window_percentage: Annotated[float, "share of the messages that is evicted; each try adds 10 %"] = port.SHARE
     cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
 
@@ -57,11 +57,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     stop = ctx.request.cut if place is None else starts[place]
     facts: dict[str, Any] = {"tokens": used, "limit": ctx.budget.limit, "messages": there - first}
     if stop <= fresh or (not seen and ctx.count_tokens(fresh, stop) <= params.cap):
-        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+        yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
         return last
     model = ctx.request.model if params.mode.startswith("self") else ""
     how = SummaryOptions("summarise", model, params.cap)
-    before, why = envelope, because + ("" if place is not None else "; no cut is enough, so all of it goes")
+    before, why = envelope, because + ("" if place is not None else "; no cut is enough, so everything is summarised")
     envelope = yield from condense(envelope, ctx, Span(begin, stop), how, why, facts)
     if place is not None and envelope is not before and _count_left(envelope, ctx) > ctx.budget.limit:
         envelope = yield from condense(envelope, ctx, Span(begin, ctx.request.cut), how, f"{because}, and still is", facts)
@@ -101,7 +101,7 @@ def _read_session(session: Session, index: Index) -> _Read:
 
 RULE = Rule(
     "summarise_evicted",
-    "Once the last step was above the threshold, a summary stands for the oldest messages, 40 % of them or more.",
+    "Once the last step was above the threshold, replace the oldest messages by a summary, 40 % of them or more.",
     edits,
     Params,
     source="letta server 0.16.7 (f33324768), letta/services/summarizer/{compact,summarizer_sliding_window,thresholds}.py",

@@ -25,7 +25,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     if not text:
         return
     message = session.messages[int(path[0]["messageId"])]
-    because = "a summary is stored with this message: it stands for it and for all that came before"
+    because = "a summary is stored with this message: it replaces the message and all before it"
     for span in find_droppable(ctx, envelope, starts[0], message.stop):
         envelope = yield Edit("condense", because, span)
     part = Part("system", "summary", text, place="system")
@@ -34,7 +34,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 
 RULE = Rule(
     "begin_at_stored_summary",
-    "Begin at the newest message with a stored summary, and send that summary for it.",
+    "Begin at the newest message with a stored summary, and send the summary in its place.",
     edits,
     NoParams,
     source="LibreChat, api/app/clients/BaseClient.js: getMessagesForConversation",

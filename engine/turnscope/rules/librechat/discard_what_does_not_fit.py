@@ -23,7 +23,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         for span in find_droppable(ctx, envelope, starts[0], stop):
             envelope = yield Edit("drop", because, span, facts=facts)
     if first == there and held is not None:
-        why = f"beside the instructions no message fits the limit of {ctx.limit:,} tokens"
+        why = f"no message fits the limit of {ctx.limit:,} tokens after the instructions"
         yield Edit("refuse", why, facts={**facts, "info": f"{held + PRIMER} / {ctx.limit}"})
     elif first == there and there:
         newest = count_conversation_tokens(ctx, starts[there - 1])
@@ -33,7 +33,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
 
 RULE = Rule(
     "discard_what_does_not_fit",
-    "From the newest message backwards, keep what fits beside the instructions; refuse where nothing does.",
+    "Keep the newest messages that fit after the instructions; refuse the request if none fits.",
     edits,
     NoParams,
     "fresh",

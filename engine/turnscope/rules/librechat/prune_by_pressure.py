@@ -31,16 +31,18 @@ Applied = Generator[Edit | Ask, Any, Envelope]
 class Params(Settings):
     """Parameters of the rule."""
 
-    frame: Annotated[int, "tokens that frame a message"] = 3
-    ratio: Annotated[float, "the provider's count per token of ours before anything was observed"] = 1.0
-    instructions: Annotated[int, "tokens beside the messages (-1 = system prompt and tools, which then are no messages)"] = -1
-    by_turn: Annotated[bool, "a run ends with each turn: what was shortened is whole again, only the calibration stays"] = True
-    summary: Annotated[int, "tokens that the summary of what was pruned may have (0 = no summary is asked for)"] = 0
+    frame: Annotated[int, "tokens of a message's frame"] = 3
+    ratio: Annotated[float, "the provider's tokens per token of ours, before anything was observed"] = 1.0
+    instructions: Annotated[int, "tokens of the instructions (-1 = system prompt and tools, which then are no messages)"] = -1
+    by_turn: Annotated[bool, "a run ends with each turn: shortened texts are whole again, only the calibration stays"] = True
+    summary: Annotated[int, "maximum tokens of the summary of dropped messages (0 = no summary)"] = 0
     model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
-    trigger: Annotated[str, "summarise at: token_ratio, remaining_tokens, messages_to_refine (empty = whenever pruned)"] = ""
-    trigger_at: Annotated[float, "the share of the budget, the tokens, or the messages of the trigger"] = 0.0
+    trigger: Annotated[
+        str, "when to summarise: token_ratio, remaining_tokens, messages_to_refine (empty = whenever messages are dropped)"
+    ] = ""
+    trigger_at: Annotated[float, "value of that trigger: a share of the budget, tokens, or messages"] = 0.0
     retain_turns: Annotated[int, "newest turns that are never summarised"] = 2
-    retain_tokens: Annotated[int, "only so many tokens of them, but for the newest (0 = all)"] = 0
+    retain_tokens: Annotated[int, "tokens of those turns, without the newest (0 = no limit)"] = 0
 
 
 class Prepared(NamedTuple):
@@ -181,7 +183,7 @@ def _describe_change(block: Block, body: Placeholder) -> tuple[Action, str]:
         return "restore", ""
     if body[0].kind == block.kind:
         return "truncate", ""
-    return "repair", "; the reasoning before it is left out, so it is put in front of this answer"
+    return "repair", "; the reasoning before it is dropped, so it is put before this answer"
 
 
 def _get_bodies(history: History, outcome: Outcome, i: int) -> Bodies:

@@ -22,7 +22,7 @@ class Params:
     """Parameters of the rule."""
 
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
-    cap: Annotated[int, "tokens that the summary may have (0 = no limit)"] = 0
+    cap: Annotated[int, "maximum tokens of the summary (0 = no limit)"] = 0
     model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
@@ -39,7 +39,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     oldest = count_before(starts, find_next_present(envelope, ctx, starts[0]))
     first = find_begin(ctx, oldest, room)
     if first == there and held is not None:
-        why = f"beside the instructions no message fits the limit of {ctx.limit:,} tokens"
+        why = f"no message fits the limit of {ctx.limit:,} tokens after the instructions"
         yield Edit("refuse", why, facts={"info": f"{held + PRIMER} / {ctx.limit}"})
         return
     left = room - (count_conversation_tokens(ctx, starts[first]) if first < there else 0)
@@ -51,7 +51,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     extra = ctx.session.messages[ctx.session.blocks[starts[oldest]].message].extra if oldest < there else {}
     stored = "" if old else get_summary(extra)
     if gone == 1 and held is None and old:
-        yield Edit("keep", f"{because}; the summary that no longer fits is sent all the same", facts=facts)
+        yield Edit("keep", f"{because}; the summary no longer fits, but is sent", facts=facts)
         return
     stop = starts[first] if first < there else ctx.request.cut
     if gone == 1 and held is None and stored:
@@ -62,7 +62,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         envelope = yield Edit("condense" if text else "drop", because, span, facts=facts)
     if text:
         part = Part("system", "summary", text, place="system")
-        yield Edit("insert", f"{because}: a summary stands for {gone:,}", Span(0, 0), (part,), slot=SLOT, facts=facts)
+        what = f"{gone:,} message{'s' if gone != 1 else ''}"
+        yield Edit("insert", f"{because}: a summary replaces {what}", Span(0, 0), (part,), slot=SLOT, facts=facts)
 
 
 def _find_old_summary(envelope: Envelope) -> Part | None:
@@ -93,7 +94,7 @@ def _render_lines(ctx: Ctx, old: Part | None, start: int, stop: int) -> Iterator
 
 RULE = Rule(
     "summarise_what_does_not_fit",
-    "What no longer fits, with the summary before it, becomes one summary that leads the request.",
+    "Replace what no longer fits, and the previous summary, by one summary at the start of the request.",
     edits,
     Params,
     source="LibreChat, api/app/clients/BaseClient.js: handleContextStrategy",

@@ -32,7 +32,7 @@ from turnscope.session.model import Edit, Part, Span
 class Params:
     """Parameters of the rule."""
 
-    frame: Annotated[int, "tokens that frame a message where the counts hold none: system messages, further tool results"] = 4
+    frame: Annotated[int, "tokens of a message's frame, if it is not counted: system messages, further tool results"] = 4
     lists: Annotated[
         Literal["join", "fail"],
         "content that is no string: join the texts in it, as bridges from other formats do, or fail as the original does",
@@ -89,7 +89,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         told = True
         envelope = yield Edit(edit.action, edit.because, edit.span, edit.body, slot=edit.slot, facts={**facts, **edit.facts})
     if not told:
-        yield Edit("keep", f"{because}, yet all of it fits when it is counted from the newest", facts=facts)
+        yield Edit("keep", f"{because}, but everything fits when it is counted from the newest", facts=facts)
 
 
 def _make_shortener(envelope: Envelope, ctx: Ctx, params: Params, walked: Walk) -> Callable[[int, int], tuple[str, int] | None]:
@@ -140,7 +140,7 @@ def _build_edits(envelope: Envelope, ctx: Ctx, found: Rows, plan: _Trimmed, beca
         part = Part("system", "system", plan.system, place="system")
         yield Edit("condense", f"{because}: all system messages become one", Span(row.start, row.stop), (part,))
         for i in found.systems[1 : count_before(found.systems, count_before(found.starts, ctx.request.cut))]:
-            yield Edit("drop", "its text stands in the first system message", Span(found.rows[i].start, found.rows[i].stop))
+            yield Edit("drop", "its text is in the first system message", Span(found.rows[i].start, found.rows[i].stop))
 
 
 def _drop_rows(envelope: Envelope, ctx: Ctx, found: Rows, numbers: tuple[int, int], first: int, because: str) -> Iterator[Edit]:
@@ -156,7 +156,7 @@ def _drop_rows(envelope: Envelope, ctx: Ctx, found: Rows, numbers: tuple[int, in
 
 RULE = Rule(
     "shorten_middles_to_fit",
-    "Keep the newest messages; cut the middle out of one that no longer fits, skip it where that is not enough.",
+    "Keep the newest messages; cut the middle out of one that no longer fits, or drop it if that is not enough.",
     edits,
     Params,
     "fresh",

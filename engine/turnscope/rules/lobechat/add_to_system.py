@@ -20,7 +20,7 @@ from turnscope.session.model import Edit, Part, Span
 class Params:
     """Parameters of the rule."""
 
-    dated: Annotated[bool, "the day of the request is told"] = False
+    dated: Annotated[bool, "name the day of the request"] = False
     timezone: Annotated[str, 'where that day is; "" = UTC'] = ""
     model: Annotated[str, 'the model\'s name for people; "" = it is not told'] = ""
     cutoff: Annotated[str, 'what the model\'s knowledge ends with; "" = it is not told'] = ""
@@ -39,10 +39,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         text = "\n\n".join((str(stored.message["content"]), *(b.text for b in front if b.text.strip())))
         text = "\n\n".join((fill_variables(text, variables), *more.values()))
         for block in front:
-            yield Edit("drop", "it stands in the stored system message", Span(block.at, block.at + 1))
+            yield Edit("drop", "it is in the stored system message", Span(block.at, block.at + 1))
         if text != stored.message["content"]:
             body = (Part("system", "system", text, place="system"),)
-            yield Edit("repair", "the stored system message takes the rest in", Span(stored.start, stored.stop), body)
+            yield Edit("repair", "the rest is added to the stored system message", Span(stored.start, stored.stop), body)
         return
     for block in front:
         text, one = fill_variables(block.text, variables), Span(block.at, block.at + 1)
@@ -53,7 +53,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     place = Span(end, end)
     for slot, text in more.items():
         part = Part("system", "summary" if slot == "summary" else "system", text, place="system")
-        yield Edit("insert", f"the system message tells the {slot}", place, (part,), slot=slot)
+        yield Edit("insert", f"the system message names the {slot}", place, (part,), slot=slot)
 
 
 def _build_texts(ctx: Ctx, params: Params) -> Iterator[tuple[str, str]]:
@@ -67,7 +67,7 @@ def _build_texts(ctx: Ctx, params: Params) -> Iterator[tuple[str, str]]:
 
 RULE = Rule(
     "add_to_system",
-    "Tell the date, the model and a stored summary of what is older behind the prompt, in one system message.",
+    "Add the date, the model and a stored summary of older messages to the system prompt.",
     edits,
     Params,
     "fresh",

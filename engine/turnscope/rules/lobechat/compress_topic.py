@@ -25,10 +25,10 @@ class Params:
 
     on: Annotated[bool, "compression is on"] = True
     ratio: Annotated[float, "share of the window above which the topic is compressed"] = RATIO
-    drift: Annotated[float, "what estimates are multiplied by: they are low"] = DRIFT
-    last_step: Annotated[bool, "the step limit is reached: no tools are sent, and none are counted"] = False
-    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
-    cap: Annotated[int, "most tokens of the summary"] = 1_000
+    drift: Annotated[float, "factor for estimates, which are too low"] = DRIFT
+    last_step: Annotated[bool, "the step limit is reached: no tools are sent or counted"] = False
+    prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
+    cap: Annotated[int, "maximum tokens of the summary"] = 1_000
     model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
@@ -63,7 +63,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         yield Edit("keep", f"{because}, but no summary was made: {answer.failed}", facts=facts)
         return ctx.state
     answers = [unit.message["id"] for unit in found.units[state.hidden : there] if unit.message["role"] == "assistant"][-1:]
-    envelope = yield from _hide(envelope, ctx, gone, state.places, f"{because}: a summary stands for it", facts)
+    envelope = yield from _hide(envelope, ctx, gone, state.places, f"{because}: a summary replaces the older messages", facts)
     facts |= {"summary": answer.text, "parent": answers[0] if answers else None, "source": answer.source}
     part, cut = Part("user", "summary", frame_summary(answer.text), fence=True), ctx.request.cut
     yield Edit("insert", because, Span(cut, cut), (part,), slot=f"{LISTED}{len(state.places) + 1}", facts=facts)
@@ -102,7 +102,7 @@ def _build_ask(gone: list[ChatMessage], params: Params) -> Ask:
 
 RULE = Rule(
     "compress_topic",
-    "Above half of the window, all but the newest question becomes a summary, listed behind it; summaries are never merged.",
+    "Above half of the window, replace all but the newest prompt by a summary, listed after it. Summaries are never merged.",
     edits,
     Params,
     source="lobehub 2.2.10, packages/agent-runtime: GeneralChatAgent.ts, compressContext.ts, tokenCounter.ts",

@@ -21,7 +21,7 @@ class Params:
     """Parameters of the rule."""
 
     on: Annotated[bool, "the window is on"] = False
-    count: Annotated[int, "messages that the chat's setting names; one more is sent"] = COUNT
+    count: Annotated[int, "number of messages in the chat's setting; one more is sent"] = COUNT
 
 
 class _Group(NamedTuple):

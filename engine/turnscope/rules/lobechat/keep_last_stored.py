@@ -34,13 +34,13 @@ from turnscope.session.model import Answer, Edit, Part, Session, Span
 class Params:
     """Parameters of the rule."""
 
-    count: Annotated[int, "messages that the chat's setting names; two more are sent"] = COUNT
+    count: Annotated[int, "number of messages in the chat's setting; two more are sent"] = COUNT
     on: Annotated[bool, "the window is on"] = True
     uncached: Annotated[bool, "the setting that switches context caching off"] = False
     search: Annotated[str, "mode of search: off, auto or on"] = "off"
-    summarise: Annotated[bool, "summarise what is older, after each answer"] = False
-    prompt: Annotated[str, "name of the prompt: a text file in engine/envelope/prompts"] = "summarise"
-    cap: Annotated[int, "most tokens of the summary"] = 400
+    summarise: Annotated[bool, "summarise older messages after each answer"] = False
+    prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
+    cap: Annotated[int, "maximum tokens of the summary"] = 400
     model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
@@ -131,7 +131,7 @@ def _order_results(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
             yield Edit("drop", "its call is not sent", Span(one.start, one.stop))
         return
     order = order_messages([one.message for one in said[first:there]])
-    last, because = -1, "a result stands behind its call"
+    last, because = -1, "a result follows its call"
     for number in order:
         one = said[first + number]
         if number == last + 1 or one.message["role"] != "tool":
@@ -142,7 +142,7 @@ def _order_results(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
         yield Edit("insert", because, Span(at, at), tuple(build_parts([one.message])), slot=f"result {one.start}")
     for number in sorted(set(range(there - first)) - set(order)):
         one = said[first + number]
-        yield Edit("drop", "a result without a call, or a later one stands for it", Span(one.start, one.stop))
+        yield Edit("drop", "it has no call, or a later result replaces it", Span(one.start, one.stop))
 
 
 def _make_summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:
@@ -167,7 +167,7 @@ def _make_summary(ctx: Ctx, params: Params, state: Topic | None) -> Any:
 
 RULE = Rule(
     "keep_last_stored",
-    "Send the newest stored messages, results behind their calls; what is older stands in a summary, if one is made.",
+    "Send the newest stored messages, results after their calls, and a summary of older ones if there is one.",
     edits,
     Params,
     "fresh",

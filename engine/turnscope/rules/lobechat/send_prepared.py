@@ -27,10 +27,10 @@ class Params:
     template: Annotated[str, 'what every text of the user goes into, at {{text}}; "" = as it is'] = ""
     variables: Annotated[tuple[str, ...], "what stands for {{name}}, as name=text"] = ()
     calling: Annotated[bool, "the model calls functions"] = True
-    vision: Annotated[bool, "the model sees pictures"] = True
-    files: Annotated[bool, "attached files and pictures are listed in the text"] = True
+    vision: Annotated[bool, "the model sees images"] = True
+    files: Annotated[bool, "list attached files and images in the text"] = True
     disabled: Annotated[tuple[str, ...], "tools whose calls are not sent, by identifier"] = ()
-    last_step: Annotated[bool, "the step limit is reached: a word of the system closes the request"] = False
+    last_step: Annotated[bool, "the step limit is reached: a system message ends the request"] = False
 
 
 @memoize_by_ledger
@@ -90,18 +90,18 @@ def _build_edits(found: Topic, numbers: list[int], shape: Shape) -> Iterator[Edi
             continue
         sent = rows.get(number, [])
         if not sent:
-            yield Edit("drop", "it is not sent, or stands behind its call", Span(unit.start, unit.stop))
+            yield Edit("drop", "it is not sent, or it follows its call", Span(unit.start, unit.stop))
         elif not are_same(sent, found.plain[numbers[number]]):
-            because = "it is sent in the app's form: template, variables, pictures, names"
+            because = "it is sent in the app's form: template, variables, images, names"
             yield Edit("repair", because, Span(unit.start, unit.stop), tuple(build_parts(sent)))
     for count, (at, made) in enumerate(behind):
-        place, because = units[at].stop, "a result stands behind its call" if made.of >= 0 else "the call has no result"
+        place, because = units[at].stop, "a result follows its call" if made.of >= 0 else "the call has no result"
         yield Edit("insert", because, Span(place, place), tuple(build_parts([made.message])), slot=f"result {count}")
 
 
 RULE = Rule(
     "send_prepared",
-    "Send stored messages in the app's form, each call with its result behind it; what is missing is said to have failed.",
+    "Send stored messages in the app's form, each result after its call. A missing result counts as a failure.",
     edits,
     Params,
     "fresh",

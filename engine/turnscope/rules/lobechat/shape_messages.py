@@ -25,7 +25,7 @@ class Params:
     template: Annotated[str, 'what every text of the user goes into, at {{text}}; "" = as it is'] = ""
     variables: Annotated[tuple[str, ...], "what stands for {{name}}, as name=text"] = ()
     calling: Annotated[bool, "the model calls functions"] = True
-    vision: Annotated[bool, "the model sees pictures"] = True
+    vision: Annotated[bool, "the model sees images"] = True
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -50,13 +50,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             continue
         made = shape_message(message, params.template, variables, params.calling, params.vision)
         if made != {key: message[key] for key in ("role", "content", "tool_calls", "tool_call_id") if key in message}:
-            because = "it is sent in the template, with variables, pictures and names filled in"
+            because = "it is sent in the template, with variables, images and names filled in"
             envelope = yield Edit("repair", because, Span(one.start, one.stop), tuple(build_parts([made])))
 
 
 RULE = Rule(
     "shape_messages",
-    "Put users' texts into a template, fill in variables, and send calls, pictures and signed reasoning as the app does.",
+    "Put users' texts into a template, fill in variables, and send calls, images and signed reasoning as the app does.",
     edits,
     Params,
     source="@lobehub/chat 1.143.3, packages/context-engine: InputTemplate, PlaceholderVariables, MessageContent, ToolCall",

@@ -17,11 +17,11 @@ class Params:
     """Parameters of the edit, with the API's defaults."""
 
     keep: Annotated[int, "newest turns with thinking that keep it (at least 1)"] = 1
-    keep_all: Annotated[bool, "keep all thinking, also of models whose server drops that of past turns by itself"] = False
+    keep_all: Annotated[bool, "keep all thinking, even if the model's server drops that of past turns"] = False
 
     def __post_init__(self) -> None:
         if self.keep < 1:
-            raise ValueError("keep has to be at least 1: the API takes no other number of thinking turns")
+            raise ValueError("keep must be at least 1: the API accepts no other number of thinking turns")
 
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:

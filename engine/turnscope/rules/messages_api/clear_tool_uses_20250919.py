@@ -17,12 +17,12 @@ from turnscope.session.model import JSON, Edit, Part
 class Params:
     """Parameters of the edit, with the API's defaults."""
 
-    trigger: Annotated[int, "clear once the prompt has more input tokens than this"] = 100_000
-    trigger_uses: Annotated[int, "clear once the prompt holds more tool uses than this instead (0 = by tokens)"] = 0
+    trigger: Annotated[int, "input tokens of the prompt above which it clears"] = 100_000
+    trigger_uses: Annotated[int, "tool uses in the prompt above which it clears instead (0 = by tokens)"] = 0
     keep: Annotated[int, "number of newest tool uses to keep"] = 3
-    clear_at_least: Annotated[int, "clear nothing unless at least this many tokens go (0 = always)"] = 0
+    clear_at_least: Annotated[int, "clear nothing unless it saves at least this many tokens (0 = always)"] = 0
     exclude_tools: Annotated[tuple[str, ...], "tools whose uses are never cleared"] = ()
-    clear_tool_inputs: Annotated[bool, "clear the inputs of the calls as well"] = False
+    clear_tool_inputs: Annotated[bool, "clear the inputs of the calls too"] = False
     clear_tool_inputs_of: Annotated[tuple[str, ...], "tools whose inputs are cleared, instead of all"] = ()
 
 
@@ -41,7 +41,7 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     gain = round(ctx.calibration.scale * sum(ctx.ledger.count_tokens(at, at + 1) - left for at in chosen))
     facts = {"tokens": tokens, "tool_uses": len(found), "clears": gain, "clear_at_least": params.clear_at_least}
     if not done and gain < params.clear_at_least:
-        why = f"the server would clear {gain:,} tokens, less than the {params.clear_at_least:,} that are asked for"
+        why = f"the server would clear {gain:,} tokens, fewer than the {params.clear_at_least:,} of clear_at_least"
         yield Edit("keep", why, facts=facts)
         return done
     over = f"more than {params.trigger_uses} tool uses" if params.trigger_uses else f"more than {params.trigger:,} tokens"

@@ -33,13 +33,13 @@ class Compacted(Struct, frozen=True):
 class Params:
     """Parameters of the edit, with the API's defaults."""
 
-    trigger: Annotated[int, "compact once the prompt has this many input tokens (at least 50,000)"] = 150_000
-    pause_after_compaction: Annotated[bool, "stop with the summary alone; the chat then goes on from it by itself"] = False
-    instructions: Annotated[str, "what to sum up, in place of the server's own prompt (empty = the server's)"] = ""
+    trigger: Annotated[int, "input tokens of the prompt from which on it compacts (at least 50,000)"] = 150_000
+    pause_after_compaction: Annotated[bool, "stop after the summary; the chat then continues from it"] = False
+    instructions: Annotated[str, "instructions for the summary (empty = the server's own prompt)"] = ""
 
     def __post_init__(self) -> None:
         if self.trigger < LEAST:
-            raise ValueError(f"the trigger has to be at least {LEAST}: the API takes no smaller one")
+            raise ValueError(f"the trigger must be at least {LEAST}: the API accepts no smaller one")
 
 
 def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -48,14 +48,14 @@ def edits(seen: Envelope, ctx: Ctx, params: Params) -> Edits:
     if made and made.stop <= find_begin(seen, ctx):  # the session holds a summary that the server really made
         made = None
     if made and not ctx.continues_previous:
-        because = "the server goes on from its summary, and reads nothing that stands before it"
+        because = "the server continues from its summary, and reads nothing before it"
         for edit in build_summary_edits(ctx, find_begin(seen, ctx), made.stop, made.summary, because, {}):
             seen = yield edit
     tokens, cut = count_tokens(seen, ctx), ctx.request.cut
     if tokens < params.trigger:
         return made
     answer = yield build_summary_ask("expect", seen, ctx, cut, params.instructions, EXPECTED, {})
-    because = f"the prompt has {tokens:,} tokens: from {params.trigger:,} on the server answers from a summary that it makes"
+    because = f"the prompt has {tokens:,} tokens: from {params.trigger:,} on the server writes a summary and answers from it"
     facts = {"tokens": tokens, "trigger": params.trigger, "read": tokens, "stand_in": True}
     yield from build_summary_edits(ctx, find_begin(seen, ctx), cut, answer.text, because, facts)
     return Compacted(cut, answer.text)
@@ -70,7 +70,7 @@ def request_edit(params: Params, _settings: Mapping[str, JSON]) -> JSON:
 
 RULE = Rule(
     "compact_20260112",
-    "Ask the server to sum up the conversation once it reaches a size, and to go on from its summary.",
+    "Ask the server to summarise the conversation once it reaches a size, and to continue from its summary.",
     edits,
     Params,
     "fresh",

@@ -18,9 +18,9 @@ from turnscope.session.model import Edit, Span
 class Params:
     """Parameters. The client decides when to ask; the API has no default."""
 
-    share: Annotated[float, "ask from this share of the budget on"] = 0.8
-    max_tokens: Annotated[int, "most tokens of the call, thinking included"] = 4_096
-    instructions: Annotated[str, "what to sum up, in place of the server's own prompt (empty = the server's)"] = ""
+    share: Annotated[float, "share of the budget from which on it asks"] = 0.8
+    max_tokens: Annotated[int, "maximum tokens of the request for a summary, with thinking"] = 4_096
+    instructions: Annotated[str, "instructions for the summary (empty = the server's own prompt)"] = ""
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -40,13 +40,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     block = json.loads(answer.items[0]) if answer.items else {"type": "compaction", "content": answer.text}
     facts |= {"source": answer.source, "stand_in": answer.source == "offline", "model": answer.model}
-    stood = f"{because}: {'the server' if answer.items else 'a stand-in for the server'}'s summary replaces all earlier turns"
-    yield from build_summary_edits(ctx, 0, start, answer.text, stood, facts, block)
+    summary = "the server's summary" if answer.items else "an offline summary, instead of the server's,"
+    reason = f"{because}: {summary} replaces all earlier turns"
+    yield from build_summary_edits(ctx, 0, start, answer.text, reason, facts, block)
 
 
 RULE = Rule(
     "compact_on_demand",
-    "Ask the server for a summary when a turn begins in a full window, and go on from its block.",
+    "Ask the server for a summary when a turn begins in a full window, and continue from its block.",
     edits,
     Params,
     "remembers",

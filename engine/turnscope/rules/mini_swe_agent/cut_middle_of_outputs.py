@@ -20,8 +20,8 @@ class Params:
     """Parameters: the numbers of its template."""
 
     most: Annotated[int, "characters from which on an output is cut"] = 10_000
-    head: Annotated[int, "characters that stay of its beginning"] = 5_000
-    tail: Annotated[int, "characters that stay of its end"] = 5_000
+    head: Annotated[int, "characters of its start that stay"] = 5_000
+    tail: Annotated[int, "characters of its end that stay"] = 5_000
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -45,7 +45,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 RULE = Rule(
     "cut_middle_of_outputs",
-    "Of an output of 10,000 characters or more, the first and last 5,000 stay.",
+    "Keep only the first and last 5,000 characters of an output of 10,000 or more.",
     edits,
     Params,
     source="SWE-agent/mini-swe-agent, src/minisweagent/config/mini.yaml: action_observation_template (099497f3)",

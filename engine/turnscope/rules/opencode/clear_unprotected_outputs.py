@@ -35,7 +35,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
     gain = found.sums[stop] - found.sums[first] if stop > first else 0
     if gain <= PRUNE_MINIMUM:
         return done
-    because = f"outputs beyond the newest {PRUNE_PROTECT:,} tokens have {gain:,}, more than {PRUNE_MINIMUM:,}"
+    because = f"outputs before the newest {PRUNE_PROTECT:,} tokens have {gain:,}, more than {PRUNE_MINIMUM:,}"
     yield from clear_results(envelope, ctx, found.at[first:stop], CLEARED, because, {"tokens": gain})
     return found.at[stop - 1] + 1
 
@@ -48,7 +48,7 @@ def _find_outputs(session: Session, index: Index) -> _Outputs:
 
 RULE = Rule(
     "clear_unprotected_outputs",
-    "When a turn has ended, clear outputs beyond the newest 40,000 tokens of them, if more than 20,000 go.",
+    "When a turn has ended, clear outputs before the newest 40,000 tokens of outputs, if that saves more than 20,000.",
     edits,
     NoParams,
     source="npm opencode-ai 1.18.33, packages/opencode/src/session/compaction.ts: prune",

@@ -22,7 +22,9 @@ class Params:
     """The settings of the original."""
 
     tail_turns: Annotated[int, "newest turns that may stay (-1 = any number)"] = -1
-    preserve_recent_tokens: Annotated[int, "tokens of them that may stay (-1 = a quarter of the budget, 2,000 to 15,000)"] = -1
+    preserve_recent_tokens: Annotated[
+        int, "tokens of those turns that may stay (-1 = a quarter of the budget, 2,000 to 15,000)"
+    ] = -1
     cap: Annotated[int, "maximum tokens of the summary"] = 4_000
 
 
@@ -45,7 +47,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     stop = _find_tail(ctx, params, fresh)
     if ctx.count_tokens(fresh, stop) <= params.cap:
-        yield Edit("keep", f"{because}, but what could be summed up is no larger than a summary", facts=facts)
+        yield Edit("keep", f"{because}, but a summary would be no smaller than what it replaces", facts=facts)
         return
     how = SummaryOptions("hand-over", cap=params.cap, shape="user" if stop == ctx.request.cut else "pair")
     yield from condense(envelope, ctx, Span(begin, stop), how, because, facts)
@@ -87,7 +89,7 @@ def _measure(session: Session, index: Index) -> _Sizes:
 
 RULE = Rule(
     "summarise_before_tail",
-    "Once the previous request filled the budget, a summary stands for all but a tail of the newest turns.",
+    "Once the previous request filled the budget, replace all but the newest turns by a summary.",
     edits,
     Params,
     source="npm opencode-ai 1.18.33, packages/opencode/src/session/{overflow,compaction}.ts",

@@ -20,11 +20,11 @@ from turnscope.session.model import Edit, Session, Span
 class Params:
     """The options of the originals."""
 
-    max_size: Annotated[int, "condense when there are more events than this"] = 240
-    keep_first: Annotated[int, "first events that always stay; the system prompt is one"] = 2
-    tokens: Annotated[bool, "condense as well when the request is over its budget, down to half of it"] = True
-    aligned: Annotated[bool, "cut only where no pair, no batch of calls and no loop with thinking is torn (the SDK)"] = True
-    summarise: Annotated[bool, "a summary stands for what is forgotten; else nothing does"] = True
+    max_size: Annotated[int, "number of events above which it condenses"] = 240
+    keep_first: Annotated[int, "number of first events that always stay; the system prompt is one"] = 2
+    tokens: Annotated[bool, "also condense a request over its budget, down to half of it"] = True
+    aligned: Annotated[bool, "never split a pair, a batch of calls or a thinking loop (the SDK)"] = True
+    summarise: Annotated[bool, "a summary replaces what is forgotten; else nothing does"] = True
     minimum_progress: Annotated[float, "aligned: forget at least this share of the events, or none"] = 0.1
     cap: Annotated[int, "maximum tokens of the summary"] = 2_000
 
@@ -102,7 +102,7 @@ def _read_pieces(session: Session, _index: Index) -> tuple[tuple[Piece, ...], tu
 
 RULE = Rule(
     "condense_middle_events",
-    "Once there are too many events, a summary (or nothing) stands for those between the first few and the newest.",
+    "Once there are too many events, replace those between the first few and the newest by a summary, or drop them.",
     edits,
     Params,
     source="OpenHands: PyPI openhands-sdk 1.58.0, llm_summarizing_condenser.py; openhands-ai 0.62.0, memory/condenser",

@@ -41,7 +41,7 @@ def _find_starts(session: Session, _index: Index) -> tuple[int, ...]:
 
 RULE = Rule(
     "mask_old_observations",
-    "A fixed text stands for the results of tools that are not among the newest events.",
+    "Replace tool results that are not among the newest events by a fixed text.",
     edits,
     Params,
     source="OpenHands 0.62.0 (PyPI openhands-ai), openhands/memory/condenser/impl/observation_masking_condenser.py",

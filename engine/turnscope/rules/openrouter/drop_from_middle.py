@@ -27,7 +27,7 @@ from turnscope.session.model import Block, Edit, Part, Span
 class Params:
     """Parameters."""
 
-    messages: Annotated[int, "messages that a model's server takes at most (0 = any number)"] = 1_000
+    messages: Annotated[int, "maximum number of messages that a model's server takes (0 = any number)"] = 1_000
     models: Annotated[str, "part of the names of those models"] = "claude"
 
 
@@ -90,7 +90,7 @@ def _get_text(block: Block) -> str:
 
 RULE = Rule(
     "drop_from_middle",
-    "Where a request does not fit, leave out messages from its middle, and as many from the start as from the end stay.",
+    "Drop messages from the middle of a request that does not fit. As many stay at the start as at the end.",
     edits,
     Params,
     "fresh",

@@ -41,7 +41,7 @@ class Params:
     own: Annotated[int, "a chat's own threshold; 0 = none"] = 0
     retention: Annotated[int, "per cent of the messages that stay, 10 to 50"] = 40
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "summarise"
-    summary: Annotated[int, "most tokens of the summary"] = 1_000
+    summary: Annotated[int, "maximum tokens of the summary"] = 1_000
     model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
 
 
@@ -65,7 +65,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     found = find_checkpoint([one.message for one in talk.chat_messages[new:there]])
     if found.summary is not None and (state is None or talk.starts[new + found.start] > state.start):
         state = Compacted(talk.starts[new + found.start], found.summary)
-        because = "a summary is stored here: it stands for all that came before"
+        because = "a summary is stored here: it replaces everything before"
         envelope = yield from _cut_history(envelope, ctx, state, because, {})
         if found.item:  # it was made between the calls of an answer; the later items of that answer stay
             one = talk.chat_messages[new + found.of]
@@ -124,7 +124,7 @@ def _cut_history(envelope: Envelope, ctx: Ctx, state: Compacted, because: str, f
 
 RULE = Rule(
     "compact_at_threshold",
-    "Above a threshold of tokens, the older messages give way to a summary behind the system prompt; it is folded again.",
+    "Above a threshold, replace the older messages by a summary after the system prompt, which later summaries include.",
     edits,
     Params,
     source="open-webui 0.12.4, open_webui/utils/context_compaction.py",

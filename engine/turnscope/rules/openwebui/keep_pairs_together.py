@@ -51,12 +51,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         _find_removed(ctx.session, talk.chat_messages[last : bisect_left(talk.starts, cut)], late)
     for at in sorted(set(late)):
         if envelope.find_piece(at).body != () and find_replaceable(envelope, at):
-            envelope = yield Edit("repair", "a call and its result stand side by side or not at all", Span(at, at + 1))
+            envelope = yield Edit("repair", "a call and its result must follow each other", Span(at, at + 1))
 
 
 RULE = Rule(
     "keep_pairs_together",
-    "Leave out calls whose results do not follow directly, and results without such a call.",
+    "Drop calls whose results do not follow directly, and results without such a call.",
     edits,
     NoParams,
     "fresh",

@@ -65,7 +65,7 @@ def _is_as_stored(ctx: Ctx, one: ChatMessage) -> bool:
 
 RULE = Rule(
     "send_stored_items",
-    "Send answers as the items stored with them: calls with their results, texts, code; reasoning where a provider takes it.",
+    "Send answers as the items stored with them: calls with their results, texts, code; reasoning if the provider accepts it.",
     edits,
     Params,
     source="open-webui 0.12.4, open_webui/utils/misc.py: process_messages_with_output, convert_output_to_messages",

@@ -26,15 +26,17 @@ _ENVIRONMENT = "<environment_details>"
 class Params:
     """Parameters, with Roo's defaults."""
 
-    auto: Annotated[bool, "condense at all; else only the sliding window is left"] = True
-    threshold: Annotated[float, "condense from this percentage of the window on, even below the limit"] = 100
+    auto: Annotated[bool, "condense; else only the sliding window acts"] = True
+    threshold: Annotated[float, "percentage of the window from which on it condenses, even below the limit"] = 100
     profile: Annotated[float, "the profile's own percentage, 5 to 100 (-1 = inherit)"] = management.INHERIT
-    factor: Annotated[float, "what the counter says is multiplied by this, as Roo does with tiktoken's counts"] = 1.5
-    count_after_condense: Annotated[bool, "right after a condense the summary's count is compared, not what was billed"] = True
+    factor: Annotated[float, "factor for token counts, as Roo has for those of tiktoken"] = 1.5
+    count_after_condense: Annotated[
+        bool, "right after a condense, compare the summary's count instead of the billed tokens"
+    ] = True
     prompt: Annotated[str, "name of the prompt: a text file in engine/turnscope/envelope/prompts"] = "hand-over"
     model: Annotated[str, "model that writes the summary (empty = the caller's choice)"] = ""
-    fold: Annotated[int, "characters of outlines of the files that were read (0 = none); Roo has 50,000"] = 0
-    environment: Annotated[str, "text behind the summary (newest = the log's newest block of environment details)"] = NEWEST
+    fold: Annotated[int, "characters of the outlines of read files (0 = none); Roo has 50,000"] = 0
+    environment: Annotated[str, "text after the summary (newest = the log's newest environment details)"] = NEWEST
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -127,7 +129,7 @@ def _replace_conversation(envelope: Envelope, ctx: Ctx, parts: tuple[Part, ...],
 
 RULE = Rule(
     "condense_to_fresh_start",
-    "Ask for a summary of everything since the last one once the request is too big, and go on with that summary alone.",
+    "Once the request is too large, ask for a summary of everything since the last one, and continue with it alone.",
     edits,
     Params,
     "remembers",

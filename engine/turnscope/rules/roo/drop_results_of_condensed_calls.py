@@ -27,18 +27,14 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
         left = sent[-1]["content"] if sent[-1].get("at") == holder["at"] else []
         if not any(raw is blocks[at].raw for raw in left):
             before = 0 <= call < newest
-            why = (
-                "the call of this result stands before the summary"
-                if before
-                else "this result answers no call behind the summary"
-            )
+            why = "the call of this result is before the summary" if before else "this result answers no call after the summary"
             envelope = yield Edit("repair", why, Span(at, at + 1), (), facts={"call": call} if before else {})
     return ctx.request.cut if get_fresh_start(envelope, ctx) else newest
 
 
 RULE = Rule(
     "drop_results_of_condensed_calls",
-    "Drop results whose call a summary stands for.",
+    "Drop results whose call a summary replaced.",
     edits,
     NoParams,
     "remembers",

@@ -31,9 +31,11 @@ from turnscope.session.model import Bucket, Edit, Part, Span
 class Params:
     """Parameters, with Roo's defaults."""
 
-    share: Annotated[float, "share of the visible messages behind the first that is hidden, cut to an even number"] = 0.5
-    factor: Annotated[float, "what the counter says is multiplied by this, as Roo does with tiktoken's counts"] = 1.5
-    count_after_condense: Annotated[bool, "right after a condense the summary's count is compared, not what was billed"] = True
+    share: Annotated[float, "share of the visible messages after the first that is hidden; the number is made even"] = 0.5
+    factor: Annotated[float, "factor for token counts, as Roo has for those of tiktoken"] = 1.5
+    count_after_condense: Annotated[
+        bool, "right after a condense, compare the summary's count instead of the billed tokens"
+    ] = True
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -64,7 +66,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts |= {"marker": number, "ts": cut.marker["ts"]}
     hiding = structs.replace(store, first=first, markers=number)
     if not any(m is cut.marker for m in shown):
-        yield Edit("keep", f"{because}, but the {cut.removed} messages to hide stand before the summary", facts=facts)
+        yield Edit("keep", f"{because}, but the {cut.removed} messages to hide are before the summary", facts=facts)
         return hiding
     because += f": {cut.removed} of {len(kept) + cut.removed} messages are hidden"
     for span in _find_spans(envelope, ctx, store, cut.messages, first[0]):
@@ -88,7 +90,7 @@ def _find_spans(envelope: Envelope, ctx: Ctx, store: Store, messages: list[Any],
 
 RULE = Rule(
     "hide_older_half",
-    "Hide half of the visible messages behind the first once the request is above the limit and was not condensed.",
+    "Hide half of the visible messages after the first once the request is above the limit and was not condensed.",
     edits,
     Params,
     "remembers",

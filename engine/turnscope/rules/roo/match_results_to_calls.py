@@ -30,7 +30,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: NoParams) -> Edits:
             for block in results:
                 raw = convert_to_text(block.raw)
                 part = Part("user", "text", raw["text"], raw)
-                why = "no answer stands before this result, so it is sent as text"
+                why = "no answer comes before this result, so it is sent as text"
                 envelope = yield Edit("repair", why, Span(block.at, block.at + 1), (part,))
             continue
         content = [{"type": "text", "text": b.raw} if isinstance(b.raw, str) else b.raw for b in group.blocks]
@@ -69,11 +69,11 @@ def _fit_results(envelope: Envelope, blocks: list[Block], content: list[Any], fi
     kept = {place: raw for place, raw in fitted if place >= 0}
     for place, block in enumerate(blocks):
         if place not in kept:
-            why = "another result answers this call, or no call of the answer before it is left for this result"
+            why = "another result answers this call, or no call is left for this result"
             envelope = yield Edit("repair", why, Span(block.at, block.at + 1), ())
         elif kept[place] is not content[place]:
             part = Part("user", "tool_result", block.text, kept[place])
-            why = "no call has this result's id: it gets the id of the call at its place"
+            why = "no call has this result's id: it gets the id of the call at its position"
             envelope = yield Edit("repair", why, Span(block.at, block.at + 1), (part,))
     added = tuple(Part("user", "tool_result", raw["content"], raw, place="after") for place, raw in fitted if place < 0)
     if added:
@@ -85,7 +85,7 @@ def _fit_results(envelope: Envelope, blocks: list[Block], content: list[Any], fi
 
 RULE = Rule(
     "match_results_to_calls",
-    "Give results the ids of the calls before them, keep one per call, and put one in where a call has none.",
+    "Give results the ids of the calls before them, keep one per call, and add one for a call without.",
     edits,
     NoParams,
     "remembers",

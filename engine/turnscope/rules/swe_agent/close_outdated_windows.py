@@ -25,7 +25,7 @@ class Windows(Struct, frozen=True):
 class Params:
     """Parameters of the rule."""
 
-    results: Annotated[bool, "results of tools count, too: windows were users' messages before agents called tools"] = True
+    results: Annotated[bool, "include tool results; in older versions windows were user messages"] = True
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -56,7 +56,7 @@ def _build_body(block: Block, text: str) -> tuple[Part, ...]:
 
 RULE = Rule(
     "close_outdated_windows",
-    "Of a file's older windows (numbered lines behind a header) a line stays once a newer window of it was shown.",
+    "Replace older windows of a file (numbered lines after a header) by one line once a newer window was shown.",
     edits,
     Params,
     source="SWE-agent 3ea751c0 (v1.1.0-177), sweagent/agent/history_processors.py: ClosedWindowHistoryProcessor",

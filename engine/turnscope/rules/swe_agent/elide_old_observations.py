@@ -21,14 +21,14 @@ OBSERVED = "observation"
 class Params:
     """The options of the original."""
 
-    n: Annotated[int, "newest observations that stay; the task counts as one and always stays"] = 5
-    polling: Annotated[int, "leave out more only once this many observations have come: the prompt cache lasts as long"] = 1
+    n: Annotated[int, "number of newest observations that stay; the task is one of them"] = 5
+    polling: Annotated[int, "number of new observations after which more are left out, so that the prompt cache lasts"] = 1
     keep_tags: Annotated[tuple[str, ...], "observations with such a tag stay"] = (KEEP,)
     remove_tags: Annotated[tuple[str, ...], "observations with such a tag never stay, which wins"] = (REMOVE,)
 
     def __post_init__(self) -> None:
         if self.n <= 0:
-            raise PolicyError(f"{self.n} newest observations cannot stay", hint="Set n to 1 or more.")
+            raise PolicyError(f"n = {self.n}: at least one observation must stay", hint="Set n to 1 or more.")
 
 
 class _Seen(NamedTuple):
@@ -44,7 +44,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if any(
         not tags.isdisjoint(params.remove_tags) for at, tags in seen.others if get_previous_cut(ctx) <= at < ctx.request.cut
     ):
-        why = "a tag that removes stands on a message that is no observation: the original stops here"
+        why = "a message that is no observation has a tag that removes it: the original fails here"
         yield Edit("keep", why, facts={"error": "assertion"})
     there = count_before(seen.starts, ctx.request.cut)
     old = max(done, find_elided_stop(there, params.n, max(1, params.polling)))
@@ -99,7 +99,7 @@ def _get_tags(session: Session, row: Row) -> frozenset[str]:
 
 RULE = Rule(
     "elide_old_observations",
-    "Of older observations (tool results) one line stays, which says how many lines were left out.",
+    "Replace older observations (tool results) by one line, which says how many lines were left out.",
     edits,
     Params,
     source="SWE-agent 3ea751c0 (v1.1.0-177), sweagent/agent/history_processors.py: LastNObservations",

@@ -20,15 +20,15 @@ class Params:
     """The options of the original."""
 
     remove: Annotated[tuple[str, ...], "regular expressions, each on what the one before left"] = ("<diff>.*</diff>",)
-    keep_last: Annotated[int, "newest messages that stay as they are"] = 0
-    system: Annotated[bool, "search system prompts as well, as the original does"] = False
+    keep_last: Annotated[int, "number of newest messages that do not change"] = 0
+    system: Annotated[bool, "search system prompts too, as the original does"] = False
 
     def __post_init__(self) -> None:
         for pattern in self.remove:
             try:
                 re.compile(pattern)
             except re.error as error:
-                raise PolicyError(f"{pattern!r} is no regular expression: {error}", hint="Mend the pattern.") from error
+                raise PolicyError(f"{pattern!r} is no regular expression: {error}", hint="Correct the pattern.") from error
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -43,7 +43,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         for block in ctx.session.blocks[message.start : message.stop]:
             found = _get_text(block, params)
             if found and find_replaceable(envelope, block.at) and (left := remove_matches(found, params.remove)) != found:
-                because = "what a pattern matches is taken out"
+                because = "what a pattern matches is removed"
                 envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (_build_part(block, left),))
     return old
 
@@ -63,7 +63,7 @@ def _build_part(block: Block, text: str) -> Part:
 
 RULE = Rule(
     "remove_matches",
-    "Take what regular expressions match out of all but the newest messages.",
+    "Remove what regular expressions match from all but the newest messages.",
     edits,
     Params,
     source="SWE-agent 3ea751c0 (v1.1.0-177), sweagent/agent/history_processors.py: RemoveRegex",
