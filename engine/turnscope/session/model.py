@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from turnscope.session.content import extract_block_text, is_text
 
 CHAT = "turnscope-chat"  # `Session.source` of chats that were held in Turnscope
+EXACT_REQUESTS = "exact_requests"  # key of Session.about: {"requests": recorded whole, "proven": of these, by their digests}
 BEGINS_MID_CONVERSATION = (
     "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log
 )

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from turnscope.session.model import Bucket, Session
+from turnscope.session.model import EXACT_REQUESTS, Bucket, Session
 
-EXACT = "exact_requests"  # key of Session.about: {"requests": recorded whole, "proven": of these, with the recorded digest}
 API_LOGS = frozenset({"anthropic-api", "raw-bodies", "openai-chat", "openai-responses", "turnscope-chat"})
 
 
@@ -52,7 +51,7 @@ class Exactness:
 
 def describe_exactness(session: Session) -> Exactness:
     """How exactly the requests of a session's own path are known."""
-    recorded = session.about.get(EXACT)
+    recorded = session.about.get(EXACT_REQUESTS)
     whole = recorded["requests"] if isinstance(recorded, dict) else 0
     proven = recorded["proven"] if isinstance(recorded, dict) else 0
     if session.source in API_LOGS:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -130,7 +130,7 @@ class ApiRequests:
             id=record["id"],
             source=str(record.get("querySource") or ""),
             line=line,
-            sent_at=_time(record.get("timestamp")),
+            sent_at=parse_time(record.get("timestamp")),
             shape=str(record.get("shapeHash")),
             messages=(*kept, *map(str, _listed(tail))),
             params=params if isinstance(params, dict) else {},
@@ -222,8 +222,10 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _time(value: Any) -> float | None:
+def parse_time(value: Any) -> float | None:
+    """A timestamp of the log as seconds since the epoch, in UTC where it names no zone; None where it is none."""
     try:
-        return datetime.fromisoformat(value).timestamp()
+        at = datetime.fromisoformat(value)
+        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None

@@ -21,9 +21,8 @@ from turnscope.reading.placeholders import Label
 from turnscope.reading.recorded_body import RecordedBody, RecordedMessage, parse_body
 from turnscope.reading.source import Source
 from turnscope.session.builder import Builder
-from turnscope.session.model import JSON, Fork, Message, ObservedEdit, Request, Session, join_path
+from turnscope.session.model import EXACT_REQUESTS, JSON, Fork, Message, ObservedEdit, Request, Session, join_path
 
-EXACT = "exact_requests"  # key of Session.about; see `views.exactness`
 REMINDER = "<system-reminder>"
 TOOL, PROMPT, META, SUMMARY = "tool", "prompt", "meta", "summary"
 REFUSED = "the provider refused it, or it was interrupted"
@@ -105,7 +104,7 @@ class _Reading:
                 alignment.append(_message(path, message), message.sent_at)
         session = alignment.build()
         recorded_whole = [request for request in sent if request]
-        about = {**session.about, EXACT: {"requests": len(sent), "proven": api.count_equal(recorded_whole)}}
+        about = {**session.about, EXACT_REQUESTS: {"requests": len(sent), "proven": api.count_equal(recorded_whole)}}
         return structs.replace(session, about=about, observed=_named(session, path.observed, numbers))
 
     def body(self, request: ApiRequest) -> RecordedBody | None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Literal
 
 from msgspec import Struct
 
-from turnscope.importers.claude_code.api_requests import TYPES, ApiRequests
+from turnscope.importers.claude_code.api_requests import TYPES, ApiRequests, parse_time
 from turnscope.importers.claude_code.attachments import Injection, get_fields, get_name, is_known, parse_injection
 from turnscope.reading.source import Source
 from turnscope.session.content import dumps, extract_block_text
@@ -196,7 +195,7 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
     if uuid in file.entries:
         file.add_note("info", line, "a line with the same uuid stands earlier in the file; the first was kept")
         return
-    at, side = _parse_time(get("timestamp")), get("isSidechain") is True
+    at, side = parse_time(get("timestamp")), get("isSidechain") is True
     data = {"type": kind} if kind == "progress" else record
     entry = Entry(line, uuid, as_string(parent), side, data, at, as_string(get("agentId")))
     if kind in ("user", "assistant") and not entry.message:
@@ -316,16 +315,8 @@ def _read_agents(file: File, record: dict[str, Any], result: Any, line: int) -> 
             if isinstance(record.get("parentToolUseID"), str):
                 file.spawned.setdefault(agent, record["parentToolUseID"])
             uuid = as_string(inner.get("uuid")) or f"{agent}:{line}"
-            at = _parse_time(inner.get("timestamp") or record.get("timestamp"))
+            at = parse_time(inner.get("timestamp") or record.get("timestamp"))
             entry = Entry(line, uuid, "", True, inner, at, agent)
             known = file.progress.setdefault(agent, [])
             if entry.spoken and all(e.uuid != uuid for e in known[-3:]):
                 known.append(entry)
-
-
-def _parse_time(value: Any) -> float | None:
-    try:
-        at = datetime.fromisoformat(value)
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    except (TypeError, ValueError, OverflowError):
-        return None
