@@ -15,11 +15,7 @@ from pages.parts.replays import PolicyChoice
 def choose() -> PolicyChoice:
     """Which policies, on which model, in which window and budget; all of it stands in the URL."""
     known = load_policies().policies
-    asked = st.query_params
-    named = [name for name in asked.get("policies", "").split(",") if name in known]
-    models = list(library.list_models())
-    if (told := asked.get("model", "")[:80]) and told not in models:
-        models.insert(0, told)
+    named = [name for name in st.query_params.get("policies", "").split(",") if name in known]
     picked = st.multiselect(
         "Policies",
         [*known],
@@ -28,14 +24,7 @@ def choose() -> PolicyChoice:
         format_func=lambda name: known[name].title or name,
     )
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="compare-choices"):
-        model = st.selectbox(
-            "Model",
-            ("", *models),
-            models.index(told) + 1 if told else 0,
-            key="compare.model",
-            width=230,
-            format_func=lambda name: name or "as recorded",
-        )
+        model = _draw_model()
         window = st.selectbox(
             "Window",
             (0, *library.WINDOWS),
@@ -56,10 +45,26 @@ def choose() -> PolicyChoice:
         )
     for name, value in (("policies", ",".join(picked)), ("model", model), ("window", window), ("limit", limit)):
         if value:
-            asked[name] = str(value)
+            st.query_params[name] = str(value)
         else:
-            asked.pop(name, None)
-    return PolicyChoice({name: library.resize_budget(known[name], window, int(limit)) for name in picked}, model or "")
+            st.query_params.pop(name, None)
+    return PolicyChoice({name: library.resize_budget(known[name], window, int(limit)) for name in picked}, model)
+
+
+def _draw_model() -> str:
+    """The model that is chosen; "" = as recorded. One that only the URL names is offered, too."""
+    models, wanted = list(library.list_models()), st.query_params.get("model", "")[:80]
+    if wanted and wanted not in models:
+        models.insert(0, wanted)
+    chosen = st.selectbox(
+        "Model",
+        ("", *models),
+        models.index(wanted) + 1 if wanted else 0,
+        key="compare.model",
+        width=230,
+        format_func=lambda name: name or "as recorded",
+    )
+    return chosen or ""
 
 
 def _format_window(tokens: int) -> str:
@@ -67,9 +72,9 @@ def _format_window(tokens: int) -> str:
 
 
 def _find_window_index() -> int:
-    asked = st.query_params.get("window", "")
+    wanted = st.query_params.get("window", "")
     sizes = [str(size) for size in library.WINDOWS]
-    return 1 + sizes.index(asked) if asked in sizes else 0
+    return 1 + sizes.index(wanted) if wanted in sizes else 0
 
 
 def _read_limit(name: str) -> int:

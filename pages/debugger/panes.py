@@ -105,6 +105,12 @@ def _draw_reason(shown: opening.ShownSession, replay: Replay, at: Place, close: 
         args=(shown,),
         kwargs=there._asdict() if there else {},
     )
+    with right:
+        _draw_block_field(shown, replay, at)
+
+
+def _draw_block_field(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
+    """A field for the number of any block, which the stepper then follows."""
     # Never set by the app: what a browser in a hurry still held of an earlier block would count as a block chosen by hand, and
     # take the stepper back to where it stood then.
     key = f"{_BLOCK}.{at.seq}"
@@ -113,7 +119,7 @@ def _draw_reason(shown: opening.ShownSession, replay: Replay, at: Place, close: 
         if st.session_state[key] is not None:
             address.go(shown, block=int(st.session_state[key]))
 
-    right.number_input(
+    st.number_input(
         "Block",
         0,
         len(replay.trace.session.blocks) - 1,

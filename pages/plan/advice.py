@@ -6,6 +6,7 @@ begun again after the app was, it goes on where it was.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -83,18 +84,7 @@ def _read_task(shown: opening.ShownSession | None) -> tuple[library.AdviceTask, 
                 "Settings to try", 4, 1_000, _read_trials(), 10, key="advise.trials", width=150, help="more find better ones"
             )
         )
-    policy = known[name]
-    axes = {axis.key: axis for axis in advice.list_axes(policy)}
-    usual = [key for key, axis in axes.items() if axis.usual]
-    with st.expander("What is turned", key=f"advise.turned.{name}"):
-        turn = st.multiselect(
-            "Parameters",
-            [*axes],
-            usual,
-            key=f"advise.turn.{name}",
-            label_visibility="collapsed",
-            format_func=lambda each: _describe_axis(axes[each]),
-        )
+    keys = _draw_parameters(name, advice.list_axes(known[name]))
     st.query_params.update({"policy": name, "trials": str(trials)} | ({"over": over} if over else {}))
     if not over:
         st.query_params.pop("over", None)
@@ -104,16 +94,31 @@ def _read_task(shown: opening.ShownSession | None) -> tuple[library.AdviceTask, 
     if path and not path.exists():
         widgets.draw_notice(f"{over} is not there.", "Type the path of a file, or of a folder with session files.")
         return None
-    chosen = () if turn == usual else tuple(turn)
     task = library.AdviceTask(
         path=str(path.resolve()) if path else "",
         policy=name,
-        text=policy.to_toml(),
+        text=known[name].to_toml(),
         folder=str(library.find_advice_folder()),
         trials=trials,
-        keys=chosen,
+        keys=keys,
     )
     return task, f"{shown.key}:{shown.part}:{len(shown.view)}" if shown and not path else ""
+
+
+def _draw_parameters(name: str, found: Sequence[advice.Axis]) -> tuple[str, ...]:
+    """The keys of the parameters to search; () = the usual ones."""
+    axes = {axis.key: axis for axis in found}
+    usual = [key for key, axis in axes.items() if axis.usual]
+    with st.expander("What is turned", key=f"advise.turned.{name}"):
+        keys = st.multiselect(
+            "Parameters",
+            [*axes],
+            usual,
+            key=f"advise.turn.{name}",
+            label_visibility="collapsed",
+            format_func=lambda each: _describe_axis(axes[each]),
+        )
+    return () if keys == usual else tuple(keys)
 
 
 def _describe_axis(axis: advice.Axis) -> str:

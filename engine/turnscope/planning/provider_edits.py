@@ -96,6 +96,24 @@ class Seen:
     states: list[StepState] = field(default_factory=list)
     asks: list[tuple[Ask, Answer]] = field(default_factory=list)
 
+    def carry_over(self, previous: Plan, ctx: Ctx, decisions: Sequence[Decision]) -> None:
+        """Leave out again what the server left out of the previous request.
+
+        Args:
+            previous: The plan of that request.
+            ctx: What a rule may read.
+            decisions: Decisions of this request.
+        """
+        sent = self.envelope.tokens
+        self.envelope = previous.seen.grow(self.envelope.stop, ctx.ledger)
+        for made in decisions:
+            self.envelope = self.envelope.replace(made.edit, made.seq, ctx.ledger)[0]
+        if any(d.splice for d in decisions) and self.envelope.tokens != sent:
+            edit = Edit("keep", "the server drops again what it dropped from the previous request")
+            self.decisions.append(
+                Decision(0, ctx.request.n, GOES_ON, edit, splice=None, before=sent, after=self.envelope.tokens)
+            )
+
     def follow(self, name: str, edits: Edits, ctx: Ctx, answers: Answers) -> Any:
         """Apply the edits that a generator yields; return its result.
 
@@ -166,14 +184,7 @@ def apply_provider_edits(
     ):
         return found
     if carried:
-        found.envelope = carried.seen.grow(after.stop, ctx.ledger)
-        for made in decisions:
-            found.envelope = found.envelope.replace(made.edit, made.seq, ctx.ledger)[0]
-        if any(d.splice for d in decisions) and found.envelope.tokens != after.tokens:
-            edit = Edit("keep", "the server drops again what it dropped from the previous request")
-            found.decisions.append(
-                Decision(0, ctx.request.n, GOES_ON, edit, splice=None, before=after.tokens, after=found.envelope.tokens)
-            )
+        found.carry_over(carried, ctx, decisions)
     for rule in (compaction_replaces_what_precedes, provider_strips_old_thinking):
         found.follow(rule.__name__, rule(found.envelope, ctx, carried), ctx, answers)
     if recorded:

@@ -112,55 +112,43 @@ def prepare(history: History, old: State, seen: Seen | None, limit: int, instruc
     state = structs.replace(old, held=held, scale=scale, start=there)
     if room == 0 and settings.summarization:
         state = structs.replace(state, sent=_describe_sent(history, [], ()))
-        return Outcome(
-            state,
-            (),
-            ((0, there),),
-            facts=_build_facts(state, budget=budget, used=used, tokens=before, left=0, pressure=pressure),
-        )
+        facts = _build_facts(state, budget=budget, used=used, tokens=before, left=0, pressure=pressure)
+        return Outcome(state, refine=((0, there),), facts=facts)
     held, faded, masked = _fade(history, held, room, pressure, scale.ratio, settings)
     scale = structs.replace(scale, counted=0, reported=0) if masked else scale
     state = structs.replace(state, held=held, scale=scale)
     tokens = round_half_up(sum_between(held.counts, 0, there) * scale.ratio)
     left = budget - tokens - round_half_up(PRIMER * scale.ratio) - used
-    if old.cutoff == 0 and left >= 0:
-        kept, shaped = _finish(history, state, range(there), {}, settings)
-        state = structs.replace(state, sent=_describe_sent(history, kept, shaped))
-        return Outcome(
-            state,
-            kept,
-            refine=(),
-            faded=faded,
-            shaped=shaped,
-            facts=_build_facts(state, budget=budget, used=used, tokens=tokens, left=left, pressure=pressure),
-        )
+    chosen: Sequence[int] = range(there)
+    reshaped: dict[int, Bodies] = {}
+    refine: tuple[tuple[int, int], ...] = ()
+    if old.cutoff or left < 0:
+        choices = _choose_messages(history, state, budget, used, settings)
+        first, last = choices[0], choices[-1]
+        left = max(0, min(budget, round_half_up(max(0, first.fit.remaining + last.repaired.reclaimed) * scale.ratio)))
+        runs = (run for c in choices for run in (c.fit.refine, *((i, i + 1) for i in c.repaired.dropped)))
+        refine = tuple(run for run in runs if run[0] < run[1])
+        attached = _collect_attached(history, state, choices)
+        state = structs.replace(state, thought=first.fit.thought, attached=attached, cutoff=_find_cutoff(history, last))
+        chosen, reshaped = last.repaired.kept, _collect_shaped(history, last)
+    kept, shaped = _finish(history, state, chosen, reshaped, settings)
+    state = structs.replace(state, sent=_describe_sent(history, kept, shaped))
+    facts = _build_facts(state, budget=budget, used=used, tokens=tokens, left=left, pressure=pressure)
+    return Outcome(state, kept, refine=refine, faded=faded, shaped=shaped, facts=facts)
+
+
+def _choose_messages(history: History, state: State, budget: int, used: int, settings: Settings) -> list[_Choice]:
+    """Return the choices that the original makes one after another; the last one is sent."""
     raw = Terms(
-        round_half_up(budget / scale.ratio),
-        round_half_up(used / scale.ratio),
+        round_half_up(budget / state.scale.ratio),
+        round_half_up(used / state.scale.ratio),
         starts=settings.starts,
         thinking=settings.thinking,
         reasoning=settings.reasoning,
     )
-    choices = [_choose(history, state, raw, held, frozenset())]
+    first = _choose(history, state, raw, state.held, frozenset())
     plain = structs.replace(raw, limit=budget, instructions=used)  # the original does not scale them on its second try
-    choices += _rescue(history, state, plain, choices[0], room, settings)
-    first, last = choices[0], choices[-1]
-    spare = max(0, first.fit.remaining + last.repaired.reclaimed)
-    left = max(0, min(budget, round_half_up(spare * scale.ratio)))
-    runs = (run for c in choices for run in (c.fit.refine, *((i, i + 1) for i in c.repaired.dropped)))
-    refine = tuple(run for run in runs if run[0] < run[1])
-    attached = _collect_attached(history, state, choices)
-    state = structs.replace(state, thought=first.fit.thought, attached=attached, cutoff=_find_cutoff(history, last))
-    kept, shaped = _finish(history, state, last.repaired.kept, _collect_shaped(history, last), settings)
-    state = structs.replace(state, sent=_describe_sent(history, kept, shaped))
-    return Outcome(
-        state,
-        kept,
-        refine=refine,
-        faded=faded,
-        shaped=shaped,
-        facts=_build_facts(state, budget=budget, used=used, tokens=tokens, left=left, pressure=pressure),
-    )
+    return [first, *_rescue(history, state, plain, first, max(0, budget - used), settings)]
 
 
 def _build_facts(state: State, budget: int, used: int, tokens: int, left: int, pressure: float | None) -> dict[str, JSON]:
