@@ -17,17 +17,17 @@ def draw(shown: opening.ShownSession) -> None:
     """The seven points and the three anti-patterns, with links to the requests that they speak of."""
     points = _audit_session(shown)
     counts = {verdict: sum(point.verdict == verdict for point in points) for verdict in ICONS}
-    told = "".join(f"<span><b>{many}</b> {verdict}</span>" for verdict, many in counts.items() if many)
-    st.html(f'<div class="audit-sum">{told}</div>')
+    verdicts = "".join(f"<span><b>{many}</b> {verdict}</span>" for verdict, many in counts.items() if many)
+    st.html(f'<div class="audit-sum">{verdicts}</div>')
     for title, part in (("Pre-deploy checklist", points[: audit.CHECKLIST]), ("Anti-patterns", points[audit.CHECKLIST :])):
         st.html(f'<div class="ts-small ts-faint">{title}</div><div class="audit">{"".join(map(_render_point, part))}</div>')
 
 
 def _audit_session(shown: opening.ShownSession) -> tuple[audit.Point, ...]:
-    kept = st.session_state.get("audit.points")
-    if kept is None or kept[0] != (shown.key, shown.part):
-        kept = st.session_state["audit.points"] = ((shown.key, shown.part), audit.audit(shown.trace, shown.view))
-    points: tuple[audit.Point, ...] = kept[1]
+    audited = st.session_state.get("audit.points")
+    if audited is None or audited[0] != (shown.key, shown.part):
+        audited = st.session_state["audit.points"] = ((shown.key, shown.part), audit.audit(shown.trace, shown.view))
+    points: tuple[audit.Point, ...] = audited[1]
     return points
 
 
@@ -35,8 +35,8 @@ def _render_point(point: audit.Point) -> str:
     where = ", ".join(f'<a href="{_link_debugger(n)}" target="_self">{n:,}</a>' for n in point.requests)
     requests = f'<p class="asks">Requests {where}{" …" if len(point.requests) == audit.MAX_LINKS else ""}</p>' if where else ""
     head = f"<h4>{escape(point.title)}<em>{ICONS[point.verdict]} {point.verdict}</em></h4>"
-    told = f'<p class="asks">{escape(point.requirement)}</p><p>{escape(point.found)}</p>{requests}'
-    return f'<section class="{point.verdict}">{head}{told}</section>'
+    body = f'<p class="asks">{escape(point.requirement)}</p><p>{escape(point.found)}</p>{requests}'
+    return f'<section class="{point.verdict}">{head}{body}</section>'
 
 
 def _link_debugger(n: int) -> str:

@@ -54,8 +54,8 @@ def prepare_form(thread: str) -> None:
         to = cache.open_chat_store().find_destination(thread) or Destination(
             "server"
         )  # of a chat that does not say it, an address is asked for
-        for name, held in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
-            st.session_state[f"chat.{name}"] = held
+        for name, value in (("provider", to.kind), ("url", to.url), ("model", to.model), ("window", to.window)):
+            st.session_state[f"chat.{name}"] = value
         _restore_parameters(thread)
         if get_value("policy") not in list_policies():
             st.session_state["chat.policy"] = POLICY
@@ -65,10 +65,10 @@ def prepare_form(thread: str) -> None:
 
 def _restore_parameters(thread: str) -> None:
     """The chat's policy was turned by hand: the form shows it so."""
-    kept = cache.open_chat_store().list_policies(thread)
-    base = list_policies().get(kept[-1][1].name) if kept else None
-    if base and [part.rule.name for part in kept[-1][1].rules] == [part.rule.name for part in base.rules]:
-        get_changes()[base.name] = parameters.find_changes(kept[-1][1], base)
+    stored = cache.open_chat_store().list_policies(thread)
+    base = list_policies().get(stored[-1][1].name) if stored else None
+    if base and [part.rule.name for part in stored[-1][1].rules] == [part.rule.name for part in base.rules]:
+        get_changes()[base.name] = parameters.find_changes(stored[-1][1], base)
 
 
 def get_changes() -> dict[str, dict[str, Any]]:

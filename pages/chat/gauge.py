@@ -41,10 +41,10 @@ def render_envelope(
     begun = typed or any(message.role == "user" for message in weighed.session.messages)  # else a stand-in opens the prompt
     inserts = slots.describe_slots(plan.seen, _compute_scale(plan, drawn)) if begun else ()
     word = "being answered" if busy else "with what you are typing" if typed else "next request"
-    said, tone = _describe_verdict(weighed)
+    sentence, tone = _describe_verdict(weighed)
     window, mark = plan.budget.window, ahead.cut_at if ahead else None
     verb = "not sent" if ahead and ahead.blocked else "cut"
-    chips = f'<span class="ts-chip {tone}">{said}</span>'
+    chips = f'<span class="ts-chip {tone}">{sentence}</span>'
     if plan.model:
         chips += f'<span class="ts-chip">{escape(plan.model)}</span>'
     if not plan.budget.known:
@@ -76,8 +76,8 @@ def render_attachments(weighed: RequestPreview | None, typed: Draft) -> str:
     if not typed.names and not typed.refused:
         return ""
     sizes = weighed.attachment_tokens if weighed else ()
-    told = [f"<b>{escape(shorten(name, 40))}</b> {tokens:,} tokens" for name, tokens in zip(typed.names, sizes, strict=False)]
-    good = f'<p class="chat-tells">Attached: {", ".join(told)}, again in every request that carries it.</p>' if told else ""
+    lines = [f"<b>{escape(shorten(name, 40))}</b> {tokens:,} tokens" for name, tokens in zip(typed.names, sizes, strict=False)]
+    good = f'<p class="chat-tells">Attached: {", ".join(lines)}, again in every request that carries it.</p>' if lines else ""
     bad = "".join(f'<p class="chat-tells bad"><b>{escape(e.what)}.</b> {escape(e.hint)}</p>' for e in typed.refused)
     return good + bad
 
@@ -144,8 +144,8 @@ def _render_bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, 
         thin = "" if shown else " thin"
         hint = f"{views.LABELS[name]}: {tokens:,} tokens"
         style = f"width:{width:.3f}%;{_fill_style(name)};color:var(--ts-ink-{name.replace('_', '-')})"
-        held = f"<span>{shown}</span>{cards.render_inserts(inserts, name, tokens)}"
-        parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}">{held}</div>' if tokens else ""
+        filling = f"<span>{shown}</span>{cards.render_inserts(inserts, name, tokens)}"
+        parts += f'<div class="ts-seg{thin}" title="{hint}" style="{style}">{filling}</div>' if tokens else ""
     reserve = min(int(plan.request.settings.get("max_tokens") or 0), window)
     # At the right, beside what is kept for the answer: at the left the mark would cross it.
     place = f"justify-content:flex-end;padding-right:calc({100 * reserve / whole:.2f}% + 9px)"
@@ -154,14 +154,18 @@ def _render_bar(plan: Plan, drawn: dict[str, int], inserts: Sequence[tuple[str, 
         if whole - prompt > whole * 0.2
         else ""
     )
-    held = f'<div class="ts-reserve" style="width:{100 * reserve / whole:.2f}%" title="kept for the answer: {reserve:,}"></div>'
+    filling = (
+        f'<div class="ts-reserve" style="width:{100 * reserve / whole:.2f}%" title="kept for the answer: {reserve:,}"></div>'
+    )
     left = min(100.0, 100 * limit / whole)
     tick = f'<div class="ts-tick" style="left:{left:.2f}%"></div>' if limit < whole else ""
     style = f"right:{min(60.0, 100 - left):.2f}%;color:var(--ts-warn);padding-right:6px"
     scale = f'<span style="{style}">cut from {format_tokens(limit)}</span>'
     right = 100 - 100 * window / whole  # 0 where all fits
     at = f"right:{right:.2f}%" if right < 60 else f"left:{100 - right:.2f}%"
-    end = f'<div class="ts-tick" style="left:{100 - right:.2f}%;border-left:2px solid var(--ts-bad)"></div>' if right else held
+    end = (
+        f'<div class="ts-tick" style="left:{100 - right:.2f}%;border-left:2px solid var(--ts-bad)"></div>' if right else filling
+    )
     scale = (
         scale if left < 88 and not right else ""
     ) + f'<span style="{at};color:var(--ts-bad)">window {format_tokens(window)}</span>'

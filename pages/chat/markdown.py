@@ -104,13 +104,13 @@ class _Safe(RendererHTML):
 
     def link_close(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
         start = next(n for n in range(idx, -1, -1) if tokens[n].type == "link_open")
-        said = "".join(token.content for token in tokens[start:idx])
-        return f"</u>{_render_address(tokens[start], 'href', said)}"
+        text = "".join(token.content for token in tokens[start:idx])
+        return f"</u>{_render_address(tokens[start], 'href', text)}"
 
     def image(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
         token = tokens[idx]
-        said = f" {escape(token.content)}" if token.content else ""
-        return f'<span class="md-image">image not loaded:{said}{_render_address(token, "src", token.content)}</span>'
+        label = f" {escape(token.content)}" if token.content else ""
+        return f'<span class="md-image">image not loaded:{label}{_render_address(token, "src", token.content)}</span>'
 
     def heading_open(self, tokens: Sequence[Token], idx: int, *_: Any) -> str:
         return f'<p class="md-head" role="heading" aria-level="{min(6, 4 + int(tokens[idx].tag[1]))}">'
@@ -131,10 +131,10 @@ class _Safe(RendererHTML):
         return "</table></div>"
 
 
-def _render_address(token: Token, name: str, said: str) -> str:
+def _render_address(token: Token, name: str, text: str) -> str:
     address, title = str(token.attrs.get(name) or ""), token.attrs.get("title")
-    told = f'{address} "{title}"' if title else address
-    return f' <span class="md-url">({escape(told)})</span>' if told and address.removeprefix("mailto:") != said else ""
+    place = f'{address} "{title}"' if title else address
+    return f' <span class="md-url">({escape(place)})</span>' if place and address.removeprefix("mailto:") != text else ""
 
 
 def render_code(text: str, language: str = "") -> str:

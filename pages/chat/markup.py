@@ -37,10 +37,10 @@ def render_conversation(
     `shared`: blocks that came from where this chat was begun; `sought`: where a message begins that is marked; `states` go by
     the number of a message in the session.
     """
-    said = [n for n, m in enumerate(session.messages) if m.role in ("user", "assistant")]
-    begins = next_request.find_context_start(states, said) if states else None
+    numbers = [n for n, m in enumerate(session.messages) if m.role in ("user", "assistant")]
+    begins = next_request.find_context_start(states, numbers) if states else None
     body, edge = "", False
-    for number in said[first:]:
+    for number in numbers[first:]:
         message = session.messages[number]
         if shared and not edge and message.start >= shared:
             body, edge = body + '<p class="chat-more">the branch begins here</p>', True

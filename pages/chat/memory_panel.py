@@ -22,7 +22,7 @@ WHY = {
 }
 
 
-def draw(held: open_chats.OpenChat | None) -> None:
+def draw(open_chat: open_chats.OpenChat | None) -> None:
     """Everything that is remembered, in a popover beside the settings."""
     with st.popover("Memory", icon=":material/bookmark:", key="chat-memory"):
         st.selectbox("Memory", context.MODES, key="chat.memory", persist_state="session")
@@ -32,13 +32,13 @@ def draw(held: open_chats.OpenChat | None) -> None:
         _explain("extract")
         _draw_toggle("Learn from what is looked up again", "learn", on)
         _explain("learn")
-        if held and not held.is_busy:
-            _draw_found_facts(held)
-            _draw_notes(held)
+        if open_chat and not open_chat.is_busy:
+            _draw_found_facts(open_chat)
+            _draw_notes(open_chat)
         store = context.open_memories()
         memories.draw_facts(store, "chat.fact")
         memories.draw_learned(store, "chat.fact")
-        _draw_pasted_texts(held.thread if held else "")
+        _draw_pasted_texts(open_chat.thread if open_chat else "")
 
 
 def _draw_toggle(label: str, name: str, on: bool) -> None:
@@ -49,25 +49,25 @@ def _explain(name: str) -> None:
     st.html(f'<div class="chat-why">{escape(WHY[name])}</div>')
 
 
-def _draw_found_facts(held: open_chats.OpenChat) -> None:
-    with held.lock:
-        found = [*injected_context.list_facts(held.chat)][:MOST]
+def _draw_found_facts(open_chat: open_chats.OpenChat) -> None:
+    with open_chat.lock:
+        found = [*injected_context.list_facts(open_chat.chat)][:MOST]
     if found:
         st.html('<div class="chat-why"><b>Found in this chat</b></div>')
     store = context.open_memories() if context.get_memory_mode() != context.OFF else None
     for fact, refused in found:
         st.html(memories.render_fact(fact, refused))
         with st.container(horizontal=True, gap="small"):
-            key = f"{held.thread}.{fact.id}"
+            key = f"{open_chat.thread}.{fact.id}"
             if st.button("Accept", key=f"chat.accept.{key}", type="tertiary", help="Remember it for good."):
-                _change(held, partial(injected_context.accept_fact, fact=fact, memories=store))
+                _change(open_chat, partial(injected_context.accept_fact, fact=fact, memories=store))
             if st.button("Refuse", key=f"chat.refuse.{key}", type="tertiary", disabled=refused, help="No request carries it."):
-                _change(held, partial(injected_context.refuse_fact, fact=fact, memories=store))
+                _change(open_chat, partial(injected_context.refuse_fact, fact=fact, memories=store))
 
 
-def _draw_notes(held: open_chats.OpenChat) -> None:
-    with held.lock:
-        listed = injected_context.list_notes(held.chat)
+def _draw_notes(open_chat: open_chats.OpenChat) -> None:
+    with open_chat.lock:
+        listed = injected_context.list_notes(open_chat.chat)
     for name, title, text in reversed(listed[-MOST:]):
         with st.expander(f"Note {name}: {title}"):
             st.text(text)
@@ -89,9 +89,9 @@ def _draw_pasted_texts(thread: str) -> None:
             st.rerun()
 
 
-def _change(held: open_chats.OpenChat, what: Callable[[Chat], None]) -> None:
+def _change(open_chat: open_chats.OpenChat, what: Callable[[Chat], None]) -> None:
     def apply() -> None:
-        open_chats.change_chat(held, what)
+        open_chats.change_chat(open_chat, what)
         st.rerun()
 
     notices.attempt(apply)

@@ -12,12 +12,12 @@ from pages.parts import shell
 from pages.parts.chat_form import POLICY, get_value
 
 
-def draw(held: open_chats.OpenChat, states: Sequence[next_request.State]) -> None:
+def draw(open_chat: open_chats.OpenChat, states: Sequence[next_request.State]) -> None:
     """The newest messages, and on demand those before them, a page at a time."""
-    session = held.session
-    said = sum(message.role in ("user", "assistant") for message in session.messages)
-    key = f"chat.first.{held.thread}"
-    first = min(st.session_state.get(key, said), max(0, said - markup.MOST))
+    session = open_chat.session
+    count = sum(message.role in ("user", "assistant") for message in session.messages)
+    key = f"chat.first.{open_chat.thread}"
+    first = min(st.session_state.get(key, count), max(0, count - markup.MOST))
     if (sought := search_hits.find_sought_message(session)) is not None:
         first = min(first, max(0, sought - 2))
     if first:
@@ -33,9 +33,9 @@ def draw(held: open_chats.OpenChat, states: Sequence[next_request.State]) -> Non
     st.html(markup.render_conversation(session, states, shared, first, search_hits.find_sought_block(session)) + coming)
 
 
-def draw_requests(held: open_chats.OpenChat, most: int = 8) -> None:
+def draw_requests(open_chat: open_chats.OpenChat, most: int = 8) -> None:
     """A link into the debugger for each of the newest requests."""
-    session = held.session
+    session = open_chat.session
     since = int(session.about.get("live_from", 0))
     live = [request for request in session.requests if request.n >= since]
     if not live:
@@ -43,7 +43,11 @@ def draw_requests(held: open_chats.OpenChat, most: int = 8) -> None:
     with st.expander(f"Requests in the debugger ({len(live)})", key="chat-requests"):
         for request in reversed(live[-most:]):
             used = f"{request.usage.prompt_tokens:,} tokens" if request.usage else request.stop_reason or "no answer"
-            query = {"session": f"thread-{held.thread}", "request": str(request.n), "policy": get_value("policy") or POLICY}
+            query = {
+                "session": f"thread-{open_chat.thread}",
+                "request": str(request.n),
+                "policy": get_value("policy") or POLICY,
+            }
             st.page_link(
                 shell.find_page("debugger"),
                 label=f"Request {request.n} · {used}",

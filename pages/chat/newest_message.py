@@ -12,55 +12,55 @@ from pages.chat.open_chats import OpenChat
 from pages.parts import cache
 
 
-def find_problem(held: OpenChat) -> dict[str, Any] | None:
+def find_problem(open_chat: OpenChat) -> dict[str, Any] | None:
     """Why the newest request is not complete, as the store has it; None where it is, or nothing is known."""
-    last = held.session.requests[-1] if held.session.requests else None
+    last = open_chat.session.requests[-1] if open_chat.session.requests else None
     if last is None or last.stop_reason not in ("interrupted", "refused", "error"):
         return None
-    if last.stop == last.cut and not is_unanswered(held):  # what it was to answer was left out since
+    if last.stop == last.cut and not is_unanswered(open_chat):  # what it was to answer was left out since
         return None
-    found = cache.open_chat_store().list_problems(held.thread).get(last.n)
+    found = cache.open_chat_store().list_problems(open_chat.thread).get(last.n)
     return dict(found) if found else None
 
 
-def is_unanswered(held: OpenChat) -> bool:
+def is_unanswered(open_chat: OpenChat) -> bool:
     """The newest message that was not left out waits for an answer."""
-    out = _find_excluded(held.session)
-    said = [m for m in held.session.messages if m.role in ("user", "assistant") and m.start not in out]
-    return bool(said) and said[-1].role == "user"
+    out = _find_excluded(open_chat.session)
+    messages = [m for m in open_chat.session.messages if m.role in ("user", "assistant") and m.start not in out]
+    return bool(messages) and messages[-1].role == "user"
 
 
-def is_interrupted(held: OpenChat) -> bool:
+def is_interrupted(open_chat: OpenChat) -> bool:
     """The newest request was stopped, or its stream broke."""
-    return bool(held.session.requests) and held.session.requests[-1].stop_reason == "interrupted"
+    return bool(open_chat.session.requests) and open_chat.session.requests[-1].stop_reason == "interrupted"
 
 
-def find_answers(held: OpenChat) -> list[int]:
+def find_answers(open_chat: OpenChat) -> list[int]:
     """Numbers of the messages that answer the newest prompt; none where it waits for one."""
-    messages = held.session.messages
-    asked = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].origin == "prompt"), None)
-    if asked is None or is_unanswered(held):
+    messages = open_chat.session.messages
+    prompt = next((n for n in range(len(messages) - 1, -1, -1) if messages[n].origin == "prompt"), None)
+    if prompt is None or is_unanswered(open_chat):
         return []
-    out = _find_excluded(held.session)
-    said = ("user", "assistant")
-    return [n for n in range(asked + 1, len(messages)) if messages[n].role in said and messages[n].start not in out]
+    out = _find_excluded(open_chat.session)
+    roles = ("user", "assistant")
+    return [n for n in range(prompt + 1, len(messages)) if messages[n].role in roles and messages[n].start not in out]
 
 
-def regenerate(held: OpenChat) -> None:
+def regenerate(open_chat: OpenChat) -> None:
     """Ask for another answer to the newest prompt; the one there is stays in the chat, and in no further request."""
-    gone = find_answers(held)
+    gone = find_answers(open_chat)
 
     def exclude(chat: Chat) -> None:
         for number in gone:
             chat.exclude_message(number)
 
-    open_chats.change_chat(held, exclude)
-    open_chats.start_turn(held, lambda chat: chat.continue_turn())
+    open_chats.change_chat(open_chat, exclude)
+    open_chats.start_turn(open_chat, lambda chat: chat.continue_turn())
 
 
-def exclude_message(held: OpenChat, named: int = -1) -> None:
+def exclude_message(open_chat: OpenChat, named: int = -1) -> None:
     """Leave a message out of every further request; of tool results, the calls, too. `named`: its number, else the newest."""
-    messages = held.session.messages
+    messages = open_chat.session.messages
     newest = named if 0 <= named < len(messages) else max(n for n, message in enumerate(messages) if message.role == "user")
     gone = [newest - 1, newest] if messages[newest].origin == "tool" and messages[newest - 1].role == "assistant" else [newest]
 
@@ -68,8 +68,8 @@ def exclude_message(held: OpenChat, named: int = -1) -> None:
         for number in gone:
             chat.exclude_message(number)
 
-    open_chats.change_chat(held, exclude)
-    held.ending = None
+    open_chats.change_chat(open_chat, exclude)
+    open_chat.ending = None
 
 
 def _find_excluded(session: Session) -> set[int]:
@@ -80,5 +80,5 @@ def _find_excluded(session: Session) -> set[int]:
 
 def get_answer_text(session: Session) -> str:
     """The text of the newest answer; "" where there is none."""
-    said = next((message for message in reversed(session.messages) if message.role == "assistant"), None)
-    return "\n\n".join(b.text for b in session.blocks[said.start : said.stop] if b.kind == "text") if said else ""
+    answer = next((message for message in reversed(session.messages) if message.role == "assistant"), None)
+    return "\n\n".join(b.text for b in session.blocks[answer.start : answer.stop] if b.kind == "text") if answer else ""

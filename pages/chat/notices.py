@@ -41,13 +41,13 @@ def attempt(what: Callable[[], T]) -> T | None:
 
 
 def _draw_card(title: str, what: str, hint: str, facts: Mapping[str, object] | None = None, role: str = "alert") -> None:
-    said = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in (facts or {}).items())
-    more = f'<details class="part"><summary>Numbers</summary><dl class="chat-facts">{said}</dl></details>' if said else ""
+    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in (facts or {}).items())
+    more = f'<details class="part"><summary>Numbers</summary><dl class="chat-facts">{rows}</dl></details>' if rows else ""
     head = f"<b>{escape(title)}: {escape(what)}</b>" if title else f"<b>{escape(what)}</b>"
     st.html(f'<div class="ts-card ts-notice" role="{role}">{head}<p>{escape(hint)}</p>{more}</div>')
 
 
-def draw_ending(held: open_chats.OpenChat, event: UnfinishedTurn) -> None:
+def draw_ending(open_chat: open_chats.OpenChat, event: UnfinishedTurn) -> None:
     """Why a turn ended early, with what can be done about it."""
     if isinstance(event, LimitReached):
         hint = "Go on if that is what you want, or raise the limit in the settings."
@@ -55,20 +55,20 @@ def draw_ending(held: open_chats.OpenChat, event: UnfinishedTurn) -> None:
             least, most = map(format_usd, event.usd)
             hint = f"Sending this would cost {least}, up to {most} with the longest answer. {hint}"
         _draw_card(ENDINGS[LimitReached], event.why, hint)
-        _draw_button("Go on", "chat.over", partial(_continue_turn, held, True), primary=True)
+        _draw_button("Go on", "chat.over", partial(_continue_turn, open_chat, True), primary=True)
         return
     error = event.error
     _draw_card(KINDS.get(type(error).__name__) or ENDINGS[type(event)], error.what, error.hint, list_facts(vars(error)))
     _draw_ways_out(
-        held, isinstance(event, RequestRefused) or bool(getattr(error, "too_long", False)), getattr(error, "message", -1)
+        open_chat, isinstance(event, RequestRefused) or bool(getattr(error, "too_long", False)), getattr(error, "message", -1)
     )
 
 
-def draw_stored_problem(held: open_chats.OpenChat, problem: Mapping[str, Any]) -> None:
+def draw_stored_problem(open_chat: open_chats.OpenChat, problem: Mapping[str, Any]) -> None:
     """Why the newest request of a chat that was opened again is not complete."""
     kind = str(problem.get("kind") or "")
     _draw_card(KINDS.get(kind, "Interrupted"), str(problem.get("what")), str(problem.get("hint") or ""), list_facts(problem))
-    _draw_ways_out(held, kind == "ContextWindowExceededError" or bool(problem.get("too_long")), problem.get("message", -1))
+    _draw_ways_out(open_chat, kind == "ContextWindowExceededError" or bool(problem.get("too_long")), problem.get("message", -1))
 
 
 def list_facts(fields: Mapping[str, Any]) -> dict[str, object]:
@@ -89,16 +89,16 @@ def list_facts(fields: Mapping[str, Any]) -> dict[str, object]:
     }
 
 
-def draw_remarks(held: open_chats.OpenChat) -> None:
+def draw_remarks(open_chat: open_chats.OpenChat) -> None:
     """What else is to be known of the newest turn: how its answer ended, an assumed window, a store that cannot be written."""
-    for event in held.remarks:
+    for event in open_chat.remarks:
         if isinstance(event, TurnStopped):
             _draw_card("", event.what, "", role="status")
         else:
             draw_assumed_window(event)
-    if held.write_error:
-        draw_write_failure(held.write_error)
-        _draw_button("Try again", "chat.keep", partial(_retry_writes, held))
+    if open_chat.write_error:
+        draw_write_failure(open_chat.write_error)
+        _draw_button("Try again", "chat.keep", partial(_retry_writes, open_chat))
 
 
 def draw_write_failure(error: TurnscopeError) -> None:
@@ -119,18 +119,22 @@ def draw_assumed_window(event: WindowAssumed) -> None:
     _draw_window_form("assumed")
 
 
-def _draw_ways_out(held: open_chats.OpenChat, long: bool, alone: int = -1) -> None:
+def _draw_ways_out(open_chat: open_chats.OpenChat, long: bool, alone: int = -1) -> None:
     """`alone`: the number of a message that does not fit by itself."""
     with st.container(horizontal=True, gap="small", key="chat-ways"):
-        if newest_message.is_unanswered(held):
-            _draw_button("Try again", "chat.answer", partial(_continue_turn, held, False), primary=not long)
-        if long and held.session.messages and newest_message.is_unanswered(held):
+        if newest_message.is_unanswered(open_chat):
+            _draw_button("Try again", "chat.answer", partial(_continue_turn, open_chat, False), primary=not long)
+        if long and open_chat.session.messages and newest_message.is_unanswered(open_chat):
             which = f"message {alone}" if alone >= 0 else "your newest message"
             out = f"Takes {which} out of every further request. It stays in the chat."
             _draw_button(
-                "Leave it out", "chat.leave_out", partial(newest_message.exclude_message, held, alone), primary=True, help=out
+                "Leave it out",
+                "chat.leave_out",
+                partial(newest_message.exclude_message, open_chat, alone),
+                primary=True,
+                help=out,
             )
-    if long and choices.find_destination(held.thread)[0].kind != "offline":
+    if long and choices.find_destination(open_chat.thread)[0].kind != "offline":
         _draw_window_form("ways")
 
 
@@ -168,23 +172,23 @@ def _draw_button(label: str, key: str, do: Callable[[], None], *, primary: bool 
         st.rerun()
 
 
-def _continue_turn(held: open_chats.OpenChat, over: bool) -> None:
-    open_chats.start_turn(held, lambda chat: chat.continue_turn(over_limit=over))
+def _continue_turn(open_chat: open_chats.OpenChat, over: bool) -> None:
+    open_chats.start_turn(open_chat, lambda chat: chat.continue_turn(over_limit=over))
 
 
-def _retry_writes(held: open_chats.OpenChat) -> None:
-    with held.lock:
-        held.chat.writes.flush()
+def _retry_writes(open_chat: open_chats.OpenChat) -> None:
+    with open_chat.lock:
+        open_chat.chat.writes.flush()
 
 
-def draw_next_steps(held: open_chats.OpenChat) -> None:
+def draw_next_steps(open_chat: open_chats.OpenChat) -> None:
     """What can be done with the newest answer, or message, where no notice above offers it."""
-    if text := newest_message.get_answer_text(held.session):
+    if text := newest_message.get_answer_text(open_chat.session):
         with st.popover("Copy", icon=":material/content_copy:", key="chat-copy"):
             st.code(text, language=None, wrap_lines=True, height=240)  # its own button copies it as it was said
-    if newest_message.is_unanswered(held):
-        if held.ending is None and newest_message.find_problem(held) is None:
-            _draw_button("Answer this", "chat.answer", partial(_continue_turn, held, False))
-    elif newest_message.find_answers(held):
+    if newest_message.is_unanswered(open_chat):
+        if open_chat.ending is None and newest_message.find_problem(open_chat) is None:
+            _draw_button("Answer this", "chat.answer", partial(_continue_turn, open_chat, False))
+    elif newest_message.find_answers(open_chat):
         why = "Leaves this answer out of every further request, and asks again. What stands before it is still cached."
-        _draw_button("Answer again", "chat.again", partial(newest_message.regenerate, held), help=why)
+        _draw_button("Answer again", "chat.again", partial(newest_message.regenerate, open_chat), help=why)

@@ -111,11 +111,11 @@ def _get_lock() -> Lock:
     return Lock()
 
 
-def open_chat(thread: str) -> OpenChat:
+def open_thread(thread: str) -> OpenChat:
     """The chat of a stored thread, opened where it is not. Raises `TurnscopeError`s."""
     with _get_lock():
-        held = _get_chats().get(thread)
-        if held is None:
+        open_chat = _get_chats().get(thread)
+        if open_chat is None:
             to = cache.open_chat_store().find_destination(thread)
             chosen = replace(choices.build_settings(), model=to.model, window=to.window) if to else choices.build_settings()
             session = cache.open_chat_store().load(thread)
@@ -126,21 +126,21 @@ def open_chat(thread: str) -> OpenChat:
             chat, plans = branches.resume_chat(
                 session, spare, cache.open_chat_store().open_writer(thread), chosen, policies=known, destination=to
             )
-            held = OpenChat(
+            open_chat = OpenChat(
                 thread,
                 chat,
                 chat.live_session.session,
                 log={plan.request.n: plan for plan in plans[-KEPT:]},
                 policy=known[-1][1].to_toml() if known else "",
             )
-            _get_chats()[thread] = held
-    with held.lock:
-        held.absorb_events()
-    if held.stale:
+            _get_chats()[thread] = open_chat
+    with open_chat.lock:
+        open_chat.absorb_events()
+    if open_chat.stale:
         _get_chats().pop(thread, None)
-        ended, held = held.ending, open_chat(thread)
-        held.ending, held.unsent = ended, True
-    return held
+        ended, open_chat = open_chat.ending, open_thread(thread)
+        open_chat.ending, open_chat.unsent = ended, True
+    return open_chat
 
 
 def create_chat(title: str, system: str, more: dict[str, Any] | None = None) -> OpenChat:
@@ -155,80 +155,88 @@ def create_chat(title: str, system: str, more: dict[str, Any] | None = None) -> 
     return _get_chats()[id]
 
 
-def start_turn(held: OpenChat, turn: Callable[[Chat], Generator[Event]]) -> None:
+def start_turn(open_chat: OpenChat, turn: Callable[[Chat], Generator[Event]]) -> None:
     """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
-    with held.lock:
-        held.absorb_events()
-        if held.is_busy:
+    with open_chat.lock:
+        open_chat.absorb_events()
+        if open_chat.is_busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
-        chat = held.chat
-        to = chat.destination = _decide_destination(held)
-        made, chosen = chat_form.connect_provider(to), resolve_settings(held, to)
-        chat.provider, chat.settings, chat.sink = made, chosen, cache.open_chat_store().open_writer(held.thread)
+        chat = open_chat.chat
+        to = chat.destination = _decide_destination(open_chat)
+        made, chosen = chat_form.connect_provider(to), resolve_settings(open_chat, to)
+        chat.provider, chat.settings, chat.sink = made, chosen, cache.open_chat_store().open_writer(open_chat.thread)
         chat.tools = endpoints.build_toolbox(get_value("folder"), get_value("tools"))
         sink = chat.sink
-        if held.policy != chosen.policy.to_toml():
+        if open_chat.policy != chosen.policy.to_toml():
             sink.write_policy(chosen.policy, len(chat.live_session.session.requests))
-            held.policy = chosen.policy.to_toml()
-        turn = trace_turn(context.attach(chat, held.thread, turn))
+            open_chat.policy = chosen.policy.to_toml()
+        turn = trace_turn(context.attach(chat, open_chat.thread, turn))
         if get_value("provider") == "offline" and get_value("fault") != "none":
             chat_form.get_offline_server().faults.append(get_value("fault"))
             st.session_state["chat.fault_used"] = True  # the form shows "none" from the next run on
-        held.ending, held.unsent, held.remarks, held.stopping, held.turn_window = None, False, (), False, chosen.window
-        held.turn = BackgroundTurn(_watch_events(held, turn(chat)), chat)
+        open_chat.ending, open_chat.unsent, open_chat.remarks, open_chat.stopping, open_chat.turn_window = (
+            None,
+            False,
+            (),
+            False,
+            chosen.window,
+        )
+        open_chat.turn = BackgroundTurn(_watch_events(open_chat, turn(chat)), chat)
 
 
-def _watch_events(held: OpenChat, turn: Generator[Event]) -> Iterator[Event]:
+def _watch_events(open_chat: OpenChat, turn: Generator[Event]) -> Iterator[Event]:
     """The turn's events; after each that changed the session, its new value is there to be read."""
     try:
         for event in turn:
             if not isinstance(event, TextDelta | ThinkingDelta):
-                held.session = held.chat.live_session.session
+                open_chat.session = open_chat.chat.live_session.session
             yield event
     finally:
         turn.close()
-        held.session = held.chat.live_session.session
+        open_chat.session = open_chat.chat.live_session.session
 
 
-def _decide_destination(held: OpenChat) -> Destination:
+def _decide_destination(open_chat: OpenChat) -> Destination:
     """Where the next request goes; a change is kept as the person's decision."""
-    to, before = choices.find_destination(held.thread)
-    if before is not None or cache.open_chat_store().find_destination(held.thread) is None:
+    to, before = choices.find_destination(open_chat.thread)
+    if before is not None or cache.open_chat_store().find_destination(open_chat.thread) is None:
         chat_form.connect_provider(to)  # what is not reachable for want of a key or an address is no decision
-        cache.open_chat_store().open_writer(held.thread).write_destination(to, len(held.chat.live_session.session.requests))
+        cache.open_chat_store().open_writer(open_chat.thread).write_destination(
+            to, len(open_chat.chat.live_session.session.requests)
+        )
     st.session_state["chat.placed"] = chat_form.get_destination()
     return to
 
 
-def resolve_settings(held: OpenChat, to: Destination) -> Settings:
+def resolve_settings(open_chat: OpenChat, to: Destination) -> Settings:
     """The settings of the next request, for where it goes. A window that a server named in a refusal is not forgotten."""
-    return replace(choices.build_settings(), model=to.model, window=to.window or held.learned_windows.get(to.model, 0))
+    return replace(choices.build_settings(), model=to.model, window=to.window or open_chat.learned_windows.get(to.model, 0))
 
 
-def stop_turn(held: OpenChat) -> None:
+def stop_turn(open_chat: OpenChat) -> None:
     """End the turn at the next piece of the answer. Most have ended when this returns: one run less until the next message."""
-    running = held.turn
+    running = open_chat.turn
     if running is not None:
-        held.stopping = True
+        open_chat.stopping = True
         running.stop()
         running.wait(ENDING)
 
 
-def change_chat(held: OpenChat, what: Callable[[Chat], object]) -> None:
+def change_chat(open_chat: OpenChat, what: Callable[[Chat], object]) -> None:
     """Do something to a chat between two turns. Raises `TurnscopeError`s."""
-    with held.lock:
-        held.absorb_events()
-        if held.is_busy:
+    with open_chat.lock:
+        open_chat.absorb_events()
+        if open_chat.is_busy:
             raise TurnscopeError("a turn of this chat is under way", hint="Wait for its end, or stop it.")
-        what(held.chat)
-        held.session = held.chat.live_session.session
+        what(open_chat.chat)
+        open_chat.session = open_chat.chat.live_session.session
 
 
-def delete_chat(held: OpenChat) -> None:
+def delete_chat(open_chat: OpenChat) -> None:
     """Delete a chat for good, and show a new one."""
-    change_chat(held, lambda _: cache.open_chat_store().delete(held.thread))
+    change_chat(open_chat, lambda _: cache.open_chat_store().delete(open_chat.thread))
     with suppress(TurnscopeError):  # what is deleted is not found on the library page either way
-        forget_chat(cache.open_store().index_path, held.thread)
-    _get_chats().pop(held.thread, None)
+        forget_chat(cache.open_store().index_path, open_chat.thread)
+    _get_chats().pop(open_chat.thread, None)
     choices.show_thread("")
     st.rerun()

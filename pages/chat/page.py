@@ -52,51 +52,51 @@ def draw() -> None:
     theme.add_sheet(SHEET)
     here = choices.find_thread()
     choices.prepare_form(here)
-    held = notices.attempt(lambda: open_chats.open_chat(here)) if here else None
-    if held:
+    open_chat = notices.attempt(lambda: open_chats.open_thread(here)) if here else None
+    if open_chat:
         choices.show_thread(here)
     # Before anything is drawn: a turn that ends during this run is then still waited for, and its end draws the page again.
-    busy, drawn = bool(held and held.is_busy), PageRun(len(held.session.messages) if held else 0)
-    _draw_bar(here, held)
+    busy, drawn = bool(open_chat and open_chat.is_busy), PageRun(len(open_chat.session.messages) if open_chat else 0)
+    _draw_bar(here, open_chat)
     left, right = st.columns([3, 2], gap="medium")
     with left:
-        _draw_chat(held, busy, drawn)
+        _draw_chat(open_chat, busy, drawn)
     with right:
-        st.fragment(_draw_next_request, run_every=4 * POLL if busy else None)(held)
-        if held:
-            messages.draw_requests(held)
+        st.fragment(_draw_next_request, run_every=4 * POLL if busy else None)(open_chat)
+        if open_chat:
+            messages.draw_requests(open_chat)
     drawn.complete = True
-    if held and busy and _is_outdated(held, drawn):
+    if open_chat and busy and _is_outdated(open_chat, drawn):
         st.rerun()
 
 
-def _draw_bar(here: str, held: open_chats.OpenChat | None) -> None:
+def _draw_bar(here: str, open_chat: open_chats.OpenChat | None) -> None:
     """Draw the chat's name, where it goes, and the buttons that open lists and forms."""
     with st.container(key="chat-bar", horizontal=True, vertical_alignment="center", gap="small"):
-        name = (held.session.title if held else "") or "New chat"
-        row = next((row for row in cache.open_chat_store().list() if held and row.id == held.thread), None)
+        name = (open_chat.session.title if open_chat else "") or "New chat"
+        row = next((row for row in cache.open_chat_store().list() if open_chat and row.id == open_chat.thread), None)
         to, before = choices.find_destination(here)
         kind = settings_form.PROVIDERS.get(to.kind, to.kind)
         st.html(markup.render_title(row.title if row else name, kind, to.url, to.model, str(before or "")), width="stretch")
-        if st.button("New", icon=":material/add:", key="chat.new", disabled=held is None):
+        if st.button("New", icon=":material/add:", key="chat.new", disabled=open_chat is None):
             choices.show_thread("")
             st.rerun()
-        chats.draw(held)
-        branches.draw(held)
+        chats.draw(open_chat)
+        branches.draw(open_chat)
         policy_form.draw()
-        memory_panel.draw(held)
-        settings_form.draw(held)
+        memory_panel.draw(open_chat)
+        settings_form.draw(open_chat)
 
 
-def _draw_chat(held: open_chats.OpenChat | None, busy: bool, drawn: PageRun) -> None:
+def _draw_chat(open_chat: open_chats.OpenChat | None, busy: bool, drawn: PageRun) -> None:
     """Draw the messages, the buttons under them and the message box."""
     looked_for = (
-        held is not None and search_hits.find_sought_block(held.session) is not None
+        open_chat is not None and search_hits.find_sought_block(open_chat.session) is not None
     )  # then the box must not follow its end
     with st.container(height=560, key="chat-box", autoscroll=not looked_for, border=False):
-        _draw_messages(held, busy, drawn)
+        _draw_messages(open_chat, busy, drawn)
     with st.container(key="chat-now", horizontal=True, horizontal_alignment="right", gap="small", height=44, border=False):
-        if held and busy:
+        if open_chat and busy:
             # Here, next to the message box, it stays where it is however long the answer grows.
             st.button(
                 "Stop",
@@ -104,10 +104,10 @@ def _draw_chat(held: open_chats.OpenChat | None, busy: bool, drawn: PageRun) -> 
                 key="chat.stop",
                 type="primary",
                 on_click=open_chats.stop_turn,
-                args=(held,),
+                args=(open_chat,),
             )
-        elif held:
-            notices.draw_next_steps(held)
+        elif open_chat:
+            notices.draw_next_steps(open_chat)
     if note := st.session_state.pop("chat.note", None):
         st.html(f'<p class="chat-more" role="status">{escape(note)}</p>')
     if problem := st.session_state.pop("chat.problem", None):
@@ -117,33 +117,33 @@ def _draw_chat(held: open_chats.OpenChat | None, busy: bool, drawn: PageRun) -> 
         key="chat.input",
         disabled=busy,
         on_submit=_send_message,
-        args=(held,),
+        args=(open_chat,),
         accept_file="multiple",
         max_upload_size=LARGEST,
     )
 
 
-def _draw_messages(held: open_chats.OpenChat | None, busy: bool, drawn: PageRun) -> None:
+def _draw_messages(open_chat: open_chats.OpenChat | None, busy: bool, drawn: PageRun) -> None:
     """Draw the conversation, the answer that is coming, and what is to be known of the newest turn."""
-    if held is None or not any(m.role in ("user", "assistant") for m in held.session.messages):
+    if open_chat is None or not any(m.role in ("user", "assistant") for m in open_chat.session.messages):
         st.html(markup.render_welcome(get_value("provider")))
     else:
-        weighed = notices.attempt(lambda: preview.preview_request(held))
-        messages.draw(held, weighed.states if weighed else ())
-    if held is None:
+        weighed = notices.attempt(lambda: preview.preview_request(open_chat))
+        messages.draw(open_chat, weighed.states if weighed else ())
+    if open_chat is None:
         return
-    if not busy and not held.ending and newest_message.is_interrupted(held):
+    if not busy and not open_chat.ending and newest_message.is_interrupted(open_chat):
         st.html(markup.render_interruption())
     if busy:
-        st.fragment(_draw_answer, run_every=POLL)(held, drawn)
-    elif held.ending:
-        notices.draw_ending(held, held.ending)
-        if held.unsent and st.session_state.get("chat.sent"):
+        st.fragment(_draw_answer, run_every=POLL)(open_chat, drawn)
+    elif open_chat.ending:
+        notices.draw_ending(open_chat, open_chat.ending)
+        if open_chat.unsent and st.session_state.get("chat.sent"):
             st.code(st.session_state["chat.sent"], language=None, wrap_lines=True)
-    elif problem := newest_message.find_problem(held):
-        notices.draw_stored_problem(held, problem)
+    elif problem := newest_message.find_problem(open_chat):
+        notices.draw_stored_problem(open_chat, problem)
     if not busy:
-        notices.draw_remarks(held)
+        notices.draw_remarks(open_chat)
 
 
 def _is_outdated(room: open_chats.OpenChat, drawn: PageRun) -> bool:
@@ -170,33 +170,33 @@ def _draw_answer(room: open_chats.OpenChat, drawn: PageRun) -> None:
     st.html(markup.render_growing_answer(*room.partial_answer, last, room.stopping, drawn.messages))
 
 
-def _draw_next_request(held: open_chats.OpenChat | None) -> None:
+def _draw_next_request(open_chat: open_chats.OpenChat | None) -> None:
     """Draw the envelope of the next request, what was decided, and what the chat has used."""
     typed = typing_box.read_draft("{}.{}".format(*search_hits.get_sought()) if search_hits.get_sought()[0] else "")
     typed = typing_box.Draft() if typed.text and typed.text == st.session_state.get("chat.sent") else typed
-    weighed = notices.attempt(lambda: preview.preview_request(held, typed.text, typed.blocks))
-    ahead = notices.attempt(lambda: preview.predict_cut(held))
-    fits = preview.list_fits(held, weighed.plan if weighed else None)
-    st.html(gauge.render_envelope(weighed, fits, ahead, bool(typed), bool(held and held.is_busy)))
+    weighed = notices.attempt(lambda: preview.preview_request(open_chat, typed.text, typed.blocks))
+    ahead = notices.attempt(lambda: preview.predict_cut(open_chat))
+    fits = preview.list_fits(open_chat, weighed.plan if weighed else None)
+    st.html(gauge.render_envelope(weighed, fits, ahead, bool(typed), bool(open_chat and open_chat.is_busy)))
     if attached := gauge.render_attachments(weighed, typed):
         st.html(attached)
-    st.html(markup.render_decisions(held.log if held else {}, fits, held.session if held else None))
-    summaries.draw(held)
-    if held:
-        session = held.session
+    st.html(markup.render_decisions(open_chat.log if open_chat else {}, fits, open_chat.session if open_chat else None))
+    summaries.draw(open_chat)
+    if open_chat:
+        session = open_chat.session
         since = int(session.about.get("live_from", 0))
-        st.html(markup.render_spending(session, held.chat.spent_usd, choices.build_settings().spend_limit, since))
+        st.html(markup.render_spending(session, open_chat.chat.spent_usd, choices.build_settings().spend_limit, since))
 
 
-def _send_message(held: open_chats.OpenChat | None) -> None:
+def _send_message(open_chat: open_chats.OpenChat | None) -> None:
     """Send a message. A callback, because a run that is cut short by the end of a turn would lose it."""
-    given = st.session_state["chat.input"]
-    text, files = (given.text.strip(), given.files) if given else ("", [])
+    message = st.session_state["chat.input"]
+    text, files = (message.text.strip(), message.files) if message else ("", [])
     if not text and not files:
         return
     try:
         content = attachments.build_content(text, [(file.name, file.getvalue()) for file in files])
-        room = held or open_chats.create_chat(shorten(text or files[0].name, TITLE), get_value("system"))
+        room = open_chat or open_chats.create_chat(shorten(text or files[0].name, TITLE), get_value("system"))
         open_chats.start_turn(room, lambda chat: chat.send(content))
     except TurnscopeError as error:
         again = " What was attached has to be chosen again." if files else ""

@@ -46,10 +46,10 @@ def draw() -> None:
         )
         digest = parameters.encode_changes(turned)
         with st.form(f"chat.policy.{base.name}.{digest}", border=False):
-            given: dict[str, Any] = {}
+            values: dict[str, Any] = {}
             for group in parameters.group_parameters(current):
                 if group.parameters:
-                    policies.draw_fields(group, f"chat.{base.name}.{digest}", given)
+                    policies.draw_fields(group, f"chat.{base.name}.{digest}", values)
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
                 reset = st.form_submit_button("As in the file", disabled=not turned)
@@ -60,7 +60,7 @@ def draw() -> None:
         known = {knob.key: knob for group in parameters.group_parameters(current) for knob in group.parameters}
         try:
             wanted = parameters.apply_changes(
-                base, {key: parameters.parse_field(known[key], held) for key, held in given.items()}
+                base, {key: parameters.parse_field(known[key], value) for key, value in values.items()}
             )
         except TurnscopeError as error:
             st.session_state["chat.problem"] = (error.what, error.hint)

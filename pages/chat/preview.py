@@ -34,17 +34,17 @@ class RequestPreview:
         return next_request.list_states(self.plan, self.session)
 
 
-def preview_request(held: OpenChat | None, text: str = "", files: Sequence[Any] = ()) -> RequestPreview | None:
+def preview_request(open_chat: OpenChat | None, text: str = "", files: Sequence[Any] = ()) -> RequestPreview | None:
     """The next request, were `text` said first with `files` (blocks) attached; amid a turn, the request being answered."""
-    if held is None:
+    if open_chat is None:
         return _preview(build_draft(), text, files)
-    with held.lock:
-        held.absorb_events()
-        if held.is_busy:
-            return RequestPreview(held.log[max(held.log)], held.session) if held.log else None
-        held.chat.settings = open_chats.resolve_settings(held, choices.find_destination(held.thread)[0])
-        context.attach_preview(held.chat, held.thread)
-        return _preview(held.chat, text, files)
+    with open_chat.lock:
+        open_chat.absorb_events()
+        if open_chat.is_busy:
+            return RequestPreview(open_chat.log[max(open_chat.log)], open_chat.session) if open_chat.log else None
+        open_chat.chat.settings = open_chats.resolve_settings(open_chat, choices.find_destination(open_chat.thread)[0])
+        context.attach_preview(open_chat.chat, open_chat.thread)
+        return _preview(open_chat.chat, text, files)
 
 
 def _preview(chat: Chat, text: str, files: Sequence[Any]) -> RequestPreview:
@@ -56,25 +56,25 @@ def _preview(chat: Chat, text: str, files: Sequence[Any]) -> RequestPreview:
     return RequestPreview(plan, growing.session, refused, sizes, next_request.find_mid_prompt(plan, growing.session, ledger))
 
 
-def predict_cut(held: OpenChat | None) -> next_request.NextCut | None:
+def predict_cut(open_chat: OpenChat | None) -> next_request.NextCut | None:
     """When the chat is cut next; None while a turn is under way."""
-    chat = held.chat if held else build_draft()
-    if held is None:
+    chat = open_chat.chat if open_chat else build_draft()
+    if open_chat is None:
         return _predict_cut(chat)
-    with held.lock:
-        if held.is_busy:
+    with open_chat.lock:
+        if open_chat.is_busy:
             return None
         session = chat.live_session.session
         key = (len(session.blocks), len(session.requests), session.recorded, chat.settings)
-        if held.cut_forecast is None or held.cut_forecast[0] != key:
-            held.cut_forecast = (key, _predict_cut(chat))
-        return held.cut_forecast[1]
+        if open_chat.cut_forecast is None or open_chat.cut_forecast[0] != key:
+            open_chat.cut_forecast = (key, _predict_cut(chat))
+        return open_chat.cut_forecast[1]
 
 
 def _predict_cut(chat: Chat) -> next_request.NextCut:
     plan, growing = chat.preview_after(())
     growth = next_request.measure_growth(growing.session, growing.ledger, plan.calibration.scale)
-    found = next_request.predict_next_cut(lambda said: chat.preview_after(said)[0], growth)
+    found = next_request.predict_next_cut(lambda text: chat.preview_after(text)[0], growth)
     room = plan.budget.window - min(
         chat.settings.max_tokens, request_checks.MIN_ANSWER
     )  # beyond it nothing is sent, whatever the policy says
@@ -84,9 +84,9 @@ def _predict_cut(chat: Chat) -> next_request.NextCut:
     return found
 
 
-def list_fits(held: OpenChat | None, plan: Plan | None) -> next_request.Fits:
+def list_fits(open_chat: OpenChat | None, plan: Plan | None) -> next_request.Fits:
     """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet."""
-    return next_request.fit_requests(held.session, held.chat.prompt_tokens, plan) if held else ()
+    return next_request.fit_requests(open_chat.session, open_chat.chat.prompt_tokens, plan) if open_chat else ()
 
 
 def build_draft() -> Chat:

@@ -65,5 +65,5 @@ def find_sought_block(session: Session) -> int | None:
 def find_sought_message(session: Session) -> int | None:
     """Which of the messages that were said is looked for in this chat."""
     thread, start = get_sought()
-    said = [message.start for message in session.messages if message.role in ("user", "assistant")]
-    return said.index(start) if thread == session.id and start in said else None
+    starts = [message.start for message in session.messages if message.role in ("user", "assistant")]
+    return starts.index(start) if thread == session.id and start in starts else None

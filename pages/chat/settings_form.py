@@ -60,7 +60,7 @@ def _reset_window() -> None:
     st.session_state["chat.window"] = 0  # another model, or another server's
 
 
-def draw(held: open_chats.OpenChat | None) -> None:
+def draw(open_chat: open_chats.OpenChat | None) -> None:
     """Everything that is in force for the next request."""
     with st.popover("Settings", icon=":material/tune:", key="chat-settings"), st.container(key="chat-form"):
         left, right = st.columns(2, gap="medium")
@@ -88,7 +88,7 @@ def draw(held: open_chats.OpenChat | None) -> None:
             _explain("cache")
             st.text_area("System prompt", height=100, **_build_key("system"))
             _explain("system")
-            branches.draw_system_branch(held)
+            branches.draw_system_branch(open_chat)
         with right:
             st.text_input("Folder for the tools", placeholder="none", **_build_key("folder"))
             _explain("folder")

@@ -25,50 +25,50 @@ CACHE = {
 }
 
 
-def draw(held: open_chats.OpenChat | None) -> None:
+def draw(open_chat: open_chats.OpenChat | None) -> None:
     """What can be done by hand; nothing while a turn is under way."""
-    if held is None:
+    if open_chat is None:
         return
     with st.container(key="chat-hand", border=True, gap="small"):
-        summaries = () if held.is_busy else notices.attempt(lambda: _list_summaries(held)) or ()
+        summaries = () if open_chat.is_busy else notices.attempt(lambda: _list_summaries(open_chat)) or ()
         for summary in reversed(summaries[-MOST:]):
-            _draw_summary(held, summary)
-        due = held.is_busy or len(held.session.requests) <= KEEP
+            _draw_summary(open_chat, summary)
+        due = open_chat.is_busy or len(open_chat.session.requests) <= KEEP
         if st.button("Condense now", icon=":material/compress:", key="chat.condense_now", disabled=due, help=CACHE["now"]):
-            notices.attempt(lambda: open_chats.start_turn(held, lambda chat: chat.condense(KEEP)))
+            notices.attempt(lambda: open_chats.start_turn(open_chat, lambda chat: chat.condense(KEEP)))
             st.rerun()
 
 
-def _list_summaries(held: open_chats.OpenChat) -> tuple[manual_summaries.ManualSummary, ...]:
-    with held.lock:
-        return manual_summaries.list_summaries(held.chat.list_summaries(), held.session)
+def _list_summaries(open_chat: open_chats.OpenChat) -> tuple[manual_summaries.ManualSummary, ...]:
+    with open_chat.lock:
+        return manual_summaries.list_summaries(open_chat.chat.list_summaries(), open_chat.session)
 
 
-def _draw_summary(held: open_chats.OpenChat, summary: manual_summaries.ManualSummary) -> None:
+def _draw_summary(open_chat: open_chats.OpenChat, summary: manual_summaries.ManualSummary) -> None:
     text, by = summary.text, summary.by
-    key = f"{held.thread}.{by}"
+    key = f"{open_chat.thread}.{by}"
     st.html(markup.render_summary(summary))
     with st.container(horizontal=True, gap="small", vertical_alignment="center"):
         with st.popover("Edit", icon=":material/edit:", key=f"chat-edit-{key}", type="tertiary", help=CACHE["edit"]):
-            said = st.text_area("The summary says", text, key=f"chat.reword.{key}.{summary.key}", height=180)
+            wording = st.text_area("The summary says", text, key=f"chat.reword.{key}.{summary.key}", height=180)
             st.html(f'<div class="chat-why">{escape(CACHE["edit"])}</div>')
-            if st.button("Save", key=f"chat.save.{key}", disabled=not said.strip() or said.strip() == text.strip()):
-                _change(held, lambda chat: chat.edit_summary(by, said))
+            if st.button("Save", key=f"chat.save.{key}", disabled=not wording.strip() or wording.strip() == text.strip()):
+                _change(open_chat, lambda chat: chat.edit_summary(by, wording))
         if st.button("Undo", icon=":material/undo:", key=f"chat.undo.{key}", type="tertiary", help=CACHE["undo"]):
-            decisions = [decision for n in sorted(held.log) for decision in held.log[n].decisions]
-            _change(held, lambda chat: chat.undo_summary(by, decisions))
+            decisions = [decision for n in sorted(open_chat.log) for decision in open_chat.log[n].decisions]
+            _change(open_chat, lambda chat: chat.undo_summary(by, decisions))
         for name, label in markup.RATINGS.items():
             chosen = summary.rating == name
             kind: Literal["primary", "tertiary"] = "primary" if chosen else "tertiary"
             if st.button(label, icon=f":material/thumb_{name}:", key=f"chat.rate.{name}.{key}", type=kind, help=CACHE["rate"]):
-                _change(held, partial(Chat.rate_summary, by=by, rating="" if chosen else name))
+                _change(open_chat, partial(Chat.rate_summary, by=by, rating="" if chosen else name))
 
 
-def _change(held: open_chats.OpenChat, what: Callable[[Chat], None]) -> None:
+def _change(open_chat: open_chats.OpenChat, what: Callable[[Chat], None]) -> None:
     """Do something to the chat between two turns, and draw the page anew."""
 
     def apply() -> None:
-        open_chats.change_chat(held, what)
+        open_chats.change_chat(open_chat, what)
         st.rerun()
 
     notices.attempt(apply)

@@ -42,8 +42,8 @@ def read_draft(go: str = "") -> Draft:
 
 def parse_draft(state: Mapping[str, Any]) -> Draft:
     """What the browser tells of the box."""
-    said, length = str(state.get("said") or ""), min(MOST, int(state.get("length") or 0))
-    text = (said * (length // len(said) + 1))[:length] if said and length > len(said) else said
+    text, length = str(state.get("said") or ""), min(MOST, int(state.get("length") or 0))
+    text = (text * (length // len(text) + 1))[:length] if text and length > len(text) else text
     names, blocks, refused = [], [], []
     for file in state.get("files") or ():
         try:

@@ -18,33 +18,33 @@ SPANS = 12  # stretches of requests that are named
 def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
     """When a text left the window under each policy."""
     st.subheader("When did this text leave the window?", anchor="left")
-    asked = st.query_params.get("text", "")
+    wanted = st.query_params.get("text", "")
     text = st.text_input(
         "When did this text leave the window?",
-        asked,
+        wanted,
         key="compare.text",
         label_visibility="collapsed",
         placeholder="a path, a name, a sentence; or a block by its number: #214",
         help="Any text of the session. Text that is selected on the other pages leads here.",
     )
-    text = asked if text == " ".join(asked.splitlines()) else text  # a field of one line makes one of several
+    text = wanted if text == " ".join(wanted.splitlines()) else text  # a field of one line makes one of several
     if not text:
         st.query_params.pop("text", None)
         return
     st.query_params["text"] = text[:200]
     blocks = losses.find_blocks(shown.trace.session, text)
     st.text(_describe_blocks(shown, blocks))
-    told = _get_departures(shown.key, shown.part, text)
+    departures = _get_departures(shown.key, shown.part, text)
     policies = {replays.make_key(shown, policy, chosen): policy for policy in chosen.policies.values()}
     replays.replay_each(
         shown,
         chosen.model,
         policies,
-        told,
-        lambda name, trace: told.update({name: losses.find_departures([trace], text)[0]}),
+        departures,
+        lambda name, trace: departures.update({name: losses.find_departures([trace], text)[0]}),
         "left",
     )
-    found = [(policy, told[name]) for name, policy in policies.items() if name in told]
+    found = [(policy, departures[name]) for name, policy in policies.items() if name in departures]
     rows = "".join(
         f"<tr><td>{escape(policy.title or policy.name)}</td><td>{_format_requests(each.spans)}</td>"
         f"<td>{escape(_describe_departure(each))}</td></tr>"
@@ -55,8 +55,8 @@ def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
 
 
 def _format_requests(spans: Sequence[tuple[int, int]]) -> str:
-    told = ", ".join(f"{start:,} to {stop - 1:,}" for start, stop in spans[:SPANS]) or "none"
-    return f"{told}, and {len(spans) - SPANS:,} more stretches" if len(spans) > SPANS else told
+    listed = ", ".join(f"{start:,} to {stop - 1:,}" for start, stop in spans[:SPANS]) or "none"
+    return f"{listed}, and {len(spans) - SPANS:,} more stretches" if len(spans) > SPANS else listed
 
 
 def _describe_departure(each: losses.Departure) -> str:

@@ -14,15 +14,15 @@ def draw(shown: opening.ShownSession) -> None:
     """Choose another session; then both in numbers, and their prompts on one axis."""
     st.subheader("Beside another session", anchor=False)
     known = {id: entry for id, entry in cache.list_first_entries(shown.entry.file).items() if id != shown.entry.file}
-    asked = st.query_params.get("with", "")
-    if asked and asked not in known and (found := cache.find_entry(asked)):
-        known[asked] = found
+    wanted = st.query_params.get("with", "")
+    if wanted and wanted not in known and (found := cache.find_entry(wanted)):
+        known[wanted] = found
     titles = cache.list_titles()
     names = make_unique({id: registry.name_entry(entry, titles.get(str(entry.path), "")) for id, entry in known.items()})
     chosen = st.selectbox(
         "The same task by another model, or after a change",
         [*known],
-        [*known].index(asked) if asked in known else None,
+        [*known].index(wanted) if wanted in known else None,
         key="compare.with",
         format_func=names.__getitem__,
         placeholder="choose a session",

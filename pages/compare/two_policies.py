@@ -70,8 +70,8 @@ def _draw_placements(found: Sequence[divergence.Placement], one: str, other: str
         sums = Counter[str]()
         for each in found:
             sums[getattr(each, of)] += each.tokens
-        told = ", ".join(f"{sums[where]:,} tokens at the {where}" for where in ("head", "middle", "tail"))
-        st.text(f"{name}: of the blocks that it keeps, {told}.")
+        parts = ", ".join(f"{sums[where]:,} tokens at the {where}" for where in ("head", "middle", "tail"))
+        st.text(f"{name}: of the blocks that it keeps, {parts}.")
     st.dataframe(
         {
             "block": [each.at for each in found[: table.ROWS]],

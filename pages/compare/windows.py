@@ -31,10 +31,10 @@ def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
     """Each policy on windows of several sizes, when somebody asks: that is a replay for each."""
     if not st.toggle("Sweep over windows, 8K to 1M", key="compare.sweep"):
         return
-    asked = [(policy, window) for policy in chosen.policies.values() for window in library.WINDOWS]
+    pairs = [(policy, window) for policy in chosen.policies.values() for window in library.WINDOWS]
     sized = {
         replays.make_key(shown, made, chosen): (made, window)
-        for policy, window in asked
+        for policy, window in pairs
         if policy.name != policies.RECORDED
         for made in (library.resize_budget(policy, window),)
     }

@@ -78,7 +78,7 @@ def arrive(shown: opening.ShownSession, replay: Replay) -> None:
 
     Where that is not replayed yet the URL stays, and the stepper waits at the last request that there is.
     """
-    held: Place | None = st.session_state.get(_PLACE)
+    place: Place | None = st.session_state.get(_PLACE)
     request, step = _read_number("request"), _read_number("step")
     plans, changes = replay.trace.plans, replay.steps.changes
     ahead = not replay.is_whole and (not changes if request is None else request >= len(plans))
@@ -89,9 +89,9 @@ def arrive(shown: opening.ShownSession, replay: Replay) -> None:
         after = bisect_left(changes, (request, 0))
         step = changes[after].step if after < len(changes) and changes[after].request == request else 0
     step = max(0, min(len(plans[request].decisions), step))
-    if held is None or held.key != replay.run.key or (held.request, held.step, held.ahead) != (request, step, ahead):
-        held = Place(replay.run.key, request, step, None, held.seq + 1 if held else 1, ahead, linked=True)
-    keep_place(shown, held)
+    if place is None or place.key != replay.run.key or (place.request, place.step, place.ahead) != (request, step, ahead):
+        place = Place(replay.run.key, request, step, None, place.seq + 1 if place else 1, ahead, linked=True)
+    keep_place(shown, place)
 
 
 def _read_number(name: str) -> int | None:
@@ -118,14 +118,14 @@ def keep_place(shown: opening.ShownSession, at: Place) -> None:
 
 def follow_stepper(shown: opening.ShownSession, replay: Replay, sent: Mapping[str, Any]) -> None:
     """The stepper reports where it stopped; numbers from a browser are taken with care."""
-    held: Place | None = st.session_state.get(_PLACE)
+    place: Place | None = st.session_state.get(_PLACE)
     plans, blocks = replay.trace.plans, replay.trace.session.blocks
     request = max(0, min(len(plans) - 1, int(sent.get("request") or 0)))
     step = max(0, min(len(plans[request].decisions), int(sent.get("step") or 0)))
     block = sent.get("block")
     picked = int(block) if isinstance(block, (int, float)) and 0 <= block < len(blocks) else None
-    waits = held is not None and held.ahead and (held.request, held.step) == (request, step)
-    keep_place(shown, Place(replay.run.key, request, step, picked, held.seq if held else 1, waits))
+    waits = place is not None and place.ahead and (place.request, place.step) == (request, step)
+    keep_place(shown, Place(replay.run.key, request, step, picked, place.seq if place else 1, waits))
 
 
 def go(shown: opening.ShownSession, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:

@@ -68,10 +68,10 @@ def _render_rung(node: overflow_tree.Node) -> str:
     tokens = f"{node.tokens:,}" + (f" → {node.after:,}" if node.after != node.tokens else "")
     came = "came" if node.reached else "faint"
     way = "yes" if node.applies else "no" if node.reached else ""
-    told = f"<em>{tokens} of {node.limit:,} tokens</em>{why}" if node.reached else "<em>not reached</em>"
+    size = f"<em>{tokens} of {node.limit:,} tokens</em>{why}" if node.reached else "<em>not reached</em>"
     tone = "bad" if node.step == "refuse" else "good"
     leaf = f'<div class="leaf {"took" if node.applies else ""} {tone}"><i>yes</i><b>{escape(node.leaf)}</b></div>'
     return (
         f'<div class="rung {came} {way}" role="listitem" data-step="{node.step}">'
-        f'<div class="ask"><b>{escape(node.question)}</b>{told}</div>{leaf}</div>'
+        f'<div class="ask"><b>{escape(node.question)}</b>{size}</div>{leaf}</div>'
     )

@@ -43,12 +43,12 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
     if close:
         _draw_reason(shown, replay, at, close)
     if replay.is_whole and (wrong := rejections.format_problems(policy_replay.find_rejections(replay).requests[at.request])):
-        told = "The API would refuse this request"
+        heading = "The API would refuse this request"
         st.html(
-            f'<div class="why-line refused" role="status"><b class="tone-bad">{told}</b> <span>{escape(wrong)}</span></div>'
+            f'<div class="why-line refused" role="status"><b class="tone-bad">{heading}</b> <span>{escape(wrong)}</span></div>'
         )
-    asked = len(replay.trace.plans[at.request].asks)
-    names = {key: f"{name} ({asked})" if key == "asks" and asked else name for key, name in PANES.items()}
+    queries = len(replay.trace.plans[at.request].asks)
+    names = {key: f"{name} ({queries})" if key == "asks" and queries else name for key, name in PANES.items()}
     pane = st.segmented_control(
         "Look at",
         list(PANES),
@@ -163,10 +163,10 @@ def _draw_body(replay: Replay, at: Place) -> None:
     text = exact_body.format_exact_body(trace, request)
     with st.container(horizontal=True, vertical_alignment="center"):
         plan = trace.plans[request]
-        told = (
+        title = (
             f"request {request} after all {len(plan.decisions)} decisions · {format_tokens(trace.count_tokens(request))} tokens"
         )
-        st.html(f'<div class="pane-head">{told} · {len(text):,} characters</div>', width="stretch")
+        st.html(f'<div class="pane-head">{title} · {len(text):,} characters</div>', width="stretch")
         st.download_button(
             "Download it",
             text,
@@ -203,8 +203,8 @@ def _draw_queries(replay: Replay, at: Place) -> None:
 def _draw_decision(replay: Replay, at: Place) -> None:
     trace, name = replay.trace, replay.policy.name
     price = policy_replay.price_decision(replay, at.request, at.step - 1) if at.step else None
-    told = "Rules, reasons, addresses and tokens of every decision; no text of a block. A reason may name a file:"
-    st.html(f'<div class="pane-head">{told} read it before you share it.</div>')
+    hint = "Rules, reasons, addresses and tokens of every decision; no text of a block. A reason may name a file:"
+    st.html(f'<div class="pane-head">{hint} read it before you share it.</div>')
     with st.container(horizontal=True):
         for label, ending, mime, made in (
             ("JSON Lines", "jsonl", "application/x-ndjson", lambda: decision_log.to_json_lines(trace)),

@@ -111,7 +111,7 @@ def _draw_about(base: Policy) -> None:
             shell.find_page("policies"), label="Its page, with pictures", icon=":material/menu_book:", query_params=page
         )
         rows = {"Source": base.source, "Version": base.version, "Fidelity": base.fidelity, "Counts with": base.counter}
-        told = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in rows.items() if value)
+        listed = "".join(f"<dt>{name}</dt><dd>{escape(value)}</dd>" for name, value in rows.items() if value)
         rules = "".join(
             f"<li><b>{escape(part.rule.name.replace('_', ' '))}</b> {escape(part.rule.doc)} "
             f'<span class="ts-faint">{MEMORY[part.rule.memory]}; {escape(part.rule.source)}</span></li>'
@@ -120,7 +120,7 @@ def _draw_about(base: Policy) -> None:
         constants = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in base.constants.items())
         st.html(
             f'<div class="policy-about"><h3>{escape(base.title)}</h3><p>{escape(base.doc)}</p>'
-            f'<dl class="ts-glossary">{told}</dl>'
+            f'<dl class="ts-glossary">{listed}</dl>'
             + (f"<h4>Rules, in order</h4><ol>{rules}</ol>" if rules else "<p>No rule: everything is kept.</p>")
             + (f'<h4>Constants of the original</h4><dl class="ts-glossary">{constants}</dl>' if constants else "")
             + "</div>"
@@ -135,10 +135,10 @@ def _draw_parameters(base: Policy, current: Policy) -> None:
     with st.popover("Parameters", icon=":material/tune:", key="policy-turn"):
         digest = parameters.encode_changes(parameters.find_changes(current, base))
         with st.form(f"policy.form.{base.name}.{digest}", border=False):
-            given: dict[str, Any] = {}
+            values: dict[str, Any] = {}
             for group in parameters.group_parameters(current):
                 if group.parameters:
-                    policies.draw_fields(group, f"{base.name}.{digest}", given)
+                    policies.draw_fields(group, f"{base.name}.{digest}", values)
             with st.container(horizontal=True):
                 applied = st.form_submit_button("Apply", type="primary")
                 reset = st.form_submit_button("As in the file", disabled=not digest)
@@ -146,14 +146,14 @@ def _draw_parameters(base: Policy, current: Policy) -> None:
         address.choose_policy(base.name)
         st.rerun()
     if applied:
-        _apply_fields(base, current, given)
+        _apply_fields(base, current, values)
 
 
-def _apply_fields(base: Policy, current: Policy, given: dict[str, Any]) -> None:
+def _apply_fields(base: Policy, current: Policy, values: dict[str, Any]) -> None:
     known = {knob.key: knob for group in parameters.group_parameters(current) for knob in group.parameters}
     try:
         wanted = parameters.apply_changes(
-            base, {key: parameters.parse_field(known[key], value) for key, value in given.items()}
+            base, {key: parameters.parse_field(known[key], value) for key, value in values.items()}
         )
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)

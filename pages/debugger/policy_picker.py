@@ -32,9 +32,9 @@ def draw(known: library.PolicyCatalog, name: str) -> str:
 
 def _build_row(known: library.PolicyCatalog, name: str) -> dict[str, str]:
     policy = known.policies[name]
-    told = {
+    marks = {
         "doc": shorten(policy_pages.get_first_sentence(policy.doc), 170),
         "source": policy.source,
         "sure": policy_groups.summarize_fidelity(policy),
     }
-    return {"name": name, "title": policy.title, **told}
+    return {"name": name, "title": policy.title, **marks}

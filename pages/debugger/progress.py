@@ -38,15 +38,15 @@ def _render_line(run: ReplayJob, shown: int) -> str:
     """How far it is, and of how many requests the page tells."""
     first = f"Below: the first {shown:,} requests." if shown else "Nothing to show yet."
     if run.state == "cancelled":
-        said, more = f"Stopped after {run.done:,} of {run.count:,} requests", first
+        state, more = f"Stopped after {run.done:,} of {run.count:,} requests", first
     elif run.state == "full":
         size = f"{run.held / MEGABYTE:,.0f} MB"
-        said = f"Stopped after {run.done:,} of {run.count:,} requests"
+        state = f"Stopped after {run.done:,} of {run.count:,} requests"
         more = f"What it decided so far fills {size}, the most that is held. {first}"
     else:
-        said, more = f"Replaying {run.done:,} of {run.count:,} requests …", first
+        state, more = f"Replaying {run.done:,} of {run.count:,} requests …", first
     share = run.done / max(1, run.count)
     return (
-        f'<div class="replay-line" role="status"><b>{escape(said)}</b> <span>{escape(more)}</span>'
+        f'<div class="replay-line" role="status"><b>{escape(state)}</b> <span>{escape(more)}</span>'
         f'<i><em style="width:{share:.1%}"></em></i></div>'
     )

@@ -50,14 +50,12 @@ def _render_cost(shown: opening.ShownSession, replay: Replay) -> str:
     recorded, spent = shown.view.path_total, replay.steps.costs.simulated
     if replay.policy.name == policies.RECORDED or recorded is None or spent.total is None:
         return ""
-    told = (
+    hint = (
         "Simulated at list prices with the recorded answers: what each request would have found in the prompt cache, and what "
         "its summaries would have cost. The same figure as on the compare page."
     )
-    told = (
-        f'title="{told}">{format_cost(spent.total, spent.unpriced_requests, simulated=True)} · as it ran {format_usd(recorded)}'
-    )
-    return f'<span class="ts-chip" {told}</span>'
+    cost = format_cost(spent.total, spent.unpriced_requests, simulated=True)
+    return f'<span class="ts-chip" title="{hint}">{cost} · as it ran {format_usd(recorded)}</span>'
 
 
 def _render_rejections(replay: Replay) -> str:

@@ -33,8 +33,8 @@ def draw(shown: opening.ShownSession, n: int) -> None:
     )
     if found.changed:
         moved = sum(after.tokens - before.tokens for before, after in found.changed)
-        told = f"{len(found.changed):,} blocks, {_format_change(moved)} tokens"
-        panels += cards.render_panel("Changed where they stand", cards.render_resized(found.changed), told)
+        summary = f"{len(found.changed):,} blocks, {_format_change(moved)} tokens"
+        panels += cards.render_panel("Changed where they stand", cards.render_resized(found.changed), summary)
     table = cards.render_panel("Tokens by part", _render_table(found), "both columns as the envelope has them")
     st.html(f'<div class="ts-panels even">{table}<div style="display:grid;gap:12px">{panels}</div></div>')
 

@@ -112,11 +112,11 @@ def _draw_block(shown: opening.ShownSession, n: int, at: int) -> None:
     several = "s" if len(spans) > 1 or any(b - a > 1 for a, b in spans) else ""
     leaves = cards.render_departure_link(url.make_link(shown, "compare", text=f"#{at}"))
     head = f"#{at:,} · {escape(shorten(line.label, 120))} · {line.role} · turn {line.turn:,} · {line.tokens:,} tokens"
-    told = f"Seen by request{several} {seen}." if seen else "No request showed it to the model."
+    sentence = f"Seen by request{several} {seen}." if seen else "No request showed it to the model."
     why = f' <span class="ts-warned">{escape(line.because[:1].upper() + line.because[1:])}</span>' if line.because else ""
     st.html(
         f'<div class="ts-closeup" data-block="{at}"><b title="{escape(line.label)}">{head}</b>'
-        f'<div class="ts-small ts-faint">{told}{why} {leaves}</div></div>'
+        f'<div class="ts-small ts-faint">{sentence}{why} {leaves}</div></div>'
     )
     widgets.draw_text(blocks[at].text, "(no text)", height=430)
 

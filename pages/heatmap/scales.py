@@ -21,7 +21,7 @@ SCALES: dict[figures.Scale, str] = {
 def render(shown: opening.ShownSession, chosen: Choices) -> str:
     """HTML of both, for the choices that the heatmap is drawn with."""
     rows = _compute_shades(shown, chosen)
-    told = f"{' '.join(_describe_cells(chosen))} Click a cell to go there, drag to sum up a range."
+    hint = f"{' '.join(_describe_cells(chosen))} Click a cell to go there, drag to sum up a range."
     measure = chosen.measure
     if chosen.each:
         strips = "".join(_render_row(row, measure) for row in rows)
@@ -31,7 +31,7 @@ def render(shown: opening.ShownSession, chosen: Choices) -> str:
         )
         cold = '<i class="strip" style="background:linear-gradient(90deg,var(--ts-panel),var(--ts-cold))"></i>'
         strips = f'<div class="ts-shades all">{lines}{cold}{_render_ends(rows[0], measure)}</div>' if rows else ""
-    return f'<div class="ts-scales"><p>{told}</p>{strips}</div>'
+    return f'<div class="ts-scales"><p>{hint}</p>{strips}</div>'
 
 
 def describe(shown: opening.ShownSession, chosen: Choices) -> list[str]:
@@ -42,9 +42,9 @@ def describe(shown: opening.ShownSession, chosen: Choices) -> list[str]:
         for row in rows
     ]
     return [
-        *(told := _describe_cells(chosen)),
+        *(cells := _describe_cells(chosen)),
         *(f"{label}: darkest {low}, middle of the scale {middle}, brightest {high}." for label, (low, middle, high) in spans),
-    ][: None if chosen.each else len(told) + 1]
+    ][: None if chosen.each else len(cells) + 1]
 
 
 def _compute_shades(shown: opening.ShownSession, chosen: Choices) -> tuple[figures.Shades, ...]:

@@ -18,8 +18,8 @@ def draw(rows: Sequence[sessions.Row]) -> None:
     read = [row for row in rows if row.read and not library.get_chat_thread(row.path)]
     with st.container(horizontal=True, vertical_alignment="center"):
         with st.popover("Forget sessions", icon=":material/delete:", key="library.forgetting"):
-            told = "What is remembered of them goes: counts, costs, and their words in the search."
-            st.html(f'<div class="ts-small">{told} Chats and session files are never touched.</div>')
+            hint = "What is remembered of them goes: counts, costs, and their words in the search."
+            st.html(f'<div class="ts-small">{hint} Chats and session files are never touched.</div>')
             some = st.button(f"Forget the {len(read):,} listed", key="library.forget-listed", disabled=not read)
             every = st.button("Forget all of them", key="library.forget")
         if some or every:

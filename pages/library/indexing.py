@@ -117,7 +117,7 @@ def _draw_progress(job: IndexJob) -> None:
 
 def _render_line(job: IndexJob) -> str:
     of = f"of {job.count:,} files" if job.listed else f"of {job.count:,} files found so far"
-    said = {
+    sentence = {
         "running": f"Indexing {job.done:,} {of} …",
         "done": f"Indexed {job.done:,} files",
         "cancelled": f"Stopped after {job.done:,} {of}",
@@ -127,7 +127,7 @@ def _render_line(job: IndexJob) -> str:
     more = f"{job.sessions:,} sessions read, {same:,} files known already, {len(job.problems):,} not read"
     share = job.done / job.count if job.listed and job.count else 0.0
     return (
-        f'<div class="ts-progress" role="status"><b>{escape(said)}</b> <span>{escape(more)}.</span>'
+        f'<div class="ts-progress" role="status"><b>{escape(sentence)}</b> <span>{escape(more)}.</span>'
         f'<i><em style="width:{share:.1%}"></em></i></div>'
     )
 

@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 def draw_conversations(shown: opening.ShownSession) -> None:
     """The conversations of the file that is open, where it holds several; none is read before it is chosen."""
-    held = cache.list_conversations(shown.entry)
-    if len(held.listed) < 2:
+    conversations = cache.list_conversations(shown.entry)
+    if len(conversations.listed) < 2:
         return
     rows = _filter_rows(
-        f"In {shown.entry.name}"[:80], "library.inside", [*held.listed], lambda entry: f"{entry.title} {entry.id}"
+        f"In {shown.entry.name}"[:80], "library.inside", [*conversations.listed], lambda entry: f"{entry.title} {entry.id}"
     )
     table: dict[str, Sequence[object]] = {
         "Title": [entry.title or entry.id for entry in rows],
@@ -36,8 +36,8 @@ def draw_conversations(shown: opening.ShownSession) -> None:
         "Time": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm"),
     }
     _draw_table("library.conversations", table, columns, [shown.entry.select(entry.id).id for entry in rows])
-    if held.rest:
-        st.html(f'<div class="ts-empty">The first {len(held.listed):,} are listed, {held.rest}.</div>')
+    if conversations.rest:
+        st.html(f'<div class="ts-empty">The first {len(conversations.listed):,} are listed, {conversations.rest}.</div>')
 
 
 def _filter_rows(title: str, key: str, rows: list[T], text: Callable[[T], str]) -> list[T]:

@@ -192,7 +192,7 @@ def _filter_rows(every: Sequence[Row]) -> tuple[Row, ...]:
         cut = st.toggle("Truncated", key="library.cut", help="Only sessions in which something was taken out of the window")
     words = (text or "").casefold().split()
     first, last = _split_dates(days)
-    kept = [
+    found = [
         row
         for row in every
         if (not tool or row.tool == tool)
@@ -204,7 +204,7 @@ def _filter_rows(every: Sequence[Row]) -> tuple[Row, ...]:
         and (first is None or first <= _get_day(row) <= last)
         and all(word in row.words for word in words)
     ]
-    return tuple(sorted(kept, key=ORDERS[order or "Newest"]))  # type: ignore[arg-type]
+    return tuple(sorted(found, key=ORDERS[order or "Newest"]))  # type: ignore[arg-type]
 
 
 def _draw_choice(label: str, key: str, names: Iterable[str]) -> str:

@@ -31,15 +31,15 @@ def draw() -> None:
     """Cards, two charts, two lists; nothing where nothing is indexed."""
     index = cache.open_store().index_path
     try:
-        told, rows, weeks = _read_totals(str(index), index_queries.read_version(index))
+        metrics, rows, weeks = _read_totals(str(index), index_queries.read_version(index))
     except TurnscopeError as error:
         widgets.draw_notice(error.what, error.hint)
         return
-    if not told.sessions:
+    if not metrics.sessions:
         return
     st.html(
-        f'<h2 class="ts-section">All {told.sessions:,} indexed sessions</h2>'
-        f"{_render_cards(told, index_queries.sum_spending(rows))}"
+        f'<h2 class="ts-section">All {metrics.sessions:,} indexed sessions</h2>'
+        f"{_render_cards(metrics, index_queries.sum_spending(rows))}"
     )
     left, right = st.columns([3, 2], gap="medium")
     with left:
@@ -57,21 +57,31 @@ def _draw_chart(key: str, figure: figures.Figure, alt: str) -> None:
     st.plotly_chart(figure, key=key, theme=None, config={"displayModeBar": False}, alt=alt)
 
 
-def _render_cards(told: index_queries.Metrics, total: float | None) -> str:
+def _render_cards(metrics: index_queries.Metrics, total: float | None) -> str:
     """The metrics; a dash where no session says it."""
-    inside = f"{format_percent(told.band)} of requests lie in 40–70 %" if told.band is not None else "no window is known"
-    tone = "" if told.utilisation is None else " tone-good" if 0.4 <= told.utilisation <= 0.7 else " tone-warn"
+    inside = f"{format_percent(metrics.band)} of requests lie in 40–70 %" if metrics.band is not None else "no window is known"
+    tone = "" if metrics.utilisation is None else " tone-good" if 0.4 <= metrics.utilisation <= 0.7 else " tone-warn"
     shown = (
-        ("Window filled", "–" if told.utilisation is None else format_percent(told.utilisation), inside, tone),
-        ("Messages per request", "–" if told.messages is None else f"{told.messages:,.0f}", f"{told.requests:,} requests", ""),
-        ("Truncation events", f"{told.cuts:,}", "compacted, cut or cleared", ""),
+        ("Window filled", "–" if metrics.utilisation is None else format_percent(metrics.utilisation), inside, tone),
         (
-            "Condensed well",
-            "–" if told.good is None else format_percent(told.good),
-            f"of {told.rated:,} rated summaries" if told.rated else "no summary is rated yet",
+            "Messages per request",
+            "–" if metrics.messages is None else f"{metrics.messages:,.0f}",
+            f"{metrics.requests:,} requests",
             "",
         ),
-        ("Cost", format_usd(total), f"{format_usd(told.usd)} a session" if told.usd is not None else "no known price", ""),
+        ("Truncation events", f"{metrics.cuts:,}", "compacted, cut or cleared", ""),
+        (
+            "Condensed well",
+            "–" if metrics.good is None else format_percent(metrics.good),
+            f"of {metrics.rated:,} rated summaries" if metrics.rated else "no summary is rated yet",
+            "",
+        ),
+        (
+            "Cost",
+            format_usd(total),
+            f"{format_usd(metrics.usd)} a session" if metrics.usd is not None else "no known price",
+            "",
+        ),
     )
     return (
         '<div class="ts-cards">'

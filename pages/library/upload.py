@@ -113,8 +113,8 @@ def _draw_folder(path: Path) -> None:
         height="auto",
     )["selection"]["rows"]
     indexing.draw_folder_button(path)
-    told = f"{len(entries):,} to open" + ("" if whole else "; the folder is large, and not all of it was looked through")
-    st.html(f'<div class="ts-empty">{told}.</div>')
+    label = f"{len(entries):,} to open" + ("" if whole else "; the folder is large, and not all of it was looked through")
+    st.html(f'<div class="ts-empty">{label}.</div>')
     if picked and 0 <= picked[0] < len(entries):
         _open_path(entries[picked[0]].path)
 

@@ -117,8 +117,8 @@ def index_chats() -> None:
     show_spinner=False,
     hash_funcs={library.Place: lambda place: (place.folder, place.pattern)},
 )
-def _list_files(given: Path | None, places: tuple[tuple[str, library.Place], ...]) -> tuple[Entry, ...]:
-    return registry.list_files(given, places)
+def _list_files(path: Path | None, places: tuple[tuple[str, library.Place], ...]) -> tuple[Entry, ...]:
+    return registry.list_files(path, places)
 
 
 @st.cache_resource(ttl=FOLDERS_SECONDS, max_entries=4, show_spinner=False)

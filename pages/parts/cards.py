@@ -89,12 +89,12 @@ def render_middle(text: str, link: str) -> str:
 def _render_costs(view: views.Overview) -> list[str]:
     """What the whole session cost, what of it was counted, and beside it the path's own share and what the log says."""
     whole, path, run = view.bill.whole, view.bill.path, view.bill.run_usd
-    told = [] if run is None else [_render_chip(f"log says {format_usd(run)}", "", "What the tool noted for the whole run")]
+    reported = [] if run is None else [_render_chip(f"log says {format_usd(run)}", "", "What the tool noted for the whole run")]
     if whole.usd is None:
         if not (view.recorded >= 0).any():
             hint = "The log holds no usage, so nothing of it can be priced; tokens are counted here"
-            return [_render_chip("no usage logged", "", hint), *told]
-        return [_render_chip(format_usd(None), "warn", "No model of this session has a known price"), *told]
+            return [_render_chip("no usage logged", "", hint), *reported]
+        return [_render_chip(format_usd(None), "warn", "No model of this session has a known price"), *reported]
     cost, hint = format_usd(whole.usd), "Every request priced on its own, each once"
     if whole.counted:
         counted = f"of it {format_usd(whole.counted_usd)} counted for {_many(whole.counted, 'answer')}"
@@ -112,7 +112,7 @@ def _render_costs(view: views.Overview) -> list[str]:
     if whole.logged_usd is not None:
         hint = f"What the tool noted for {_many(whole.logged, 'request')}"
         chips.append(_render_chip(f"log says {format_usd(whole.logged_usd)}", "", hint))
-    return chips + told
+    return chips + reported
 
 
 def _strip_date(model: str) -> str:

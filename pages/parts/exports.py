@@ -30,11 +30,13 @@ def draw_session_buttons(session: Session, name: str, key: str) -> None:
 
 
 def draw_chart_buttons(
-    name: str, figure: figures.Figure, shown: opening.ShownSession, by: figures.Unit, told: Callable[[], list[str]] = list
+    name: str, figure: figures.Figure, shown: opening.ShownSession, by: figures.Unit, captions: Callable[[], list[str]] = list
 ) -> None:
     ground = theme.get_palette()["ground"]
     with st.container(horizontal=True, key=f"{name}-exports"):
-        _draw_button("Chart as HTML", lambda: figures.to_html(figure, ground, told()), f"turnscope-{name}.html", "text/html")
+        _draw_button(
+            "Chart as HTML", lambda: figures.to_html(figure, ground, captions()), f"turnscope-{name}.html", "text/html"
+        )
         _draw_button("Numbers as CSV", lambda: tables.overview_to_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
         _draw_button("Bill as CSV", lambda: tables.cost_to_csv(shown.view), f"turnscope-{name}-bill.csv", "text/csv")
 

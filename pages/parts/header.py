@@ -74,8 +74,8 @@ def draw_optional_header(*, middle: bool = True) -> opening.ShownSession | None:
     if shown:
         _link_selection(shown)
         search.draw_results(shown)
-        if middle and (told := [finding for finding in shown.findings if finding.kind == "middle"]):
-            st.html(cards.render_middle(told[0].text, url.make_link(shown, "envelope", request=told[0].request)))
+        if middle and (findings := [finding for finding in shown.findings if finding.kind == "middle"]):
+            st.html(cards.render_middle(findings[0].text, url.make_link(shown, "envelope", request=findings[0].request)))
     return shown
 
 
@@ -139,13 +139,13 @@ def _draw_picker(shown: opening.ShownSession | None) -> None:
 
 def _draw_conversations(shown: opening.ShownSession) -> None:
     """Which conversation of a file that holds several."""
-    held = cache.list_conversations(shown.entry)
-    if len(held.listed) < 2:
+    conversations = cache.list_conversations(shown.entry)
+    if len(conversations.listed) < 2:
         return
-    inside = shown.entry.inside or held.listed[0].id
-    titles = {entry.id: shorten(entry.title or entry.id, 90) for entry in held.listed}
+    inside = shown.entry.inside or conversations.listed[0].id
+    titles = {entry.id: shorten(entry.title or entry.id, 90) for entry in conversations.listed}
     titles = make_unique({**titles, inside: titles.get(inside) or shorten(inside, 90)})
-    ids, label = list(titles), f"Conversation, {len(held.listed):,} listed {held.rest}".strip()
+    ids, label = list(titles), f"Conversation, {len(conversations.listed):,} listed {conversations.rest}".strip()
     key = f"picker.inside.{shown.entry.id}"
     chosen = st.selectbox(label, ids, index=ids.index(inside), format_func=titles.__getitem__, key=key)
     if chosen != inside:
@@ -201,9 +201,9 @@ def _draw_branches(shown: opening.ShownSession) -> None:
         if part is not None and part != shown.part:
             url.choose_session(shown.entry.id, part, url.read_request(shown))
 
-    told = f"{len(branches) + 1:,} paths"
+    label = f"{len(branches) + 1:,} paths"
     st.selectbox(
-        told,
+        label,
         list(names),
         index=list(names).index(shown.part),
         format_func=names.__getitem__,

@@ -32,8 +32,8 @@ def describe_origin(fact: Memory) -> str:
 
 def render_fact(fact: Memory, refused: bool = False) -> str:
     """A fact as HTML, with where it came from."""
-    said = f"<s>{escape(fact.text)}</s>" if refused else escape(fact.text)
-    return f'<div>{said}<div class="chat-why" style="margin:0">{escape(describe_origin(fact))}</div></div>'
+    text = f"<s>{escape(fact.text)}</s>" if refused else escape(fact.text)
+    return f'<div>{text}<div class="chat-why" style="margin:0">{escape(describe_origin(fact))}</div></div>'
 
 
 def draw_facts(store: Memories, key: str) -> None:
@@ -75,8 +75,10 @@ def draw_learned(store: Memories, key: str) -> None:
     """What a project's chats look up again, and the way to delete it."""
     names = store.list_learned()
     if names:
-        told = ", ".join(f"{name} {times}" for name, times in names[:12])
-        st.html(f'<div class="chat-why">Looked up again in this project: {escape(told)}. It orders what is made ready.</div>')
+        searches = ", ".join(f"{name} {times}" for name, times in names[:12])
+        st.html(
+            f'<div class="chat-why">Looked up again in this project: {escape(searches)}. It orders what is made ready.</div>'
+        )
         if st.button("Delete what was learned", key=f"{key}.unlearn", type="tertiary"):
             _change(store.unlearn)
 

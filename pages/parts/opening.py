@@ -91,8 +91,8 @@ def open_session(entry: Entry, part: int = 0, progress: Progress | None = None, 
         if slot.opened is None and live:
             slot.opened = follow_session(entry).open()
         if slot.opened is None:
-            kept = cache.open_store().reopen(entry.key) if entry.key and not entry.path.exists() else None
-            slot.opened = kept or cache.open_store().open(
+            stored = cache.open_store().reopen(entry.key) if entry.key and not entry.path.exists() else None
+            slot.opened = stored or cache.open_store().open(
                 entry.path, entry=entry.inside, name=entry.name, progress=progress, keeper=_get_writes().put
             )
         if entry.origin != "chat":
@@ -113,14 +113,14 @@ def adopt_file(name: str, path: Path, progress: Progress | None = None) -> tuple
 
     Of a file with several conversations the first ones are opened, as many as are kept whole.
     """
-    held = registry.list_conversations(path)
-    main, ids = "", [entry.id for entry in held.listed[: library.MAX_SESSIONS]] or [""]
+    conversations = registry.list_conversations(path)
+    main, ids = "", [entry.id for entry in conversations.listed[: library.MAX_SESSIONS]] or [""]
     for id in reversed(ids):
         found = cache.open_store().open(path, entry=id if len(ids) > 1 else "", name=name, progress=progress)
         row = next(row for row in cache.open_store().list_recent() if row.key == found.key)
         main = found.key[:16]
         _get_slot(main, row.path, found.key).opened = found
-    return main, len(held.listed) - len(ids) + held.more
+    return main, len(conversations.listed) - len(ids) + conversations.more
 
 
 def write_pending() -> None:
@@ -175,8 +175,8 @@ def _count_exactly(slot: _Slot, opened: OpenedSession) -> None:
     if slot.exact or not exact_available():
         return
     worker = _get_counter()
-    settled, asked = worker.progress
-    if slot.counting and settled < asked:
+    settled, total = worker.progress
+    if slot.counting and settled < total:
         return
     found = cache.open_store().recount(opened, worker)
     slot.exact, slot.counting = slot.counting, True

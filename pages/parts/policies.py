@@ -31,8 +31,8 @@ def _load_policies(where: str, files: tuple[tuple[str, int], ...]) -> library.Po
     return library.load_catalog(find_folder(), settings.read_context_pairs())
 
 
-def draw_fields(group: parameters.Group, key: str, given: dict[str, Any]) -> None:
-    """A field for each of a group's parameters; what they hold goes into `given`, by key. Inside a form."""
+def draw_fields(group: parameters.Group, key: str, values: dict[str, Any]) -> None:
+    """A field for each of a group's parameters; what they hold goes into `values`, by key. Inside a form."""
     number = "" if group.key == "budget" else f"{group.key}. "
     st.html(
         f'<div class="policy-group"><b>{number}{escape(group.title.replace("_", " "))}</b> '
@@ -42,7 +42,7 @@ def draw_fields(group: parameters.Group, key: str, given: dict[str, Any]) -> Non
         columns = st.columns(COLUMNS, vertical_alignment="bottom")
         for column, knob in zip(columns, group.parameters[start : start + COLUMNS], strict=False):
             with column:
-                given[knob.key] = _draw_field(knob, f"{key}.{knob.key}")
+                values[knob.key] = _draw_field(knob, f"{key}.{knob.key}")
 
 
 def _draw_field(knob: parameters.Parameter, key: str) -> Any:

@@ -77,11 +77,11 @@ class Conversations:
         return f"and {'more than ' if self.beyond else ''}{self.more:,} more" if self.more else ""
 
 
-def list_files(given: Path | None, places: Iterable[tuple[str, library.Place]]) -> tuple[Entry, ...]:
+def list_files(path: Path | None, places: Iterable[tuple[str, library.Place]]) -> tuple[Entry, ...]:
     """Samples, then what was given, then what tools keep. What is part of a session opens with that."""
     listed = sorted(_iter_entries("sample", _iter_paths(SAMPLES)), key=lambda entry: entry.name)
-    if given is not None:
-        listed += _sort_newest(_iter_entries("given", _iter_paths(given) if given.is_dir() else [given]))
+    if path is not None:
+        listed += _sort_newest(_iter_entries("given", _iter_paths(path) if path.is_dir() else [path]))
     return (*listed, *_sort_newest(entry for tool, place in places for entry in _iter_entries("found", place.paths(), tool)))
 
 

@@ -85,8 +85,8 @@ def replay_each(
         recorded, known = library.replace_model(shown.trace, model), list_answers()
 
         def begin(name: Key, policy: Policy) -> tuple[Trace, Iterable[Plan]]:
-            if kept := _get_traces().get(name):
-                return kept, kept.plans
+            if trace := _get_traces().get(name):
+                return trace, trace.plans
             if recorded.policy == policy and not model:
                 return recorded, recorded.plans
             return library.begin_replay(recorded, policy, known if policy.name != policies.RECORDED else {})
@@ -120,8 +120,8 @@ def _get_jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
 
 def make_key(shown: opening.ShownSession, policy: Policy, chosen: PolicyChoice) -> Key:
     """What a row is kept by: the session as it is, the policy with all its parameters, the model that is asked, and answers."""
-    told = f"{policy.name}\n{chosen.model}\n{chosen.answer_count}\n{policy.to_toml()}"
-    return shown.key, shown.part, len(shown.view), told
+    parameters = f"{policy.name}\n{chosen.model}\n{chosen.answer_count}\n{policy.to_toml()}"
+    return shown.key, shown.part, len(shown.view), parameters
 
 
 @st.cache_resource(show_spinner=False)
@@ -136,11 +136,11 @@ def _get_traces() -> dict[Key, Trace]:
 
 
 def _keep_trace(name: Key, trace: Trace) -> None:
-    held = _get_traces()
-    held.pop(name, None)
-    held[name] = trace
-    while len(held) > 2 and sum(len(each.plans) for each in held.values()) > _PLANS:
-        held.pop(next(iter(held)))
+    traces = _get_traces()
+    traces.pop(name, None)
+    traces[name] = trace
+    while len(traces) > 2 and sum(len(each.plans) for each in traces.values()) > _PLANS:
+        traces.pop(next(iter(traces)))
 
 
 def replay_traces(shown: opening.ShownSession, chosen: PolicyChoice, names: Iterable[str], place: str) -> dict[str, Trace]:
@@ -176,9 +176,9 @@ def _draw_progress(job: library.ComparisonJob, place: str) -> None:
         if running and (job.state != "running" or (job.made > before and monotonic() - began > ANEW)):
             st.rerun()
         with st.container(key=f"replay-bar-{place}", horizontal=True, vertical_alignment="center", gap="small"):
-            said = "under way" if job.state == "running" else "stopped"
+            state = "under way" if job.state == "running" else "stopped"
             many = f"{job.made:,} of {len(job.tasks):,} replays, {job.done:,} of {job.count:,} requests"
-            st.progress(job.done / max(1, job.count), f"Replays {said}: {many}")
+            st.progress(job.done / max(1, job.count), f"Replays {state}: {many}")
             if job.state == "running":
                 st.button("Cancel", icon=":material/stop_circle:", key=f"{place}.cancel", on_click=job.cancel)
             elif st.button("Go on", icon=":material/play_arrow:", key=f"{place}.on"):

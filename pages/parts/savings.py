@@ -43,8 +43,8 @@ def _draw_saving(shown: opening.ShownSession, found: savings.Saving | None) -> N
             '<div class="ts-empty">No single change of policy would have saved a twentieth of what this session cost.</div>'
         )
         return
-    asked = {"session": shown.entry.id, "policies": f"{policies.RECORDED},{found.policy}"}
-    link = f"/compare?{urlencode(asked | ({'part': str(shown.part)} if shown.part else {}))}"
+    query = {"session": shown.entry.id, "policies": f"{policies.RECORDED},{found.policy}"}
+    link = f"/compare?{urlencode(query | ({'part': str(shown.part)} if shown.part else {}))}"
     st.html(
         f'<div class="ts-card" id="saving"><p style="margin:0">{escape(found.sentence)} '
         f'<a href="{escape(link)}" target="_self">Compare the two</a></p><small class="ts-faint">{_NOTE}</small></div>'

@@ -43,9 +43,9 @@ def draw_results(shown: opening.ShownSession) -> None:
             st.html(f'<div class="ts-notice" role="alert"><b>{escape(error.what)}</b> {escape(error.hint)}</div>')
             return
         hold = "block holds" if result.match_count == 1 else "blocks hold"
-        told = f"{result.match_count:,} {hold} “{escape(text)}”."
+        count = f"{result.match_count:,} {hold} “{escape(text)}”."
         strip = " Each strip shows over which requests the model could see it." if result.hits else ""
-        st.html(f'<div class="ts-small ts-faint">{told}{strip}</div>')
+        st.html(f'<div class="ts-small ts-faint">{count}{strip}</div>')
         if result.hits:
             colours = theme.get_palette()
             items = [_build_item(hit, colours[hit.bucket]) for hit in result.hits]

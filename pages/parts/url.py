@@ -24,8 +24,8 @@ def read_entry() -> Entry | None:
     wanted = st.query_params.get("session") or st.session_state.get("state.session")
     if wanted:
         return registry.find_entry(known, wanted)
-    given = next((entry for entry in known.values() if entry.origin == "given"), None)
-    return given or known.get(registry.FIRST) or next(iter(known.values()), None)
+    preferred = next((entry for entry in known.values() if entry.origin == "given"), None)
+    return preferred or known.get(registry.FIRST) or next(iter(known.values()), None)
 
 
 def read_part() -> int:
@@ -86,9 +86,9 @@ def forget_session() -> None:
     st.query_params.clear()
 
 
-def make_link(shown: ShownSession, page: str, **asked: object) -> str:
-    """The address of a page that shows the same session. `asked`: what else stands in it."""
-    return f"/{page}?{urlencode(make_query(shown) | asked)}"
+def make_link(shown: ShownSession, page: str, **query: object) -> str:
+    """The address of a page that shows the same session. `query`: what else stands in it."""
+    return f"/{page}?{urlencode(make_query(shown) | query)}"
 
 
 def make_query(shown: ShownSession) -> dict[str, object]:

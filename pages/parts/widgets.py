@@ -62,8 +62,8 @@ def draw_pager(key: str, count: int, size: int, begin: int, what: str) -> None:
 
     stop = min(count, begin + size)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{key}.pager"):
-        told = f"{begin + 1:,}–{stop:,} of {count:,} {what}" if count else f"no {what}"
-        st.html(f'<div class="ts-small ts-faint ts-num ts-pages">{told}</div>', width="content")
+        span = f"{begin + 1:,}–{stop:,} of {count:,} {what}" if count else f"no {what}"
+        st.html(f'<div class="ts-small ts-faint ts-num ts-pages">{span}</div>', width="content")
         if count > size:
             last = (count - 1) // size * size
             for name, label, to, off in (

@@ -157,10 +157,10 @@ def _draw_progress(job: AdviceJob) -> None:
         if began and job.state != "running":
             st.rerun()
         with st.container(key="index-bar", horizontal=True, vertical_alignment="center", gap="small"):
-            said = "Trying" if job.state == "running" else "Stopped after"
+            state = "Trying" if job.state == "running" else "Stopped after"
             share = job.done / max(1, job.count)
             st.html(
-                f'<div class="ts-progress" role="status"><b>{said} {job.done:,} of {job.count:,} settings</b> '
+                f'<div class="ts-progress" role="status"><b>{state} {job.done:,} of {job.count:,} settings</b> '
                 f'<span>What was tried is kept.</span><i><em style="width:{share:.1%}"></em></i></div>',
                 width="stretch",
             )
@@ -238,17 +238,17 @@ def _draw_point(found: Advice, number: int) -> None:
     kind = kind if number else "As its file says"
     at, base = point.searched, found.points[0].searched
     words = {axis.key: axis.words for axis in found.axes}
-    told = "".join(
+    changes = "".join(
         f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{value:,}</b></span>'
         if type(value) in (int, float)
         else f'<span class="ts-chip">{escape(words.get(key, key))}: <b>{escape(value)}</b></span>'
         for key, value in point.changes.items()
     )
-    held = f"{point.held.usd:,.2f} USD, {point.held.lost:,} lost" if point.held else "not looked at"
+    holdout = f"{point.held.usd:,.2f} USD, {point.held.lost:,} lost" if point.held else "not looked at"
     rows = {
         "Cost": (f"{at.usd:,.2f} USD", f"{base.usd:,.2f} as its file says"),
         "Lost references": (f"{at.lost:,}", f"of {at.uses:,}; {base.lost:,} as its file says"),
-        "On held-out sessions": (held, f"{len(found.held):,} of them"),
+        "On held-out sessions": (holdout, f"{len(found.held):,} of them"),
         "Not to be sent": (f"{at.unsent:,}", f"of {at.requests:,} requests"),
         "Fullest prompt": (f"{at.peak:.0%}", "of its window"),
     }
@@ -256,7 +256,7 @@ def _draw_point(found: Advice, number: int) -> None:
         f'<div class="ts-card"><h3>{escape(name)}</h3><div class="value">{escape(value)}</div><p>{escape(more)}</p></div>'
         for name, (value, more) in rows.items()
     )
-    st.html(f'<h2 class="ts-section">{kind}</h2><div class="ts-cards">{body}</div><div class="ts-chips">{told}</div>')
+    st.html(f'<h2 class="ts-section">{kind}</h2><div class="ts-cards">{body}</div><div class="ts-chips">{changes}</div>')
     text = found.to_toml(number)
     with st.expander("The policy as TOML", key="advise.text"):
         st.code(text, "toml")

@@ -42,11 +42,11 @@ WHAT = {"budget": "Budget", "advise": "Advise"}
 
 def choose_tool() -> Literal["budget", "advise"]:
     """Which of the two this page shows; the URL says it."""
-    asked = st.query_params.get("what", "")
+    wanted = st.query_params.get("what", "")
     picked = st.segmented_control(
         "What to plan",
         [*WHAT],
-        default=asked if asked in WHAT else "budget",
+        default=wanted if wanted in WHAT else "budget",
         required=True,
         format_func=WHAT.__getitem__,
         key="plan.what",
@@ -94,22 +94,22 @@ def draw(shown: opening.ShownSession | None = None) -> None:
 def _draw_fields() -> library.Shape:
     """What is planned; each number stands in the URL where it is not the usual one."""
     usual = {name: value for name, value, _ in library.FIELDS}
-    told = {name: text for name, _, text in library.FIELDS}
-    given: dict[str, int] = {}
+    hints = {name: text for name, _, text in library.FIELDS}
+    numbers: dict[str, int] = {}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small", key="plan-fields"):
         for name, words in WORDS.items():
             of = (words, 0, None, _read_field(name, usual[name]), STEPS[name])
-            given[name] = int(st.number_input(*of, key=f"plan.{name}", width=150, help=told[name].capitalize()))
+            numbers[name] = int(st.number_input(*of, key=f"plan.{name}", width=150, help=hints[name].capitalize()))
         models = list(dict.fromkeys((st.query_params.get("model") or usual["model"], usual["model"], *MODELS)))
         model = st.selectbox(
-            "Model", models, key="plan.model", width=220, accept_new_options=True, help=told["model"].capitalize()
+            "Model", models, key="plan.model", width=220, accept_new_options=True, help=hints["model"].capitalize()
         )
-    for name, value in (given | {"model": model}).items():
+    for name, value in (numbers | {"model": model}).items():
         if value == usual[name]:
             st.query_params.pop(name, None)
         else:
             st.query_params[name] = str(value)
-    return library.Shape(**given, model=str(model))
+    return library.Shape(**numbers, model=str(model))
 
 
 def _read_field(name: str, usual: int) -> int:
@@ -133,12 +133,12 @@ def _render_answer(made: library.Calculation) -> str:
         best = min(through, key=lambda each: each.row.usd or 0)
         many = f"{len(through)} of {len(made.outlooks)} policies get"
         first = f"; it cuts first at turn {best.first:,}" if best.first else " and cuts nothing"
-        said = f"{many} through all {turns:,} turns. {best.row.title} is the cheapest: {best.row.usd:,.2f} USD{first}."
+        sentence = f"{many} through all {turns:,} turns. {best.row.title} is the cheapest: {best.row.usd:,.2f} USD{first}."
     elif any(each.ends is None for each in made.outlooks):
-        said = f"No price is known for {made.shape.model}; how full the window gets is known all the same."
+        sentence = f"No price is known for {made.shape.model}; how full the window gets is known all the same."
     else:
-        said = f"None of these policies gets through all {turns:,} turns: a request does not fit any more."
-    return f'<div class="ts-headline">{escape(said)}</div>'
+        sentence = f"None of these policies gets through all {turns:,} turns: a request does not fit any more."
+    return f'<div class="ts-headline">{escape(sentence)}</div>'
 
 
 def _draw_table(made: library.Calculation) -> None:
@@ -159,8 +159,8 @@ def _draw_table(made: library.Calculation) -> None:
         column_config={
             "USD": st.column_config.NumberColumn(format="%.2f", help="list prices, prompt cache simulated, summaries included"),
             **{
-                name: st.column_config.NumberColumn(format="%.0f %%", help=told)
-                for name, told in {
+                name: st.column_config.NumberColumn(format="%.0f %%", help=hint)
+                for name, hint in {
                     "from cache": "share of all prompt tokens that a cache would have served",
                     "kept": "tokens sent, of those with everything kept",
                     "peak fill": "of the window, at the fullest request",

@@ -124,7 +124,7 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
 def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_end(
     app: AppTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, met = open_chats.open_chat, []
+    now, met = open_chats.open_thread, []
 
     def room(thread: str) -> open_chats.OpenChat:
         """The turn ends when the page has its chat, and before it looks whether a turn is under way."""
@@ -134,7 +134,7 @@ def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_en
             met.append(thread)
         return held
 
-    monkeypatch.setattr(open_chats, "open_chat", room)
+    monkeypatch.setattr(open_chats, "open_thread", room)
     chat_form.get_offline_server().delay = 0.1
     opened(app)
     app.session_state["chat.fault"] = "overloaded"
