@@ -65,12 +65,23 @@ def list_memory_tools(chosen: Policy) -> list[Any]:
 
 
 def attach(chat: Chat, thread: str, turn: Callable[[Chat], Generator[Event]]) -> Callable[[Chat], Generator[Event]]:
-    """Give a chat what stands beside it, and its turn what is asked after it."""
+    """Give a chat what stands beside it, and its turn what is asked after it.
+
+    Args:
+        chat: the chat.
+        thread: id of its thread.
+        turn: begins the turn.
+    """
     now = build_context(thread)
     injected_context.attach(chat, now)
     return injected_context.add_post_turn_queries(now, turn)
 
 
 def attach_preview(chat: Chat, thread: str) -> None:
-    """Weigh a chat's next request with what stands beside it now."""
+    """Weigh a chat's next request with what stands beside it now.
+
+    Args:
+        chat: the chat; its toolbox and sink are replaced for the preview.
+        thread: id of its thread.
+    """
     injected_context.attach_preview(chat, build_context(thread))

@@ -26,7 +26,15 @@ VERDICTS = {
 def render_envelope(
     weighed: RequestPreview | None, fits: next_request.Fits, ahead: next_request.NextCut | None, typed: bool, busy: bool
 ) -> str:
-    """The bar of the next request, what becomes of it, and a line per part."""
+    """The bar of the next request, what becomes of it, and a line per part.
+
+    Args:
+        weighed: the next request; None = it is not planned yet.
+        fits: prefix (tokens) and scale of the chat's requests.
+        ahead: the next cut that is expected; None = none is in sight.
+        typed: whether something is typed or attached.
+        busy: whether a turn is under way.
+    """
     if weighed is None:
         return '<div class="ts-empty">Planning the first request …</div>'
     plan = weighed.plan
@@ -72,7 +80,12 @@ def _find_cuts(plan: Plan) -> list[Decision]:
 
 
 def render_attachments(weighed: RequestPreview | None, typed: Draft) -> str:
-    """What each chosen file will cost in every request that carries it, or why it will not go; "" where none is chosen."""
+    """What each chosen file will cost in every request that carries it, or why it will not go; "" where none is chosen.
+
+    Args:
+        weighed: the next request; None = it is not planned yet.
+        typed: what is typed and attached.
+    """
     if not typed.names and not typed.refused:
         return ""
     sizes = weighed.attachment_tokens if weighed else ()

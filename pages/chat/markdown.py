@@ -138,7 +138,12 @@ def _render_address(token: Token, name: str, text: str) -> str:
 
 
 def render_code(text: str, language: str = "") -> str:
-    """A block of code with a button that copies it (`typing_box`)."""
+    """A block of code with a button that copies it (`typing_box`).
+
+    Args:
+        text: the code.
+        language: its language; "" = unknown.
+    """
     name = f"<span>{escape(language)}</span>"
     button = '<button type="button" class="md-copy">Copy</button>'
     return f'<div class="md-code"><div>{name}{button}</div><pre class="ts-text">{escape(text)}</pre></div>'

@@ -32,10 +32,14 @@ LOUD = ("warn", "fallback", "refuse")
 def render_conversation(
     session: Session, states: Sequence[next_request.State], shared: int, first: int = 0, sought: int | None = None
 ) -> str:
-    """The messages from number `first` of those that were said, the newest last, each with what the next request carries of it.
+    """The messages from number `first` on, the newest last, each with what the next request carries of it.
 
-    `shared`: blocks that came from where this chat was begun; `sought`: where a message begins that is marked; `states` go by
-    the number of a message in the session.
+    Args:
+        session: the chat.
+        states: what the next request carries of each message, by its number in the session.
+        shared: blocks that came from where this chat was begun.
+        first: number of the first message that is shown, counting those of user and assistant.
+        sought: where a message begins that is marked; None = no message is.
     """
     numbers = [n for n, m in enumerate(session.messages) if m.role in ("user", "assistant")]
     begins = next_request.find_context_start(states, numbers) if states else None
@@ -94,7 +98,15 @@ def _render_fences(shown: str) -> str:
 
 
 def render_growing_answer(text: str, thinking: str, last: Event | None, stopping: bool = False, behind: int = 0) -> str:
-    """The answer as far as it has come, `behind` so many messages; "" once nothing of it is left to come."""
+    """The answer as far as it has come; "" once nothing of it is left to come.
+
+    Args:
+        text: its text so far.
+        thinking: its thinking so far.
+        last: the newest event of the turn.
+        stopping: whether somebody pressed Stop.
+        behind: number of messages before it.
+    """
     if stopping and not text and not thinking:
         return '<p class="chat-more" role="status">Stopping …</p>'
     thought = f'<div class="said thought">{escape(thinking[-1_500:])}</div>' if thinking and not text else ""
@@ -122,7 +134,11 @@ def render_interruption() -> str:
 def render_decisions(log: dict[int, Plan], fits: next_request.Fits, session: Session | None, most: int = 14) -> str:
     """What the policy did to the newest requests and why, the newest first; a cut that merely still stands is left out.
 
-    `fits`: prefix and scale of the chat's requests.
+    Args:
+        log: plans by the number of their request.
+        fits: prefix (tokens) and scale of the chat's requests.
+        session: the chat; None where it has none yet.
+        most: how many are shown.
     """
     lines: list[str] = []
     seen: set[tuple[object, ...]] = set()
@@ -164,7 +180,14 @@ def render_summary(summary: manual_summaries.ManualSummary) -> str:
 
 
 def render_spending(session: Session, spent: Decimal, limit: Decimal | None, since: int) -> str:
-    """Requests, tokens and money of this chat."""
+    """Requests, tokens and money of this chat.
+
+    Args:
+        session: the chat.
+        spent: USD spent so far.
+        limit: USD from which on the chat asks before it sends; None = no limit.
+        since: the first request of this chat itself; those before it came with its beginning.
+    """
     billed = [each for r in session.requests[since:] if r.usage for each in r.usage.passes]
     prompt, read = sum(u.prompt_tokens for u in billed), sum(u.cache_read_input_tokens for u in billed)
     left = f" · {format_usd(max(limit - spent, Decimal(0)))} of {format_usd(limit)} left" if limit else ""
@@ -175,7 +198,15 @@ def render_spending(session: Session, spent: Decimal, limit: Decimal | None, sin
 
 
 def render_title(name: str, to: str, address: str, model: str, before: str) -> str:
-    """The chat's name and where its next request goes. `before`: where it went so far, if the form says otherwise now."""
+    """The chat's name and where its next request goes.
+
+    Args:
+        name: the chat's name.
+        to: the provider.
+        address: the provider's URL.
+        model: the model.
+        before: where it went so far, if the form says otherwise now.
+    """
     chips = f'<span class="ts-chip">{escape(to)}</span>'
     chips += f'<span class="ts-chip">{escape(address)}</span>' if address else ""
     chips += f'<span class="ts-chip">{escape(model or "no model")}</span>'

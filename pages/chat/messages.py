@@ -13,7 +13,12 @@ from pages.parts.chat_form import POLICY, get_value
 
 
 def draw(open_chat: open_chats.OpenChat, states: Sequence[next_request.State]) -> None:
-    """The newest messages, and on demand those before them, a page at a time."""
+    """The newest messages, and on demand those before them, a page at a time.
+
+    Args:
+        open_chat: the chat.
+        states: what the next request carries of each message.
+    """
     session = open_chat.session
     count = sum(message.role in ("user", "assistant") for message in session.messages)
     key = f"chat.first.{open_chat.thread}"
@@ -34,7 +39,12 @@ def draw(open_chat: open_chats.OpenChat, states: Sequence[next_request.State]) -
 
 
 def draw_requests(open_chat: open_chats.OpenChat, most: int = 8) -> None:
-    """A link into the debugger for each of the newest requests."""
+    """A link into the debugger for each of the newest requests.
+
+    Args:
+        open_chat: the chat.
+        most: how many.
+    """
     session = open_chat.session
     since = int(session.about.get("live_from", 0))
     live = [request for request in session.requests if request.n >= since]

@@ -59,7 +59,12 @@ def regenerate(open_chat: OpenChat) -> None:
 
 
 def exclude_message(open_chat: OpenChat, named: int = -1) -> None:
-    """Leave a message out of every further request; of tool results, the calls, too. `named`: its number, else the newest."""
+    """Leave a message out of every further request; of tool results, the calls, too.
+
+    Args:
+        open_chat: the chat.
+        named: number of the message; -1 = the newest.
+    """
     messages = open_chat.session.messages
     newest = named if 0 <= named < len(messages) else max(n for n, message in enumerate(messages) if message.role == "user")
     gone = [newest - 1, newest] if messages[newest].origin == "tool" and messages[newest - 1].role == "assistant" else [newest]

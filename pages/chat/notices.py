@@ -48,7 +48,12 @@ def _draw_card(title: str, what: str, hint: str, facts: Mapping[str, object] | N
 
 
 def draw_ending(open_chat: open_chats.OpenChat, event: UnfinishedTurn) -> None:
-    """Why a turn ended early, with what can be done about it."""
+    """Why a turn ended early, with what can be done about it.
+
+    Args:
+        open_chat: the chat.
+        event: how its turn ended.
+    """
     if isinstance(event, LimitReached):
         hint = "Go on if that is what you want, or raise the limit in the settings."
         if event.usd and "would cost" not in event.why:
@@ -65,7 +70,12 @@ def draw_ending(open_chat: open_chats.OpenChat, event: UnfinishedTurn) -> None:
 
 
 def draw_stored_problem(open_chat: open_chats.OpenChat, problem: Mapping[str, Any]) -> None:
-    """Why the newest request of a chat that was opened again is not complete."""
+    """Why the newest request of a chat that was opened again is not complete.
+
+    Args:
+        open_chat: the chat.
+        problem: what its store says of the request.
+    """
     kind = str(problem.get("kind") or "")
     _draw_card(KINDS.get(kind, "Interrupted"), str(problem.get("what")), str(problem.get("hint") or ""), list_facts(problem))
     _draw_ways_out(open_chat, kind == "ContextWindowExceededError" or bool(problem.get("too_long")), problem.get("message", -1))

@@ -144,7 +144,16 @@ def open_thread(thread: str) -> OpenChat:
 
 
 def create_chat(title: str, system: str, more: dict[str, Any] | None = None) -> OpenChat:
-    """A new thread with its system prompt and tools. Raises `TurnscopeError`s."""
+    """A new thread with its system prompt and tools.
+
+    Args:
+        title: title of the chat.
+        system: system prompt; "" = none.
+        more: what is stored about the thread beside its settings.
+
+    Raises:
+        TurnscopeError: the provider is not reachable as it is set up, or the store cannot be written.
+    """
     made, to = chat_form.connect_provider(), chat_form.get_destination()
     id = cache.open_chat_store().create(title=title, about={**list_settings(), **(more or {})}, place=to)
     chat = branches.start_chat(
@@ -156,7 +165,15 @@ def create_chat(title: str, system: str, more: dict[str, Any] | None = None) -> 
 
 
 def start_turn(open_chat: OpenChat, turn: Callable[[Chat], Generator[Event]]) -> None:
-    """Begin a turn with the settings chosen now; one at a time. Raises `TurnscopeError`s."""
+    """Begin a turn with the settings chosen now; one at a time.
+
+    Args:
+        open_chat: the chat.
+        turn: begins the turn.
+
+    Raises:
+        TurnscopeError: a turn is under way, or the provider is not reachable as it is set up.
+    """
     with open_chat.lock:
         open_chat.absorb_events()
         if open_chat.is_busy:
@@ -209,7 +226,12 @@ def _decide_destination(open_chat: OpenChat) -> Destination:
 
 
 def resolve_settings(open_chat: OpenChat, to: Destination) -> Settings:
-    """The settings of the next request, for where it goes. A window that a server named in a refusal is not forgotten."""
+    """The settings of the next request, for where it goes. A window that a server named in a refusal is not forgotten.
+
+    Args:
+        open_chat: the chat.
+        to: where the request goes.
+    """
     return replace(choices.build_settings(), model=to.model, window=to.window or open_chat.learned_windows.get(to.model, 0))
 
 
@@ -223,7 +245,15 @@ def stop_turn(open_chat: OpenChat) -> None:
 
 
 def change_chat(open_chat: OpenChat, what: Callable[[Chat], object]) -> None:
-    """Do something to a chat between two turns. Raises `TurnscopeError`s."""
+    """Do something to a chat between two turns.
+
+    Args:
+        open_chat: the chat.
+        what: does it.
+
+    Raises:
+        TurnscopeError: a turn is under way, or the change cannot be stored.
+    """
     with open_chat.lock:
         open_chat.absorb_events()
         if open_chat.is_busy:

@@ -35,7 +35,13 @@ class RequestPreview:
 
 
 def preview_request(open_chat: OpenChat | None, text: str = "", files: Sequence[Any] = ()) -> RequestPreview | None:
-    """The next request, were `text` said first with `files` (blocks) attached; amid a turn, the request being answered."""
+    """The next request, were `text` said first with `files` attached; amid a turn, the request being answered.
+
+    Args:
+        open_chat: the chat; None = one that is not begun yet.
+        text: text of the next message.
+        files: its attachments, as content blocks.
+    """
     if open_chat is None:
         return _preview(build_draft(), text, files)
     with open_chat.lock:
@@ -85,7 +91,12 @@ def _predict_cut(chat: Chat) -> next_request.NextCut:
 
 
 def list_fits(open_chat: OpenChat | None, plan: Plan | None) -> next_request.Fits:
-    """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet."""
+    """Prefix and scale of every request so far and of the one that is planned; () where there is no chat yet.
+
+    Args:
+        open_chat: the chat; None = one that is not begun yet.
+        plan: the request that is planned, if there is one.
+    """
     return next_request.fit_requests(open_chat.session, open_chat.chat.prompt_tokens, plan) if open_chat else ()
 
 

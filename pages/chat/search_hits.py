@@ -16,7 +16,13 @@ NAMES = {"user": "You", "assistant": "Model"}
 
 
 def draw(hits: Sequence[Hit], titles: Mapping[str, str], words: str) -> None:
-    """A list of hits, each with what stands around the words; the one that is chosen opens its chat there."""
+    """A list of hits, each with what stands around the words; the one that is chosen opens its chat there.
+
+    Args:
+        hits: the hits, in the order of the list.
+        titles: titles of the chats, by thread.
+        words: what was searched.
+    """
     known = {(hit.thread, hit.n): hit for hit in hits[:MOST] if hit.thread in titles}
     if not known:
         return
@@ -38,7 +44,13 @@ def draw(hits: Sequence[Hit], titles: Mapping[str, str], words: str) -> None:
 
 
 def quote_around(text: str, words: str, most: int = 60) -> str:
-    """What stands around the first of the words, on one line; the text's beginning where none stands there as it was typed."""
+    """What stands around the first of the words, on one line; the text's beginning where none stands there as it was typed.
+
+    Args:
+        text: a text.
+        words: what was searched.
+        most: characters on each side of the word.
+    """
     found = min((at for word in words.split() if (at := text.lower().find(word.lower())) >= 0), default=0)
     start = max(0, found - most // 3)
     return f"{'…' if start else ''}{shorten(text[start:], most)}"

@@ -16,7 +16,12 @@ SPANS = 12  # stretches of requests that are named
 
 
 def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
-    """When a text left the window under each policy."""
+    """When a text left the window under each policy.
+
+    Args:
+        shown: the session that is shown.
+        chosen: the policies, model and budget that are chosen.
+    """
     st.subheader("When did this text leave the window?", anchor="left")
     wanted = st.query_params.get("text", "")
     text = st.text_input(

@@ -13,7 +13,12 @@ from pages.parts import opening, theme, url
 
 
 def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row]) -> None:
-    """What answers take up again and a policy no longer says, each with the place in the debugger where that can be seen."""
+    """What answers take up again and a policy no longer says, each with the place in the debugger where that can be seen.
+
+    Args:
+        shown: the session that is shown.
+        rows: a row per policy.
+    """
     losing = {row.policy: row for row in rows if row.losses.hits}
     if not losing:
         return

@@ -16,7 +16,12 @@ ROWS = 500  # of a table
 
 
 def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row]) -> None:
-    """A row per policy, sortable, and the same as CSV."""
+    """A row per policy, sortable, and the same as CSV.
+
+    Args:
+        shown: the session that is shown.
+        rows: a row per policy.
+    """
     st.dataframe(_build_columns(rows), hide_index=True, key="compare.table", column_config=_configure_columns())
     checked = " ".join(row.calibration for row in rows)
     st.html(f'<div class="ts-empty">{escape(f"{comparison.ASSUMPTIONS} {checked}")}</div>')

@@ -16,7 +16,13 @@ WHICH = {"differ": "That differ", "kept": "All that are kept"}
 
 
 def draw(shown: opening.ShownSession, rows: Sequence[comparison.Row], chosen: PolicyChoice) -> None:
-    """Where two policies first part, and how each block stands in a request of either."""
+    """Where two policies first part, and how each block stands in a request of either.
+
+    Args:
+        shown: the session that is shown.
+        rows: a row per policy.
+        chosen: the policies, model and budget that are chosen.
+    """
     if len(rows) < 2:
         return
     st.subheader("Two policies at one request", anchor=False)

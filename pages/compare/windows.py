@@ -28,7 +28,12 @@ def _get_results(key: str, part: int, many: int) -> dict[replays.Key, WindowResu
 
 
 def draw(shown: opening.ShownSession, chosen: PolicyChoice) -> None:
-    """Each policy on windows of several sizes, when somebody asks: that is a replay for each."""
+    """Each policy on windows of several sizes, when somebody asks: that is a replay for each.
+
+    Args:
+        shown: the session that is shown.
+        chosen: the policies, model and budget that are chosen.
+    """
     if not st.toggle("Sweep over windows, 8K to 1M", key="compare.sweep"):
         return
     pairs = [(policy, window) for policy in chosen.policies.values() for window in library.WINDOWS]

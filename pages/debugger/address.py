@@ -60,7 +60,12 @@ def read_changes() -> dict[str, Any]:
 
 
 def choose_policy(name: str, changes: Mapping[str, Any] | None = None) -> None:
-    """Show the session under another policy, at the same request."""
+    """Show the session under another policy, at the same request.
+
+    Args:
+        name: name of the policy.
+        changes: parameters that differ from its file, by key; None = none.
+    """
     st.session_state[_CHOICE] = {"policy": name} | ({"set": parameters.encode_changes(changes)} if changes else {})
     for gone in ("step", "set"):
         st.query_params.pop(gone, None)
@@ -77,6 +82,10 @@ def arrive(shown: opening.ShownSession, replay: Replay) -> None:
     """Take the place from the URL, else the first change. Once per run of the page: a fragment's run may bring an older URL.
 
     Where that is not replayed yet the URL stays, and the stepper waits at the last request that there is.
+
+    Args:
+        shown: the session that is shown.
+        replay: the replay that is shown.
     """
     place: Place | None = st.session_state.get(_PLACE)
     request, step = _read_number("request"), _read_number("step")
@@ -102,7 +111,12 @@ def _read_number(name: str) -> int | None:
 
 
 def keep_place(shown: opening.ShownSession, at: Place) -> None:
-    """Write a place to the URL and to memory; while the URL's own is not replayed yet, to memory alone."""
+    """Write a place to the URL and to memory; while the URL's own is not replayed yet, to memory alone.
+
+    Args:
+        shown: the session that is shown.
+        at: the place.
+    """
     st.session_state[_PLACE] = at
     if at.ahead:
         return
@@ -117,7 +131,13 @@ def keep_place(shown: opening.ShownSession, at: Place) -> None:
 
 
 def follow_stepper(shown: opening.ShownSession, replay: Replay, sent: Mapping[str, Any]) -> None:
-    """The stepper reports where it stopped; numbers from a browser are taken with care."""
+    """The stepper reports where it stopped; numbers from a browser are taken with care.
+
+    Args:
+        shown: the session that is shown.
+        replay: the replay that is shown.
+        sent: the report: request, step, block.
+    """
     place: Place | None = st.session_state.get(_PLACE)
     plans, blocks = replay.trace.plans, replay.trace.session.blocks
     request = max(0, min(len(plans) - 1, int(sent.get("request") or 0)))
@@ -129,7 +149,14 @@ def follow_stepper(shown: opening.ShownSession, replay: Replay, sent: Mapping[st
 
 
 def go(shown: opening.ShownSession, *, request: int | None = None, step: int = 0, block: int | None = None) -> None:
-    """The app moves the stepper from where it stands by now: to another place, or to a block of this one."""
+    """The app moves the stepper from where it stands by now: to another place, or to a block of this one.
+
+    Args:
+        shown: the session that is shown.
+        request: number of the request; None = this one.
+        step: decisions that are applied, 0 = none yet.
+        block: number of the block; None = the one that the step is about.
+    """
     at: Place = st.session_state[_PLACE]
     there = (at.request, at.step) if request is None else (request, step)
     keep_place(shown, Place(at.key, *there, block, at.seq + 1, at.ahead and request is None))

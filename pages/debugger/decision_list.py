@@ -22,5 +22,10 @@ _list = st.components.v2.component(
 
 
 def draw(replay: Replay, at: Place) -> None:
-    """The list, with the place where the stepper stands."""
+    """The list, with the place where the stepper stands.
+
+    Args:
+        replay: the replay that is shown.
+        at: where the stepper stands.
+    """
     _list(key="debugger-decisions", data={"steps": replay.key, "at": [at.request, at.step]})

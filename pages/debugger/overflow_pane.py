@@ -15,7 +15,13 @@ from pages.parts.formats import escape
 
 
 def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
-    """The tree of the request at hand, and ways to the ones before and after that have one."""
+    """The tree of the request at hand, and ways to the ones before and after that have one.
+
+    Args:
+        shown: the session that is shown.
+        replay: the replay that is shown.
+        at: where the stepper stands.
+    """
     found = policy_replay.find_over_limit(replay)
     nodes = overflow_tree.build_tree(replay.trace, at.request)
     with st.container(horizontal=True, vertical_alignment="center"):

@@ -37,7 +37,13 @@ HERE = {
 
 
 def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
-    """Everything that depends on the place."""
+    """Everything that depends on the place.
+
+    Args:
+        shown: the session that is shown.
+        replay: the replay that is shown.
+        at: where the stepper stands.
+    """
     cursor = Cursor(at.request, at.step)
     close = closeup.build_closeup(replay.trace, cursor, at.block)
     if close:

@@ -21,7 +21,12 @@ _picker = st.components.v2.component(
 
 
 def draw(known: library.PolicyCatalog, name: str) -> str:
-    """Draw the list; gives the name that was just chosen, "" where none was."""
+    """Draw the list; gives the name that was just chosen, "" where none was.
+
+    Args:
+        known: all policies.
+        name: name of the one that is in force.
+    """
     groups = [
         {"title": group.title, "policies": [_build_row(known, each) for each in group.names]}
         for group in policy_groups.group_policies(known)

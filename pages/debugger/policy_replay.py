@@ -44,8 +44,13 @@ def replay_policy(
 ) -> tuple[library.ReplayJob, Replay | None]:
     """The session under a policy: replayed as long as somebody looks, once for all tabs; and as much of it as there is.
 
-    `model`: as if that one had been asked; "" = those that were. `wait`: seconds, at most; None = `PATIENCE`. Raises
-    what went wrong in it; then it is begun anew when it is asked for again.
+    What went wrong in it is raised; then it is begun anew when it is asked for again.
+
+    Args:
+        shown: the session that is shown.
+        chosen_policy: the policy.
+        model: replay as if this model had been asked; "" = the recorded ones.
+        wait: seconds to wait for it, at most; None = `PATIENCE`.
     """
     digest = hashlib.sha256(f"{chosen_policy.name}\n{chosen_policy.to_toml()}".encode()).hexdigest()[:16]
     known = replays.list_answers() if chosen_policy.name != policies.RECORDED else {}
@@ -87,7 +92,13 @@ def _find_rejections(_trace: Trace, key: str) -> refused.Rejections:  # noqa: AR
 
 
 def price_decision(replay: Replay, request: int, number: int) -> CachePrice | None:
-    """What decision `number` (from 0) of a request does to the prompt cache; None where it changed nothing."""
+    """What a decision does to the prompt cache; None where it changed nothing.
+
+    Args:
+        replay: the replay that is shown.
+        request: number of the request.
+        number: number of the decision in its request, from 0.
+    """
     decision = replay.trace.plans[request].decisions[number]
     return (
         price_decisions(replay.trace, _simulate_cache(replay.trace, replay.key), request).get(decision.seq)

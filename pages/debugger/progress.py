@@ -13,7 +13,12 @@ MEGABYTE = 1_000_000
 
 
 def draw(run: ReplayJob, replay: Replay | None) -> None:
-    """Draw it where the page shows less than the whole `replay`; nothing otherwise."""
+    """Draw it where the page shows less than the whole `replay`; nothing otherwise.
+
+    Args:
+        run: the replay under way.
+        replay: the part of it that is shown, if any.
+    """
     if replay and replay.is_whole:
         return
     shown = len(replay.trace.plans) if replay else 0

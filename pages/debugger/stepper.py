@@ -41,7 +41,12 @@ def send_trace(replay: Replay) -> None:
 
 
 def draw(shown: opening.ShownSession, replay: Replay) -> Place:
-    """Draw the stepper and give the place where it stands."""
+    """Draw the stepper and give the place where it stands.
+
+    Args:
+        shown: the session that is shown.
+        replay: the replay that is shown.
+    """
 
     def report() -> None:
         sent = st.session_state[KEY].get("at")

@@ -16,7 +16,12 @@ CHARACTERS = 4  # per token, roughly: what is said before anything is counted
 
 
 def draw(shown: opening.ShownSession, replay: Replay) -> None:
-    """A popover beside the policy where summaries are stand-ins; nothing elsewhere."""
+    """A popover beside the policy where summaries are stand-ins; nothing elsewhere.
+
+    Args:
+        shown: the session that is shown.
+        replay: the replay that is shown.
+    """
     asks = replay.trace.find_offline_asks()
     if not asks:
         return

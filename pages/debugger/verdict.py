@@ -15,7 +15,12 @@ SAID = {"warn": "warned", "overflow": "over the limit", "refuse": "refused"}
 
 
 def render_verdict(shown: opening.ShownSession, replay: Replay) -> str:
-    """One line about the whole session under the policy; a clear notice where it changes nothing."""
+    """One line about the whole session under the policy; a clear notice where it changes nothing.
+
+    Args:
+        shown: the session that is shown.
+        replay: the replay that is shown.
+    """
     made, count = replay.steps, len(replay.trace.plans)
     peak, top = made.peak
     limit = format_tokens(replay.trace.plans[top].budget.limit)

@@ -14,7 +14,12 @@ OLD, NEW = "difference.old", "difference.new"
 
 @st.fragment
 def draw(shown: opening.ShownSession, n: int) -> None:
-    """Two numbers, and what stands between them. They follow the request that is shown until somebody chooses others."""
+    """Two numbers, and what stands between them. They follow the request that is shown until somebody chooses others.
+
+    Args:
+        shown: the session that is shown.
+        n: number of the request that is shown.
+    """
     last = len(shown.view) - 1
     if st.session_state.get("difference.of") != (shown.key, n):
         st.session_state["difference.of"] = (shown.key, n)

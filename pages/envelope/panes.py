@@ -13,7 +13,12 @@ SHOWN_CHARS = 60_000  # of the exact body; the whole of it is in the download
 
 
 def draw(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
-    """One of four looks at the request; only the one that is looked at is made."""
+    """One of four looks at the request; only the one that is looked at is made.
+
+    Args:
+        shown: the session that is shown.
+        now: numbers of the request.
+    """
     pane = st.segmented_control(
         "Look at",
         list(PANES),

@@ -34,7 +34,12 @@ _lines = st.components.v2.component(
 
 @st.fragment
 def draw(shown: opening.ShownSession, n: int) -> None:
-    """The list on the left, the chosen block on the right. A filter or a click draws this alone."""
+    """The list on the left, the chosen block on the right. A filter or a click draws this alone.
+
+    Args:
+        shown: the session that is shown.
+        n: number of the request that is shown.
+    """
     query = _read_query(shown, n)
     try:
         places = text_search.find_matches(shown.trace, query)

@@ -26,7 +26,9 @@ class Choices(NamedTuple):
 def choose(priced: bool, slots: bool) -> Choices:
     """What the heatmap shows: columns, measure, scale, whether each row has a scale of its own, whether each slot has a row.
 
-    `priced`: some of it has a price; tokens are shown first where nothing has. `slots`: something was put in.
+    Args:
+        priced: whether any of it has a price; tokens are shown first where nothing has.
+        slots: whether something was put in.
     """
     measures: dict[figures.Measure, str] = {"cost": "Cost", "tokens": "Tokens", "share": "Share of window"}
     if not priced:
@@ -61,7 +63,14 @@ def _draw_choice(label: str, options: dict[C, str], key: str) -> C:
 
 @st.cache_resource(max_entries=24, show_spinner=False)
 def build_figure(_shown: ShownSession, key: str, chosen: Choices, theme: figures.Theme) -> figures.Figure:
-    """The heatmap of a session, made once per choice."""
+    """The heatmap of a session, made once per choice.
+
+    Args:
+        _shown: the session; not part of the cache's key.
+        key: names the session as it is now.
+        chosen: what the heatmap shows.
+        theme: light or dark.
+    """
     parts = find_slots(_shown, key) if chosen.parted else None
     by, measure, scale = chosen.by, chosen.measure, chosen.scale
     return figures.draw_heatmap(_shown.view, by, measure, scale, theme, trace=_shown.trace, each=chosen.each, parts=parts)
@@ -69,5 +78,10 @@ def build_figure(_shown: ShownSession, key: str, chosen: Choices, theme: figures
 
 @st.cache_resource(max_entries=24, show_spinner=False)
 def find_slots(_shown: ShownSession, key: str) -> slots.Slots | None:  # noqa: ARG001  what the cache goes by
-    """What was put into the requests of a session, by slot; None where nothing was."""
+    """What was put into the requests of a session, by slot; None where nothing was.
+
+    Args:
+        _shown: the session; not part of the cache's key.
+        key: names the session as it is now.
+    """
     return slots.build_slots(_shown.trace, _shown.view)

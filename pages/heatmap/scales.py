@@ -19,7 +19,12 @@ SCALES: dict[figures.Scale, str] = {
 
 
 def render(shown: opening.ShownSession, chosen: Choices) -> str:
-    """HTML of both, for the choices that the heatmap is drawn with."""
+    """HTML of both, for the choices that the heatmap is drawn with.
+
+    Args:
+        shown: the session that is shown.
+        chosen: what the heatmap shows.
+    """
     rows = _compute_shades(shown, chosen)
     hint = f"{' '.join(_describe_cells(chosen))} Click a cell to go there, drag to sum up a range."
     measure = chosen.measure
@@ -35,7 +40,12 @@ def render(shown: opening.ShownSession, chosen: Choices) -> str:
 
 
 def describe(shown: opening.ShownSession, chosen: Choices) -> list[str]:
-    """The same as text, for a chart that is taken away."""
+    """The same as text, for a chart that is taken away.
+
+    Args:
+        shown: the session that is shown.
+        chosen: what the heatmap shows.
+    """
     rows = _compute_shades(shown, chosen)
     spans = [
         (row.label if chosen.each else "All rows", [_format_value(row.values[place], chosen.measure) for place in (0, 2, -1)])

@@ -101,7 +101,12 @@ def open_chat_store() -> threads.Threads:
 
 @st.cache_resource(max_entries=2, show_spinner=False)
 def list_index_rows(path: str, version: tuple[int, ...]) -> tuple[library.IndexRow, ...]:  # noqa: ARG001  what the cache goes by
-    """The index of the library."""
+    """The index of the library.
+
+    Args:
+        path: the index.
+        version: its version; another one is read anew.
+    """
     return known_lines.list_sessions(open_store().index_path)
 
 

@@ -80,7 +80,12 @@ def render_title(view: views.Overview) -> str:
 
 
 def render_middle(text: str, link: str) -> str:
-    """That the task, or the last instruction, stands amid a long prompt; a link leads to where it does."""
+    """That the task, or the last instruction, stands amid a long prompt; a link leads to where it does.
+
+    Args:
+        text: the sentence that says it.
+        link: address of the page that shows it.
+    """
     return (
         f'<div class="ts-amid"><b>In the middle</b> {escape(text)} <a href="{escape(link)}" target="_self">Look at it</a></div>'
     )
@@ -130,7 +135,12 @@ def _render_chip(text: str, tone: str = "", hint: str = "") -> str:
 
 
 def render_headline(now: request_summary.RequestSummary, ahead: request_summary.Cut | None = None) -> str:
-    """One sentence with the number that matters, what happened at this request, and a way to the cut that comes next."""
+    """One sentence with the number that matters, what happened at this request, and a way to the cut that comes next.
+
+    Args:
+        now: numbers of the request.
+        ahead: the next cut; None = there is none.
+    """
     chips = "".join(
         _render_chip(f"{SIGNS[kind]} {shorten(what.partition(': ')[0], 60)}", "warn", what) for kind, what in now.events
     )
@@ -149,7 +159,12 @@ def fill_style(name: str) -> str:
 
 
 def render_bar(now: request_summary.RequestSummary, slim: bool = False) -> str:
-    """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut."""
+    """The wide bar: prefix, buckets, remainder, free space, reserve, ticks; above it the request before a cut.
+
+    Args:
+        now: numbers of the request.
+        slim: draw it less high.
+    """
     whole = max(now.window, now.prompt, 1)
     parts = "".join(
         _render_segment(segment, whole, _describe_injected(now), now.inserts) for segment in now.segments if segment.tokens
@@ -181,7 +196,13 @@ def _describe_injected(now: request_summary.RequestSummary) -> str:
 
 
 def render_inserts(inserts: Sequence[tuple[str, str, int]], bucket: str, whole: int) -> str:
-    """The slots of a bucket as hatched parts at the end of its segment, which has `whole` tokens."""
+    """The slots of a bucket as hatched parts at the end of its segment.
+
+    Args:
+        inserts: slot, bucket and tokens of each insert.
+        bucket: the bucket.
+        whole: tokens of the segment.
+    """
     parts = "".join(
         f'<i title="{escape(slot)}: {tokens:,} tokens, put in" style="width:{100 * tokens / max(1, whole):.2f}%"></i>'
         for slot, of, tokens in inserts
@@ -220,7 +241,12 @@ def _render_previous(now: request_summary.RequestSummary, whole: int) -> str:
 
 
 def render_buckets(now: request_summary.RequestSummary, counter: str) -> str:
-    """A card per bucket and a chip for what belongs to none."""
+    """A card per bucket and a chip for what belongs to none.
+
+    Args:
+        now: numbers of the request.
+        counter: who counted, in words.
+    """
     named = {segment.name: segment for segment in now.segments}
     hidden = any(named[name].tokens for name in HATCHED if name != "unattributed")
     order = ("system", "tools", "messages", "tool_results", "thinking")
@@ -287,12 +313,23 @@ def _render_rest(segment: request_summary.Segment) -> str:
 
 
 def render_panel(name: str, body: str, note: str = "") -> str:
-    """A titled box."""
+    """A titled box.
+
+    Args:
+        name: title of the box.
+        body: its content, as HTML that is safe already.
+        note: faint text beside the title.
+    """
     return f'<section class="ts-card"><h3>{escape(name)}<em>{escape(note)}</em></h3>{body}</section>'
 
 
 def render_largest(groups: Sequence[request_summary.Group], shown: int = 12) -> str:
-    """The first groups of blocks with a meter each; a line opens to show the largest text of its group."""
+    """The first groups of blocks with a meter each; a line opens to show the largest text of its group.
+
+    Args:
+        groups: the groups, the largest first.
+        shown: how many.
+    """
     most = max((group.tokens for group in groups), default=1)
     body = "".join(_render_group(group, most) for group in groups[:shown])
     return body + render_more(groups[shown:]) or '<div class="ts-empty">Nothing that the log holds.</div>'
@@ -314,7 +351,12 @@ def _render_group(group: request_summary.Group, most: int) -> str:
 
 
 def render_clipped(text: str, most: int = TEXT) -> str:
-    """The beginning of a text, escaped; says how much is left out."""
+    """The beginning of a text, escaped; says how much is left out.
+
+    Args:
+        text: the text.
+        most: characters that are shown.
+    """
     rest = len(text) - most
     return (
         escape(text[:most]) + (f'<span class="ts-faint">\n… {rest:,} more characters</span>' if rest > 0 else "") or "(no text)"
@@ -322,7 +364,14 @@ def render_clipped(text: str, most: int = TEXT) -> str:
 
 
 def render_deltas(items: Iterable[Item], sign: str, tone: str, shown: int = 6) -> str:
-    """Blocks that came or went, in groups."""
+    """Blocks that came or went, in groups.
+
+    Args:
+        items: the blocks.
+        sign: "+" or "−".
+        tone: CSS class of the sizes.
+        shown: how many groups.
+    """
     groups = request_summary.group_items(items, 1, 10**9)
     return "".join(_render_delta(group, sign, tone) for group in groups[:shown]) + render_more(groups[shown:])
 
@@ -338,7 +387,12 @@ def render_changes(detail: Detail) -> str:
 
 
 def render_resized(pairs: Sequence[tuple[Item, Item]], shown: int = 12) -> str:
-    """Blocks that stand otherwise than before, those that moved most first."""
+    """Blocks that stand otherwise than before, those that moved most first.
+
+    Args:
+        pairs: each block as it stood and as it stands.
+        shown: how many.
+    """
     ranked = sorted(pairs, key=lambda pair: -abs(pair[1].tokens - pair[0].tokens))
     rows = "".join(
         f'<div class="ts-row"><div class="line"><span class="name" title="{escape(after.label)}">{render_swatch(after.bucket)} '
@@ -372,7 +426,12 @@ def render_answer(detail: Detail) -> str:
 
 
 def render_legend(view: views.Overview, heat: bool = False) -> str:
-    """Colours of the stack and signs of the markers that this session has."""
+    """Colours of the stack and signs of the markers that this session has.
+
+    Args:
+        view: the session.
+        heat: whether the legend is that of the heatmap, which shades what is read from cache.
+    """
     names = [name for name in figures.STACK if view.cells[:, views.CELLS.index(name)].any()]
     swatches = "".join(
         f'<span><i class="ts-swatch" style="{fill_style(name)}"></i>{views.LABELS[name]}</span>' for name in names

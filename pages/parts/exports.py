@@ -14,7 +14,13 @@ from pages.parts import opening, theme
 
 
 def draw_session_buttons(session: Session, name: str, key: str) -> None:
-    """A button for each form, of the path that is shown; our own forms hold its branches and subagents too."""
+    """A button for each form, of the path that is shown; our own forms hold its branches and subagents too.
+
+    Args:
+        session: the session.
+        name: beginning of the file names.
+        key: begins the keys of the widgets.
+    """
     with st.container(horizontal=True, gap="small", key=f"{key}.forms"):
         for form in export_formats.list_formats().values():
             st.download_button(
@@ -32,6 +38,15 @@ def draw_session_buttons(session: Session, name: str, key: str) -> None:
 def draw_chart_buttons(
     name: str, figure: figures.Figure, shown: opening.ShownSession, by: figures.Unit, captions: Callable[[], list[str]] = list
 ) -> None:
+    """A button for a chart as HTML, and one for its numbers as CSV.
+
+    Args:
+        name: beginning of the file names.
+        figure: the chart.
+        shown: the session that is shown.
+        by: what a column stands for.
+        captions: lines that stand under the chart.
+    """
     ground = theme.get_palette()["ground"]
     with st.container(horizontal=True, key=f"{name}-exports"):
         _draw_button(

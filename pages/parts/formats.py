@@ -36,7 +36,13 @@ def format_usd(amount: Decimal | float | None) -> str:
 
 
 def format_cost(amount: Decimal | None, unpriced: int, *, simulated: bool) -> str:
-    """What requests cost together, whether that was billed or is simulated, and how many have no price."""
+    """What requests cost together, whether that was billed or is simulated, and how many have no price.
+
+    Args:
+        amount: USD; None = no request has a price.
+        unpriced: requests without a price.
+        simulated: whether it is simulated, else billed.
+    """
     left_out = f", {unpriced:,} without a price" if unpriced and amount is not None else ""
     return f"{'simulated ' if simulated else ''}{format_usd(amount)}{left_out}"
 
@@ -52,7 +58,13 @@ def to_datetime(seconds: float | None) -> datetime | None:
 
 
 def shorten(text: str, most: int, side: Literal["head", "tail"] = "head") -> str:
-    """One line of at most `most` characters."""
+    """One line of at most `most` characters.
+
+    Args:
+        text: the text.
+        most: characters of the line.
+        side: the end of the text that is kept.
+    """
     line = " ".join(text[: 4 * most].split()) if side == "head" else " ".join(text.split())
     if len(line) <= most:
         return line

@@ -31,13 +31,23 @@ def describe_origin(fact: Memory) -> str:
 
 
 def render_fact(fact: Memory, refused: bool = False) -> str:
-    """A fact as HTML, with where it came from."""
+    """A fact as HTML, with where it came from.
+
+    Args:
+        fact: the fact.
+        refused: whether a person has refused it.
+    """
     text = f"<s>{escape(fact.text)}</s>" if refused else escape(fact.text)
     return f'<div>{text}<div class="chat-why" style="margin:0">{escape(describe_origin(fact))}</div></div>'
 
 
 def draw_facts(store: Memories, key: str) -> None:
-    """The facts of a user in a project, the newest first; what was forgotten as a count of tombstones."""
+    """The facts of a user in a project, the newest first; what was forgotten as a count of tombstones.
+
+    Args:
+        store: the facts.
+        key: begins the keys of the widgets.
+    """
     known = store.list_all()
     rows = [fact for fact in known if not fact.forgotten]
     gone = len(known) - len(rows)
@@ -72,7 +82,12 @@ def _draw_fact(store: Memories, fact: Memory, key: str) -> None:
 
 
 def draw_learned(store: Memories, key: str) -> None:
-    """What a project's chats look up again, and the way to delete it."""
+    """What a project's chats look up again, and the way to delete it.
+
+    Args:
+        store: the facts.
+        key: begins the keys of the widgets.
+    """
     names = store.list_learned()
     if names:
         searches = ", ".join(f"{name} {times}" for name, times in names[:12])

@@ -83,7 +83,17 @@ def is_open(entry: Entry) -> bool:
 
 
 def open_session(entry: Entry, part: int = 0, progress: Progress | None = None, *, live: bool = False) -> ShownSession:
-    """Open a session, or give the one that is open. `live`: read on where it grew. Raises `TurnscopeError`s."""
+    """Open a session, or give the one that is open.
+
+    Args:
+        entry: what is opened.
+        part: number of a branch or subagent; 0 = the session itself.
+        progress: told how far it is.
+        live: read on where it grew.
+
+    Raises:
+        TurnscopeError: it cannot be read.
+    """
     slot = _find_slot(entry)
     with slot.lock:
         if slot.opened is None and entry.origin == "chat":
@@ -112,6 +122,11 @@ def adopt_file(name: str, path: Path, progress: Progress | None = None) -> tuple
     """Open a file that will not stay where it is; gives the id under which it can be shown, and how much of it is not kept.
 
     Of a file with several conversations the first ones are opened, as many as are kept whole.
+
+    Args:
+        name: name of the file.
+        path: where it is now.
+        progress: told how far it is.
     """
     conversations = registry.list_conversations(path)
     main, ids = "", [entry.id for entry in conversations.listed[: library.MAX_SESSIONS]] or [""]

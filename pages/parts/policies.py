@@ -32,7 +32,13 @@ def _load_policies(where: str, files: tuple[tuple[str, int], ...]) -> library.Po
 
 
 def draw_fields(group: parameters.Group, key: str, values: dict[str, Any]) -> None:
-    """A field for each of a group's parameters; what they hold goes into `values`, by key. Inside a form."""
+    """A field for each of a group's parameters. Inside a form.
+
+    Args:
+        group: the parameters.
+        key: begins the keys of the widgets.
+        values: filled with what the fields hold, by key.
+    """
     number = "" if group.key == "budget" else f"{group.key}. "
     st.html(
         f'<div class="policy-group"><b>{number}{escape(group.title.replace("_", " "))}</b> '

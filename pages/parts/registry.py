@@ -78,7 +78,12 @@ class Conversations:
 
 
 def list_files(path: Path | None, places: Iterable[tuple[str, library.Place]]) -> tuple[Entry, ...]:
-    """Samples, then what was given, then what tools keep. What is part of a session opens with that."""
+    """Samples, then what was given, then what tools keep. What is part of a session opens with that.
+
+    Args:
+        path: a file or folder that was named on the command line; None = none.
+        places: where tools keep their files, by tool.
+    """
     listed = sorted(_iter_entries("sample", _iter_paths(SAMPLES)), key=lambda entry: entry.name)
     if path is not None:
         listed += _sort_newest(_iter_entries("given", _iter_paths(path) if path.is_dir() else [path]))
@@ -86,14 +91,24 @@ def list_files(path: Path | None, places: Iterable[tuple[str, library.Place]]) -
 
 
 def find_entry(known: Mapping[str, Entry], id: str) -> Entry | None:
-    """What an id names: a file, or one conversation of it; None where the file is not known."""
+    """What an id names: a file, or one conversation of it; None where the file is not known.
+
+    Args:
+        known: entries by id.
+        id: the id.
+    """
     file, _, inside = id.partition(BETWEEN)
     found = known.get(file)
     return found.select(inside) if found and inside else found
 
 
 def name_entry(entry: Entry, title: str) -> str:
-    """What a session is called in the picker: its title where it was opened before, its file, and where it comes from."""
+    """What a session is called in the picker: its title where it was opened before, its file, and where it comes from.
+
+    Args:
+        entry: the session.
+        title: its title; "" = it was not opened before.
+    """
     name = f"{shorten(title, 60)} · {shorten(entry.name, 40, 'tail')}" if title else shorten(entry.name, 80)
     return f"{name} ({entry.tool or ORIGINS[entry.origin]})"
 
@@ -104,7 +119,12 @@ def make_id(path: Path) -> str:
 
 
 def iter_indexed(lines: Iterable[library.IndexRow], known: Iterable[Entry]) -> Iterator[Entry]:
-    """Files that are indexed and not among the known ones: those of a folder that was imported."""
+    """Files that are indexed and not among the known ones: those of a folder that was imported.
+
+    Args:
+        lines: rows of the index.
+        known: files that are listed already.
+    """
     paths = {str(entry.path) for entry in known}
     for line in lines:
         if line.path not in paths and not library.get_chat_thread(line.path):
@@ -116,7 +136,12 @@ def iter_indexed(lines: Iterable[library.IndexRow], known: Iterable[Entry]) -> I
 
 
 def iter_recents(rows: Iterable[CatalogueRow], known: Iterable[Entry]) -> Iterator[Entry]:
-    """Sessions opened before that are not among the known files: dropped on the page, moved, or from other folders."""
+    """Sessions opened before that are not among the known files: dropped on the page, moved, or from other folders.
+
+    Args:
+        rows: sessions that were opened.
+        known: files that are listed already.
+    """
     paths = {str(entry.path) for entry in known}
     for row in rows:
         if row.path not in paths:

@@ -46,14 +46,22 @@ class PolicyChoice:
 
 
 def has_rows(shown: opening.ShownSession, chosen: PolicyChoice) -> bool:
-    """Whether the row of every policy was made before."""
+    """Whether the row of every policy was made before.
+
+    Args:
+        shown: the session that is shown.
+        chosen: the policies, model and budget that are chosen.
+    """
     return all(make_key(shown, policy, chosen) in _get_rows() for policy in chosen.policies.values())
 
 
 def replay_rows(shown: opening.ShownSession, chosen: PolicyChoice, place: str = "compare") -> tuple[comparison.Row, ...]:
     """The rows of the policies that are replayed; for the others how far they are, and the page is drawn again.
 
-    `place`: for what, where a page replays for several.
+    Args:
+        shown: the session that is shown.
+        chosen: the policies, model and budget that are chosen.
+        place: what they are for, where a page replays for several things.
     """
     keys = {make_key(shown, policy, chosen): policy for policy in chosen.policies.values()}
 
@@ -75,8 +83,18 @@ def replay_each(
     take: Callable[[Key, Trace], object],
     place: str,
 ) -> None:
-    """Replay those policies that are not in `made` yet, one after another, in a thread; how far that is, with one button for
-    all. `take` gets each whole replay. Raises what went wrong in one, after which asking again begins anew."""
+    """Replay those policies that are not in `made` yet, one after another, in a thread; how far that is, with one button.
+
+    What went wrong in one is raised; asking again begins anew.
+
+    Args:
+        shown: the session that is shown.
+        model: the model that is asked; "" = the recorded ones.
+        wanted: policies by key.
+        made: what is there already, by key.
+        take: gets each whole replay.
+        place: what they are for.
+    """
     if all(name in made for name in wanted):
         return
     name = (place, *wanted)
@@ -119,7 +137,13 @@ def _get_jobs() -> dict[tuple[object, ...], library.ComparisonJob]:
 
 
 def make_key(shown: opening.ShownSession, policy: Policy, chosen: PolicyChoice) -> Key:
-    """What a row is kept by: the session as it is, the policy with all its parameters, the model that is asked, and answers."""
+    """What a row is kept by: the session as it is, the policy with all its parameters, the model that is asked, and answers.
+
+    Args:
+        shown: the session that is shown.
+        policy: the policy, with all its parameters.
+        chosen: the policies, model and budget that are chosen.
+    """
     parameters = f"{policy.name}\n{chosen.model}\n{chosen.answer_count}\n{policy.to_toml()}"
     return shown.key, shown.part, len(shown.view), parameters
 
@@ -147,6 +171,12 @@ def replay_traces(shown: opening.ShownSession, chosen: PolicyChoice, names: Iter
     """Whole replays under two policies, replayed again where they are not held any more; how far that is until then.
 
     More may not be held of a long session: whoever needs many takes what it wants of each (`one_by_one`).
+
+    Args:
+        shown: the session that is shown.
+        chosen: the policies, model and budget that are chosen.
+        names: names of the policies.
+        place: what they are for.
     """
     wanted = {make_key(shown, chosen.policies[name], chosen): chosen.policies[name] for name in names}
     for name in wanted:

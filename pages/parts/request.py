@@ -26,7 +26,13 @@ _navigator = st.components.v2.component(
 
 
 def draw_navigator(shown: opening.ShownSession, chart: str, at: int) -> None:
-    """Previous, next, go to, and the chart's clicks."""
+    """Previous, next, go to, and the chart's clicks.
+
+    Args:
+        shown: the session that is shown.
+        chart: key of the chart.
+        at: number of the request.
+    """
     marks = sorted({marker.request for marker in shown.view.markers if marker.kind != "subagent"})
     span = _get_range(shown)
     _mount_navigator(
@@ -43,17 +49,32 @@ def draw_navigator(shown: opening.ShownSession, chart: str, at: int) -> None:
 
 
 def find_next_cut(shown: opening.ShownSession, at: int) -> request_summary.Cut | None:
-    """The next request at which something was taken out of the window; None after the last of them."""
+    """The next request at which something was taken out of the window; None after the last of them.
+
+    Args:
+        shown: the session that is shown.
+        at: number of the request.
+    """
     return next((cut for cut in request_summary.find_cuts(shown.view) if cut.request > at), None)
 
 
 def summarize(shown: opening.ShownSession, at: int) -> request_summary.RequestSummary:
-    """Numbers of the request."""
+    """Numbers of the request.
+
+    Args:
+        shown: the session that is shown.
+        at: number of the request.
+    """
     return request_summary.summarize_request(shown.view, shown.trace, at)
 
 
 def draw_blocks(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
-    """What filled the request, what changed, what was answered, and the exact body."""
+    """What filled the request, what changed, what was answered, and the exact body.
+
+    Args:
+        shown: the session that is shown.
+        now: numbers of the request.
+    """
     detail = detail_of(shown.trace, shown.view, now.n)
     largest = cards.render_panel(
         "Largest blocks",
@@ -133,14 +154,25 @@ def _mount_navigator(
 
 
 def choose_block(shown: opening.ShownSession, at: int, why: str = "") -> None:
-    """Choose a block of the transcript. `why`: names why somebody came for it; the page scrolls there once for each name."""
+    """Choose a block of the transcript.
+
+    Args:
+        shown: the session that is shown.
+        at: number of the block.
+        why: names why somebody came for it; the page scrolls there once for each name.
+    """
     st.session_state[_BLOCK] = (shown.key, at)
     if why:
         st.session_state[_SOUGHT] = (shown.key, at, why)
 
 
 def get_chosen_block(shown: opening.ShownSession, otherwise: int) -> tuple[int, str]:
-    """The block of the transcript that is chosen, and why somebody came for it, "" = for no reason."""
+    """The block of the transcript that is chosen, and why somebody came for it, "" = for no reason.
+
+    Args:
+        shown: the session that is shown.
+        otherwise: number of the block where none is chosen.
+    """
     key, at = st.session_state.get(_BLOCK, ("", 0))
     at = int(at) if key == shown.key else otherwise
     key, sought, why = st.session_state.get(_SOUGHT, ("", 0, ""))

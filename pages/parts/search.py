@@ -76,7 +76,12 @@ def _read_query(shown: opening.ShownSession, text: str, at: int) -> Query:
 
 
 def draw_filters(name: str, shown: opening.ShownSession) -> tuple[str, str]:
-    """A role and a tool, "" = any."""
+    """A role and a tool, "" = any.
+
+    Args:
+        name: begins the keys of the widgets.
+        shown: the session that is shown.
+    """
     role = st.selectbox(
         "Role",
         list(ROLES),

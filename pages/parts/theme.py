@@ -33,7 +33,12 @@ def add_sheet(sheet: Path) -> None:
 
 
 def read_files(folder: Path, *names: str) -> str:
-    """The text of files for the browser, one after another."""
+    """The text of files for the browser, one after another.
+
+    Args:
+        folder: the folder.
+        names: names of the files.
+    """
     return "\n".join((folder / name).read_text(encoding="utf-8") for name in names)
 
 

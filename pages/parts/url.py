@@ -45,7 +45,13 @@ def go_to_request(request: int) -> None:
 
 
 def choose_session(entry_id: str, part: int = 0, request: int | None = None) -> None:
-    """Show another session, or another part of it, at the request that it opens with, or at that one."""
+    """Show another session, or another part of it.
+
+    Args:
+        entry_id: id of the session.
+        part: number of a branch or subagent; 0 = the session itself.
+        request: number of the request; None = the one that the session opens with.
+    """
     st.session_state["state.session"] = entry_id
     st.session_state.pop("state.query", None)
     more = ({"part": str(part)} if part else {}) | ({} if request is None else {"request": str(request)})
@@ -53,14 +59,24 @@ def choose_session(entry_id: str, part: int = 0, request: int | None = None) -> 
 
 
 def remember_request(shown: ShownSession, request: int) -> None:
-    """Keep URL and memory equal: a switch of pages drops the query, a reload drops the memory."""
+    """Keep URL and memory equal: a switch of pages drops the query, a reload drops the memory.
+
+    Args:
+        shown: the session that is shown.
+        request: number of the request.
+    """
     wanted = note_request(shown, request)
     if st.query_params.to_dict() != wanted:
         st.query_params.from_dict(wanted)
 
 
 def note_request(shown: ShownSession, request: int) -> dict[str, str]:
-    """Keep in memory what is shown, for the next page; gives it as the query of an address."""
+    """Keep in memory what is shown, for the next page; gives it as the query of an address.
+
+    Args:
+        shown: the session that is shown.
+        request: number of the request.
+    """
     st.session_state["state.session"] = shown.entry.id
     wanted = {"session": shown.entry.id, "request": str(request)} | ({"part": str(shown.part)} if shown.part else {})
     st.session_state["state.query"] = wanted
@@ -87,7 +103,13 @@ def forget_session() -> None:
 
 
 def make_link(shown: ShownSession, page: str, **query: object) -> str:
-    """The address of a page that shows the same session. `query`: what else stands in it."""
+    """The address of a page that shows the same session.
+
+    Args:
+        shown: the session that is shown.
+        page: name of the page.
+        query: what else stands in the address.
+    """
     return f"/{page}?{urlencode(make_query(shown) | query)}"
 
 

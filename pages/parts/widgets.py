@@ -21,12 +21,23 @@ _rows = st.components.v2.component(
 
 
 def draw_notice(what: str, hint: str = "") -> None:
-    """Something that went wrong, as plain text, with what to do about it."""
+    """Something that went wrong, as plain text, with what to do about it.
+
+    Args:
+        what: what went wrong.
+        hint: what to do about it; "" = nothing.
+    """
     st.html(f'<div class="ts-card ts-notice" role="alert"><b>{escape(what)}</b><p>{escape(hint)}</p></div>')
 
 
 def draw_text(text: str | None, otherwise: str = "", height: int = 300) -> None:
-    """Text of a session as text, in a box that scrolls. `otherwise`: what stands there where there is none."""
+    """Text of a session as text, in a box that scrolls.
+
+    Args:
+        text: the text.
+        otherwise: what stands there where there is none.
+        height: pixels.
+    """
     if not text:
         st.html(f'<div class="pane-empty">{escape(otherwise if text is None else "(no text)")}</div>')
         return
@@ -38,7 +49,15 @@ def draw_text(text: str | None, otherwise: str = "", height: int = 300) -> None:
 
 
 def draw_rows(key: str, items: Sequence[dict[str, object]], *, at: int, count: int, go: Callable[[int], None]) -> None:
-    """A list in which each line leads to a request. Items: title, text, request; spans and colour for a strip."""
+    """A list in which each line leads to a request.
+
+    Args:
+        key: key of the widget.
+        items: title, text and request of each line; also spans and colour for a strip.
+        at: number of the request that is shown.
+        count: requests of the session.
+        go: goes to a request.
+    """
 
     def chosen() -> None:
         sent = st.session_state[key].get("go")
@@ -49,13 +68,28 @@ def draw_rows(key: str, items: Sequence[dict[str, object]], *, at: int, count: i
 
 
 def find_page_start(key: str, count: int, size: int, otherwise: int = 0) -> int:
-    """Where the page that is shown begins, for a list of `count`; `otherwise`: the place to show first."""
+    """Where the page of a list that is shown begins.
+
+    Args:
+        key: key of the pager.
+        count: lines of the list.
+        size: lines of a page.
+        otherwise: number of the line to show first.
+    """
     wanted = int(st.session_state.get(key, otherwise))
     return max(0, min(wanted, count - 1)) // size * size
 
 
 def draw_pager(key: str, count: int, size: int, begin: int, what: str) -> None:
-    """ "1-50 of 1,234 blocks", with buttons where there is more than one page."""
+    """ "1-50 of 1,234 blocks", with buttons where there is more than one page.
+
+    Args:
+        key: key of the pager.
+        count: lines of the list.
+        size: lines of a page.
+        begin: number of the page's first line.
+        what: what the lines are, in the plural.
+    """
 
     def turn(to: int) -> None:
         st.session_state[key] = to

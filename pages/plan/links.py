@@ -11,7 +11,12 @@ from pages.parts.formats import escape, shorten
 
 
 def link_comparison(shown: opening.ShownSession | None, policies: Sequence[str]) -> None:
-    """From what is planned to a comparison of the same policies on the session that is shown."""
+    """From what is planned to a comparison of the same policies on the session that is shown.
+
+    Args:
+        shown: the session that is shown; None = none is.
+        policies: names of the policies.
+    """
     if shown and len(shown.view):
         there = url.make_link(shown, "compare", policies=",".join(("as-recorded", *policies)))
         what = "this policy with the record" if len(policies) == 1 else "these policies"

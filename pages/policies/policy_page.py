@@ -12,7 +12,12 @@ from pages.parts.formats import escape, shorten
 
 
 def draw_list(known: library.PolicyCatalog, wanted: str) -> None:
-    """All policies by system, each with how sure it is and one sentence. `wanted`: a name that is none of theirs."""
+    """All policies by system, each with how sure it is and one sentence.
+
+    Args:
+        known: all policies.
+        wanted: a name that is none of theirs; "" = none was wanted.
+    """
     if wanted:
         st.html(
             f'<div class="ts-card nothing" role="status"><b>There is no policy {escape(shorten(wanted, 60))} here.</b></div>'
@@ -36,7 +41,12 @@ def _render_row(known: library.PolicyCatalog, name: str) -> str:
 
 
 def draw(known: library.PolicyCatalog, name: str) -> None:
-    """The page of one policy, with ways to the list and to the debugger."""
+    """The page of one policy, with ways to the list and to the debugger.
+
+    Args:
+        known: all policies.
+        name: name of the policy.
+    """
     groups = (group.title for group in policy_groups.group_policies(known) if name in group.names)
     made = policy_pages.build_page(known.policies[name], next(groups, ""))
     with st.container(horizontal=True, vertical_alignment="center"):
