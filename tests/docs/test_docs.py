@@ -9,14 +9,37 @@ import pytest
 from conftest import ROOT
 
 DOCS = ROOT / "engine" / "turnscope" / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((ROOT / ".github").glob("*.md")), ROOT / "tests" / "README.md"]
+SKIPPED = {".venv", "build", "dist", "node_modules"}
+PAGES = sorted(path for path in ROOT.rglob("*.md") if not SKIPPED & set(path.relative_to(ROOT).parts))
 LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+PLACE = re.compile(r"\]\(([^)#\s]*)#([^)]+)\)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_link_leads_to_a_file(page: Path) -> None:
     links = [link for link in LINK.findall(page.read_text("utf-8")) if "://" not in link]
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_into_a_page_leads_to_a_heading(page: Path) -> None:
+    links = [(link, anchor) for link, anchor in PLACE.findall(page.read_text("utf-8")) if "://" not in link]
+    assert [(link, anchor) for link, anchor in links if anchor not in list_anchors(page.parent / link if link else page)] == []
+
+
+def list_anchors(page: Path) -> set[str]:
+    """What a link may name behind `#`: the page's headings, as GitHub writes them, and places that it names itself."""
+    text = page.read_text("utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    named = re.findall(r'<a id="([^"]+)">', text)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}.union(named)
+
+
+def test_every_picture_of_readme_is_shown() -> None:
+    shown = LINK.findall((ROOT / "README.md").read_text("utf-8"))
+    pictures = list((ROOT / ".readme").iterdir())
+    assert [path.name for path in pictures if path.relative_to(ROOT).as_posix() not in shown] == []
+    assert sum(path.stat().st_size for path in pictures) <= 1_500_000
 
 
 def test_the_index_names_every_page() -> None:
