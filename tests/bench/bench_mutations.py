@@ -166,6 +166,7 @@ MADE_BY: dict[str, Callable[[Any], list[Any]]] = {
     "openhands": lambda t: [t.SDK, [{"instance_id": "a", "history": t.OLD}]],
     "otel": lambda t: [[t.export(*(t.span(n, held) for n, held in enumerate(t.genai(), 1)))]],
     "pi": lambda t: [t.V1, [t.HEAD, *t.linked(t.V1[1:])]],
+    "qwen_code": lambda t: [t.COMPRESSED],
     "printed": lambda t: [t.CLAUDE, t.GEMINI],
     "swe_agent": lambda t: [t.run(t.NEW), t.run(t.OLD)],
     "thread_tables": lambda t: [t.ROWS, {"conversation_threads": [], "conversation_messages": t.ROWS}],

@@ -10,7 +10,11 @@ import pytest
 import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts
 from turnscope.importers.gemini_cli import IMPORTER, find_places
+from turnscope.planning.render import build_body
+from turnscope.session.model import Session
 from turnscope.settings import Machine
+
+from tests.wire.leaves import leaves
 
 META = {"sessionId": "s", "projectHash": "h", "startTime": "2026-01-01T00:00:00Z", "lastUpdated": "2026-01-01T00:00:00Z"}
 PARTS = [{"functionResponse": {"id": "c", "name": "read", "response": {"output": "a = 1"}}}]
@@ -88,16 +92,59 @@ def test_a_history_that_was_set_stands_from_there_on() -> None:
     masked = gemini("g1", "Looking.", 20, toolCalls=[{**CALL, "result": [{"text": "masked"}]}], thoughts=ANSWER["thoughts"])
     shorter = {"$set": {"messages": [user("u1", [{"text": "hi"}]), masked, gemini("g2", "It is 1.", 40)], "lastUpdated": "x"}}
     session = opened([*LINES, shorter, user("u2", "on"), gemini("g3", "Yes.", 30)], lines=True)
-    (seen,) = session.observed
-    assert (seen.request, seen.edit.span) == (2, (1, 5))
-    assert [part.text for part in seen.edit.body or ()][-1] == "masked"
+    _thought, seen = session.observed
+    assert (seen.request, seen.edit.span, seen.edit.action) == (2, (4, 5), "truncate")
+    assert [part.text for part in seen.edit.body or ()] == ["masked"]
     summary = {"$set": {"messages": [user("s1", "so far"), gemini("s2", "Got it."), gemini("g2", "It is 1.", 40)]}}
     session = opened([*LINES, summary, user("u2", "on"), gemini("g3", "Yes.", 30)], lines=True)
-    (seen,) = session.observed
+    _thought, seen = session.observed
     assert [part.text for part in seen.edit.body or ()] == ["so far", "Got it."]
     whole = {"$set": {"messages": LINES[1:2]}}
     assert opened([META, *LINES[1:2], whole, ANSWER], lines=True).observed == ()
     assert texts(opened([META, {"$set": {"messages": CHAT}}], lines=True)) == texts(opened({**META, "messages": CHAT}))
+
+
+def sent(session: Session) -> list[list[str]]:
+    """The texts of every request's messages."""
+    plans = turnscope.replay(session).plans
+    bodies = [build_body(plan, session, as_recorded=True) for plan in plans]
+    return [leaves(body)["messages"] for body in bodies]
+
+
+def test_results_that_are_messages_of_their_own_are_sent_once() -> None:
+    result = {"functionResponse": {"id": "c", "name": "read", "response": {"output": "a = 1"}}}
+    session = opened([META, user("u1", "hi"), ANSWER, user("r1", [result]), gemini("g2", "It is 1.", 40)], lines=True)
+    assert sent(session)[1] == ["hi", "Looking.", 'read {"path":"a"}', "a = 1"]
+    assert pairs(session) == 1
+
+
+def test_thoughts_are_in_the_log_and_in_no_later_request() -> None:
+    session = opened(LINES, lines=True)
+    assert [block.text for block in session.blocks if block.kind == "thinking"] == ["Plan\nRead it."]
+    assert all("Plan" not in text for texts in sent(session) for text in texts)
+
+
+def test_a_history_that_was_written_again_under_other_ids_is_the_same_history() -> None:
+    """As after a resume: the newest of several histories counts, its copies are no requests, and no thought comes back."""
+    use = {"functionCall": {"name": "read", "args": {"path": "a"}}}
+    copies = [user("n1", [{"text": "hi"}]), {"id": "n2", "type": "gemini", "content": [{"text": "Looking."}, use]}]
+    copies += [user("n3", PARTS), {"id": "n4", "type": "gemini", "content": [{"text": "It is 1."}]}]
+    sets = [{"$set": {"messages": [user("n0", "context")]}}, {"$set": {"messages": copies}}]
+    session = opened([*LINES, META, *sets, user("u2", "on"), gemini("g3", "Yes.", 50)], lines=True)
+    assert [request.usage.prompt_tokens for request in session.requests if request.usage] == [22, 42, 52]
+    assert len(session.requests) == 3
+    assert sent(session)[2] == ["hi", "Looking.", 'read {"path":"a"}', "a = 1", "It is 1.", "on"]
+    assert {seen.edit.action for seen in session.observed} == {"drop"}, "only the thought left"
+    twice = [*copies[:3], user("n5", PARTS), copies[3]]
+    session = opened([*LINES, META, {"$set": {"messages": twice}}, user("u2", "on"), gemini("g3", "Yes.", 50)], lines=True)
+    assert sent(session)[2].count("a = 1") == 2, "a resumed history may hold a result twice, and is sent so"
+    assert "Plan" not in "".join(sent(session)[2])
+
+
+def test_what_the_tool_says_before_the_first_prompt_is_no_prompt() -> None:
+    context = user("n0", [{"text": "<session_context>\nToday is Monday."}])
+    session = opened([META, {"$set": {"messages": [context]}}, user("u1", "hi"), gemini("g1", "Yes.", 20)], lines=True)
+    assert (session.title, [message.origin for message in session.messages]) == ("hi", ["meta", "prompt", "answer"])
 
 
 def test_a_rewind_leaves_a_branch() -> None:

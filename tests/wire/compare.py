@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -35,7 +36,7 @@ class Compared:
     """One request that was sent, beside the one that was rebuilt.
 
     `equal`: share of the sent characters of each part that the rebuilt body holds, from 0 to 1. `more`: characters of the
-    rebuilt body that were not sent. `missing`: the first text that it lacks, with its part.
+    rebuilt body that were not sent, or not as often. `missing`: the first text that it lacks, with its part.
     """
 
     arrival: int
@@ -105,22 +106,34 @@ def _compare(row: dict[str, Any], found: Rebuilt | None) -> Compared:
 
 
 def _equal(sent: list[str], ours: Leaves) -> tuple[int, str]:
-    """How many characters of some texts the rebuilt body holds, wherever, and the first text that it does not hold."""
-    at_hand = [text for texts in ours.values() for text in texts]
-    heads = {text[:HEAD]: text for text in at_hand}
-    known, total, missing = set(at_hand), 0, ""
+    """How many characters of some texts the rebuilt body holds, wherever, and the first text that it does not hold.
+
+    A text that was sent twice has to be there twice. One that is known by its beginning counts as far as both ends agree; one
+    that holds a text of ours within it, such as a summary in its wrapper, by what it holds.
+    """
+    at_hand = Counter(text for texts in ours.values() for text in texts)
+    rest = at_hand - Counter(sent)
+    heads = {text[:HEAD]: text for text in rest}
+    total, missing = 0, ""
     for text in sent:
-        if text in known:
+        if at_hand[text] > 0:
+            at_hand[text] -= 1
             total += len(text)
             continue
         missing = missing or text
-        total += _common(text, heads.get(text[:HEAD], ""))
+        inside = max((len(one) for one in rest if len(one) >= HEAD and one in text), default=0)
+        total += max(inside, _common(text, heads.get(text[:HEAD], "")))
     return total, missing
 
 
 def _rest(texts: list[str], sent: Leaves) -> Iterator[str]:
-    known = {text for part in sent.values() for text in part}
-    return (text for text in texts if text not in known)
+    """The texts that were not sent, or not as often, and stand within none that was."""
+    known = Counter(text for part in sent.values() for text in part)
+    for text in texts:
+        if known[text] > 0:
+            known[text] -= 1
+        elif len(text) < HEAD or not any(text in one for one in known):
+            yield text
 
 
 def _common(a: str, b: str) -> int:

@@ -67,8 +67,14 @@ def _part(part: Any) -> list[str]:
         return [text if isinstance(text, str) else _json(text) for text in response.values()]
     for key in ("source", "image_url", "inlineData"):
         if part.get(key):
-            return [sha256(_json(part[key]).encode()).hexdigest()]
+            return [sha256(_data(part[key]).encode()).hexdigest()]
     return [part["text"]] if isinstance(part.get("text"), str) else []
+
+
+def _data(picture: Any) -> str:
+    """The data of a picture, or its address."""
+    held = picture if isinstance(picture, Mapping) else {"url": picture}
+    return str(held.get("data") or held.get("url")).partition(";base64,")[2] or str(held.get("data") or held.get("url"))
 
 
 def _call(name: Any, given: Any) -> str:

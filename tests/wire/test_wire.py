@@ -8,7 +8,8 @@ import pytest
 from conftest import shared
 
 from tests.wire import folders, opened
-from tests.wire.compare import compare
+from tests.wire.compare import Compared, compare
+from tests.wire.leaves import leaves
 
 CLAUDE = ("A", "B2-acwindow100k", "C", "D-tui")
 
@@ -20,6 +21,43 @@ def test_every_main_request_of_claude_code_is_rebuilt_to_the_letter(name: str) -
     assert all(one.rebuilt and one.rebuilt.exact for one in made)
     assert [one.arrival for one in made if one.equal["tools"] < 1 or one.equal["messages"] < 1 or one.more] == []
     assert {one.missing.split(":")[1] for one in made} == {" 'x-anthropic-billing-header"}, "the tool does not record it"
+
+
+def missing_from(made: list[Compared]) -> set[int]:
+    """The requests, by their order of arrival, whose messages are not those that were sent, to the letter."""
+    return {one.arrival for one in made if one.equal["messages"] < 1 or one.more}
+
+
+@pytest.mark.parametrize("name", ["A", "B2-thr0.1"])
+def test_every_message_of_gemini_cli_is_rebuilt(name: str) -> None:
+    """System prompt and tools are not in its log."""
+    with opened(shared("data", "wire", "gemini", name)) as run:
+        made = compare(run)
+    assert all(one.rebuilt for one in made)
+    assert missing_from(made) == set()
+
+
+def test_messages_of_resumed_sessions_of_gemini_cli_are_rebuilt() -> None:
+    """But for what the tool says in the model's name after an abort. The aborted request has no usage in the log."""
+    with opened(shared("data", "wire", "gemini", "C")) as run:
+        made = compare(run)
+    assert [one.arrival for one in made if one.rebuilt is None] == [16]
+    found = [one for one in made if one.rebuilt]
+    assert min(one.equal["messages"] for one in found) > 0.999
+    assert missing_from(found) == {18, 19, 20}
+
+
+@pytest.mark.parametrize("name", ["A", "B1-100k"])
+def test_every_message_of_qwen_code_is_rebuilt(name: str) -> None:
+    """But for the first two, about date and folder, which are in its log no more than system prompt and tools."""
+    with opened(shared("data", "wire", "qwen", name)) as run:
+        made, bodies = compare(run), {row["n"]: row["body"] for row in run.main}
+    assert all(one.rebuilt and not one.more for one in made)
+    for one in made:
+        context = sum(len(text) for text in leaves({"messages": bodies[one.arrival]["messages"][1:3]})["messages"])
+        whole = sum(map(len, leaves(bodies[one.arrival])["messages"]))
+        compacted = made[0].arrival + 13 < one.arrival
+        assert one.equal["messages"] == (1 if compacted else pytest.approx(1 - context / whole))
 
 
 def test_runs_are_found_packed_and_unpacked(tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ Longer than a mapping for the patches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import (
     as_mapping,
+    as_rows,
+    convert_google_part,
     join_blocks,
     make_call,
     make_result,
@@ -23,14 +26,21 @@ from turnscope.reading.content_blocks import (
     make_usage,
 )
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, iter_objects, make_message_parts
+from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder
-from turnscope.session.content import extract_text
-from turnscope.session.model import JSON, Part
+from turnscope.session.builder import Builder, observe_drop
+from turnscope.session.content import dumps, extract_text
+from turnscope.session.model import JSON, ObservedEdit, Part, Session
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
 NAME = "gemini-cli"
+RESULTS = ":results"  # ends the id of the node with the results that an answer's record holds
+CONTEXT = "<session_context>"  # begins the message about date, folder and files that the tool puts before the first prompt
+IDS = ("id", "tool_use_id", "is_error")
+THOUGHTS = ("thinking",)  # what stands in the log and is not sent again
+COPIED = "$copied"  # key of a message that a history brought which was set
+MASKED, REPLACED = "old tool outputs were masked", "the history was replaced by a shorter one"
 Record = Mapping[str, Any]
 
 
@@ -60,22 +70,31 @@ def find_places(machine: Machine) -> Iterator[Place]:
 
 
 class _Chat:
-    """Messages by id, the newest version of each, and the nodes that they make. `path`: what stands after rewinds."""
+    """Messages by id, the newest version of each, and the nodes that they make.
+
+    `path`: what stands after rewinds; `sent`: what is sent of it, and placeholders. A history that was set is compared with the
+    path when the next message comes: several may be set between two messages, and only the last one counts.
+    """
 
     def __init__(self, builder: Builder) -> None:
         self.builder, self.passed = builder, SkippedRecords()
         self.rows: dict[str, Record] = {}
         self.nodes: dict[str, Node] = {}
         self.path: list[str] = []
+        self.sent: list[str | tuple[Part, ...]] = []
+        self.pending: list[Record] | None = None  # a history that was set
+        self.cut: Cut | None = None  # what it changed, for the next node
+        self.answered: set[str] = set()  # calls whose results are messages of their own
 
     def add_line(self, record: Record, line: int) -> None:
         if "$rewindTo" in record:
             id = record["$rewindTo"]
             self.path = self.path[: self.path.index(id)] if id in self.path else []
+            self.sent, self.pending = [one for one in self.sent if not isinstance(one, str) or one in self.path], None
         elif isinstance(record.get("$set"), Mapping):
             self._read_meta(record["$set"])
             if isinstance(record["$set"].get("messages"), list):
-                self._replace_history([m for m in record["$set"]["messages"] if isinstance(m, Mapping)], line)
+                self.pending = [row for row in record["$set"]["messages"] if _is_message(row)]
         elif "type" in record:
             self._add_message(record, line)
         else:
@@ -93,99 +112,149 @@ class _Chat:
             key: record[key] for key in ("sessionId", "projectHash", "kind", "directories") if record.get(key)
         }
 
-    def _add_message(self, record: Record, line: int, cut: Cut | None = None) -> None:
-        if record.get("type") not in ("user", "gemini"):
+    def _add_message(self, record: Record, line: int) -> None:
+        if not _is_message(record):
             self.passed.add(record.get("type"), record, line)
-            return
-        id = as_text(record.get("id")) or f"#{len(self.nodes)}"
-        if id not in self.path:
-            key = id if id not in self.nodes else f"{id}#{len(self.nodes)}"
-            self.nodes[key] = Node(key, self.path[-1] if self.path else "", [], parse_time(record.get("timestamp")), cut)
-            self.path.append(key)
-            self.rows[key] = record
+        elif record.get("id") in self.path:
+            self.rows[str(record["id"])] = record
         else:
-            self.rows[id] = record
+            self.apply_history()
+            self._append(record)
 
-    def _replace_history(self, messages: list[Record], line: int) -> None:
-        """The history that is sent from here on: what stands as it was, what is masked, and what is new behind it."""
-        known = {n for n, m in enumerate(messages) if m.get("id") in self.path}
+    def _append(self, record: Record) -> None:
+        """A message behind all others. An answer has a second node for the results that it holds."""
+        id = as_text(record.get("id")) or f"#{len(self.nodes)}"
+        key = id if id not in self.nodes else f"{id}#{len(self.nodes)}"
+        self.rows[key] = record
+        self.answered |= _find_answered(record)
+        self._add_node(key, parse_time(record.get("timestamp")))
+        if record.get("type") == "gemini":
+            self._add_node(key + RESULTS, None)
+
+    def _add_node(self, key: str, at: float | None) -> None:
+        self.nodes[key] = Node(key, self.path[-1] if self.path else "", [], at, self.cut)
+        self.cut = None
+        self.path.append(key)
+        self.sent.append(key)
+
+    def apply_history(self) -> None:
+        """Lay the history that was set along the path: what stands as it was, what is masked, and what is new behind it."""
+        if self.pending is None:
+            return
+        messages, self.pending = self.pending, None
+        answered = self.answered.union(*map(_find_answered, messages))
+        mine = [(id, said) for id in self.path if (said := self._make_message(id))]
+        theirs = [(n, said) for n, row in enumerate(messages) for said in _make_messages(row, None, answered)]
+        keys = [[_make_key(said) for _, said in one] for one in (mine, theirs)]
+        same = {y: x for x, y in find_common(*keys)}
+        known = {theirs[y][0] for y in same} | {n for n, row in enumerate(messages) if row.get("id") in self.path}
         new = max(known) + 1 if known else 0
-        keep: list[str | tuple[Part, ...]] = []
-        for message in messages[:new]:
-            id = message.get("id")
-            same = id in self.path and _make_key(message) == _make_key(self.rows[str(id)])
-            keep += [str(id)] if same else [make_message_parts(s.role, s.content) for s in _make_messages(message, None)]
-        cut = Cut("the history was replaced by a shorter one", keep) if keep != self.path else None
-        for number, message in enumerate(messages[new:]):
-            self._add_message(message, line, None if number else cut)
-        if cut and len(messages) == new:
-            self.nodes[f"${line}"] = Node(f"${line}", self.path[-1] if self.path else "", [], None, cut)
-            self.path.append(f"${line}")
+        keep: list[str | tuple[Part, ...]] = [
+            mine[same[y]][0] if y in same else make_message_parts(said.role, said.content)
+            for y, (n, said) in enumerate(theirs)
+            if n < new
+        ]
+        held = {id for id, _ in mine}
+        now = [one for one in self.sent if not isinstance(one, str) or one in held]
+        if keep != now:
+            self.cut = Cut(REPLACED, keep, unsent=THOUGHTS)
+            if len(keep) == len(now):
+                self.cut = Cut(MASKED, keep, action="truncate", unsent=THOUGHTS)
+            self.sent = keep
+        for message in messages[new:]:
+            self._append({**message, COPIED: True})
+
+    def _make_message(self, id: str) -> NodeMessage | None:
+        """What a node says, as far as it is known."""
+        record = self.rows.get(id.removesuffix(RESULTS))
+        said = _make_messages(record, None, self.answered) if record else []
+        wanted = "assistant" if record and record.get("type") == "gemini" and not id.endswith(RESULTS) else "user"
+        return next((one for one in said if one.role == wanted), None)
 
     def build_nodes(self) -> Iterator[Node]:
         """The nodes with what the newest version of each says."""
         before: float | None = None
         for id, node in self.nodes.items():
             if id in self.rows:
-                node.messages = _make_messages(self.rows[id], before)
-                before = node.messages[-1].at or node.at
-            yield node
+                said = _make_messages(self.rows[id], before, self.answered)
+                node.messages = said[:1]
+                if id + RESULTS in self.nodes:
+                    self.nodes[id + RESULTS].messages = said[1:]
+                    self.nodes[id + RESULTS].at = node.at
+                before = (said[-1].at if said else None) or node.at
+        yield from self.nodes.values()
 
 
-def _make_key(record: Record) -> Any:
-    return [(said.role, said.content) for said in _make_messages(record, None)]
+def _is_message(record: Any) -> bool:
+    return isinstance(record, Mapping) and record.get("type") in ("user", "gemini")
 
 
-def _make_messages(record: Record, before: float | None) -> list[NodeMessage]:
-    """A record as messages: of an answer with calls, also their results."""
+def _find_answered(record: Record) -> set[str]:
+    """Calls whose results a message holds; those that an answer holds beside its calls are a copy of them."""
+    parts = record.get("content") if record.get("type") == "user" else None
+    results = (as_mapping(part).get("functionResponse") for part in parts) if isinstance(parts, list) else ()
+    return {id for result in results if (id := as_text(as_mapping(result).get("id")))}
+
+
+def _make_key(said: NodeMessage) -> str:
+    """What of a message is sent: not its ids, which differ between copies, and not its thoughts."""
+    blocks: Sequence[JSON] = make_text(said.content) if isinstance(said.content, str) else said.content
+    kept = [{key: block[key] for key in block if key not in IDS} for block in blocks if block.get("type") not in THOUGHTS]
+    return dumps([said.role, kept])
+
+
+def _make_messages(record: Record, before: float | None, answered: AbstractSet[str] = frozenset()) -> list[NodeMessage]:
+    """A record as messages: of an answer with calls, also those results that are no message of their own."""
     content = record.get("content")
-    blocks = [block for part in (content if isinstance(content, list) else [content]) for block in _convert_part(part)]
+    blocks = [block for part in (content if isinstance(content, list) else [content]) for block in convert_google_part(part)]
     if record.get("type") != "gemini":
         results = [block for block in blocks if block.get("type") == "tool_result"]
-        return [
-            NodeMessage(
-                "user", blocks if results else join_blocks(blocks), "tool" if results and len(results) == len(blocks) else ""
-            )
-        ]
+        origin = "tool" if results and len(results) == len(blocks) else ""
+        origin = "meta" if extract_text(blocks[:1]).startswith(CONTEXT) else origin
+        return [NodeMessage("user", blocks if results else join_blocks(blocks), origin)]
     held = {block.get("type") for block in blocks}
-    calls = (
-        [c for c in record.get("toolCalls") or () if isinstance(c, Mapping)]
-        if isinstance(record.get("toolCalls"), list)
-        else []
-    )
+    calls = as_rows(record.get("toolCalls"))
     if "tool_use" not in held and "thinking" not in held:
-        reported = record.get("thoughts")
-        thoughts = [t for t in reported if isinstance(t, Mapping)] if isinstance(reported, list) else []
         ahead = [
             b
-            for t in thoughts
+            for t in as_rows(record.get("thoughts"))
             for b in make_thinking("\n".join(filter(None, (as_text(t.get(k)) for k in ("subject", "description")))))
         ]
         blocks = [*ahead, *blocks, *(make_call(as_text(c.get("id")), as_text(c.get("name")), c.get("args")) for c in calls)]
+    said = [NodeMessage("assistant", blocks, request=_make_request(record, before))]
+    open_ = [c for c in calls if c.get("result") is not None and as_text(c.get("id")) not in answered]
+    if open_:
+        at = max(filter(None, (parse_time(c.get("timestamp")) for c in calls)), default=None)
+        said.append(NodeMessage("user", [_make_tool_result(c) for c in open_], "tool", at=at))
+    return said
+
+
+def _make_request(record: Record, before: float | None) -> dict[str, Any] | None:
+    """The request that an answer answered; None for what a history that was set says in the model's name."""
+    if COPIED in record and not record.get("tokens"):
+        return None
     number = {key: value if isinstance(value, int) else 0 for key, value in as_mapping(record.get("tokens")).items()}
     usage = make_usage(
         number.get("input", 0) + number.get("tool", 0),
         number.get("output", 0) + number.get("thoughts", 0),
         number.get("cached", 0),
     )
-    said = [
-        NodeMessage("assistant", blocks, request={"model": as_text(record.get("model")), "usage": usage, "sent_at": before})
-    ]
-    answers = [_make_tool_result(c) for c in calls if c.get("result") is not None]
-    if answers:
-        said.append(
-            NodeMessage(
-                "user", answers, "tool", at=max(filter(None, (parse_time(c.get("timestamp")) for c in calls)), default=None)
-            )
-        )
-    return said
+    return {"model": as_text(record.get("model")), "usage": usage, "sent_at": before}
+
+
+def _observe_thoughts(session: Session) -> Iterator[ObservedEdit]:
+    """Thoughts are in the log, and in no later request."""
+    for request in session.requests[:-1]:
+        for block in session.blocks[request.cut : request.stop]:
+            if block.kind in THOUGHTS:
+                yield observe_drop(request.n + 1, block.at, block.at + 1, "thoughts are not sent again")
 
 
 def _make_tool_result(tool: Record) -> JSON:
     found = [
         block
         for part in (tool["result"] if isinstance(tool["result"], list) else [tool["result"]])
-        for block in _convert_part(part)
+        for block in convert_google_part(part)
     ]
     answers = [
         extract_text(block.get("content")) if block.get("type") == "tool_result" else extract_text(block) for block in found
@@ -195,39 +264,16 @@ def _make_tool_result(tool: Record) -> JSON:
     return make_result(as_text(tool.get("id")), [*make_text(whole), *media] if media else whole, tool.get("status") == "error")
 
 
-def _convert_part(row: Any) -> list[Any]:
-    """A part of Gemini's API as blocks."""
-    if isinstance(row, str):
-        return make_text(row)
-    if not isinstance(row, Mapping):
-        return []
-    if isinstance(row.get("text"), str):
-        return make_thinking(row["text"]) if row.get("thought") is True else make_text(row["text"])
-    for key in ("functionCall", "functionResponse"):
-        held = row.get(key)
-        if isinstance(held, Mapping):
-            id = as_text(held.get("id")) or as_text(held.get("name"))
-            if key == "functionCall":
-                return [make_call(id, as_text(held.get("name")), held.get("args"))]
-            given = held.get("response")
-            output = given.get("output", given.get("error")) if isinstance(given, Mapping) else given
-            return [make_result(id, output if isinstance(output, str) else given)]
-    data = row.get("inlineData")
-    if isinstance(data, Mapping):
-        kind = as_text(data.get("mimeType"))
-        source = {"type": "base64", "media_type": kind, "data": as_text(data.get("data"))}
-        return [{"type": "image" if kind.startswith("image/") else "document", "source": source}]
-    return [{"type": "unknown", **row}]
-
-
 def read(source: Source, _entry: Entry) -> Thread:
     chat = _Chat(Builder(source.path.stem, NAME))
     for content in (row for row in _read_checkpoint(source) if isinstance(row, dict) and _is_content(row)):
         chat.add_line({"type": "gemini" if content["role"] == "model" else "user", "content": content["parts"]}, 0)
     for record, line in iter_objects(() if chat.path else source.iter_values(), chat.builder, chat.passed):
         chat.add_line(record, line)
+    chat.apply_history()
     chat.passed.add_notes(chat.builder)
-    return build_thread(chat.builder, chat.build_nodes(), chat.path[-1] if chat.path else "")
+    nodes, current = chat.build_nodes(), chat.path[-1] if chat.path else ""
+    return build_thread(chat.builder, nodes, current, observers=[_observe_thoughts])
 
 
 IMPORTER = Importer(
@@ -237,5 +283,6 @@ IMPORTER = Importer(
     read,
     finds=find_places,
     wants="`sessionId` with a `projectHash`, and no list of contents",
+    version=2,
     right="JSON, and JSON lines with their patches: masked outputs, compressions, rewinds as branches",
 )

@@ -141,6 +141,39 @@ def convert_content(parts: Any) -> list[JSON]:
     return blocks
 
 
+def convert_google_part(row: Any) -> list[JSON]:
+    """Convert one part of a content of Google's API: a text, a thought, a call, a result or media."""
+    if isinstance(row, str):
+        return make_text(row)
+    if not isinstance(row, Mapping):
+        return []
+    if isinstance(row.get("text"), str):
+        return make_thinking(row["text"]) if row.get("thought") is True else make_text(row["text"])
+    held = row.get("functionCall")
+    if isinstance(held, Mapping):
+        return [make_call(as_text(held.get("id")) or as_text(held.get("name")), as_text(held.get("name")), held.get("args"))]
+    held = row.get("functionResponse")
+    if isinstance(held, Mapping):
+        return [_convert_google_result(held)]
+    data = row.get("inlineData")
+    if isinstance(data, Mapping):
+        kind = as_text(data.get("mimeType"))
+        source = {"type": "base64", "media_type": kind, "data": as_text(data.get("data"))}
+        return [{"type": "image" if kind.startswith("image/") else "document", "source": source}]
+    return [{"type": "unknown", **row}]
+
+
+def _convert_google_result(held: Mapping[str, Any]) -> JSON:
+    """Convert a `functionResponse`; its media are parts of its own."""
+    given, parts = held.get("response"), held.get("parts")
+    output = given.get("output", given.get("error")) if isinstance(given, Mapping) else given
+    media = [block for part in parts for block in convert_google_part(part)] if isinstance(parts, list) else []
+    id, reported = as_text(held.get("id")) or as_text(held.get("name")), output if isinstance(output, str) else given
+    if not media:
+        return make_result(id, reported)
+    return make_result(id, [*make_text(reported if isinstance(reported, str) else dumps(reported)), *media])
+
+
 OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
 
 

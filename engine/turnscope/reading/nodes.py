@@ -8,7 +8,7 @@ module knows no format.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from msgspec import structs
 
 from turnscope.session.builder import Builder, Observer, make_part
 from turnscope.session.content import dumps, extract_text
-from turnscope.session.model import JSON, Edit, Fork, Note, ObservedEdit, Part, Session, Span
+from turnscope.session.model import JSON, Action, Edit, Fork, Note, ObservedEdit, Part, Session, Span
 from turnscope.session.thread import Thread
 from turnscope.session.timeline import STATIC_ROLES
 
@@ -47,12 +47,16 @@ class Cut:
     """What the tool did to the window before its node was said: only `keep` stayed, in this order.
 
     `keep` names nodes, or gives parts of placeholders. `summary`: the node that sums up the rest; it may be the cut's own node.
+    `action`: what was done; anything but condense is no compaction. `unsent`: kinds of blocks that are never sent again: no
+    copy of a message has them.
     """
 
     because: str
     keep: Sequence[str | tuple[Part, ...]] = ()
     summary: str = ""
     facts: Mapping[str, JSON] = field(default_factory=dict)
+    action: Action = "condense"
+    unsent: Collection[str] = ()
 
 
 @dataclass(slots=True)
@@ -126,7 +130,7 @@ def build_thread(
         nodes: The records.
         current: Id of the node in which the main path ends; "" = the last one.
         lead: Messages before all others.
-        observers: Find edits; each sees a path as a whole.
+        observers: Find edits; each sees a path as a whole. In a request they come before those of its cut.
     """
     tree = _Tree(builder, nodes)
     leaves = [node for node in tree.nodes if node not in tree.parents]
@@ -135,7 +139,7 @@ def build_thread(
         _add_message(builder, said, None, "")
     tree.append_messages(builder, tree.find_path(main))
     builder.title = builder.title or make_title(builder)
-    session = builder.build([*tree.make_observers(main), *observers])
+    session = builder.build([*observers, *tree.make_observers(main)])
     forks: list[Fork] = []
     for leaf in leaves:
         if leaf in tree.places:
@@ -146,7 +150,7 @@ def build_thread(
         branch = base.start_branch(shared, f"{builder.id}~{len(forks) + 1}", builder.title)
         tree.append_messages(branch, path[start:])
         if branch.drafts:
-            fork = branch.build_fork(session, forks, [*tree.make_observers(leaf), *observers])
+            fork = branch.build_fork(session, forks, [*observers, *tree.make_observers(leaf)])
             forks.append(structs.replace(fork, own=structs.replace(fork.own, parent=session.id, at=fork.start)))
         else:  # it adds no message: its children continue what it shares
             tree.homes |= dict.fromkeys(path[start:], base)
@@ -281,47 +285,48 @@ class _Tree:
                 continue
             for ordinal in range(*self.places.get(item, (0, 0))):
                 if static <= ordinal < before:
-                    row.append(_copy_message(session, ordinal) if ordinal in gone else ordinal)
+                    row.append(_copy_message(session, ordinal, cut.unsent) if ordinal in gone else ordinal)
         summed = self.places.get(cut.summary, (0, 0))
         facts = dict(cut.facts)
         if summed[0] < summed[1] and summed[0] < len(session.messages):
             facts["summary"] = session.messages[summed[0]].start
         row += range(*summed) if cut.summary != id and summed[1] <= before else ()
-        for start, stop, body in _find_gaps(row, before, static, session):
+        for start, stop, body in _find_gaps(row, Span(static, before), session, cut.unsent):
             span = Span(session.messages[start].start, session.messages[stop - 1].stop)
             gone |= {*range(start, stop)}
             reported = facts if not body and span.stop <= facts.get("summary", -1) else cut.facts
-            yield Edit("condense", cut.because, span, tuple(body), facts=reported)
+            yield Edit(cut.action, cut.because, span, tuple(body), facts=reported)
 
 
 def _find_gaps(
-    row: Sequence[int | tuple[Part, ...]], before: int, static: int, session: Session
+    row: Sequence[int | tuple[Part, ...]], said: Span, session: Session, unsent: Collection[str]
 ) -> list[tuple[int, int, list[Part]]]:
-    """Find the ranges of messages between those that stay, with what stands in for each.
+    """Find the ranges of messages (of those `said`) between those that stay, with what stands in for each.
 
     No placeholder is without a range: where nothing left, the message beside it is replaced as well.
     """
+    static, before = said
     found: list[tuple[int, int, list[Part]]] = []
     stays, held = -1, list[Part]()
     for item in (*row, before):
         if isinstance(item, tuple):
             held += item
         elif item <= stays or (item == stays + 1 < before and held):
-            held += _copy_message(session, item)
+            held += _copy_message(session, item, unsent)
         else:
             if item > stays + 1:
                 found.append((stays + 1, item, held))
             elif held and stays >= static:
                 start, _, ahead = found.pop() if found and found[-1][1] == stays else (stays, 0, [])
-                found.append((start, before, [*ahead, *_copy_message(session, stays), *held]))
+                found.append((start, before, [*ahead, *_copy_message(session, stays, unsent), *held]))
             stays, held = item, []
     return found
 
 
-def _copy_message(session: Session, ordinal: int) -> tuple[Part, ...]:
+def _copy_message(session: Session, ordinal: int, unsent: Collection[str]) -> tuple[Part, ...]:
     """Copy a message as parts of a placeholder."""
     message = session.messages[ordinal]
-    blocks = session.blocks[message.start : message.stop]
+    blocks = [block for block in session.blocks[message.start : message.stop] if block.kind not in unsent]
     return tuple(make_part(message.role, block.raw, "before" if n else "own", fence=not n) for n, block in enumerate(blocks))
 
 

@@ -29,7 +29,15 @@ ASIDE = {"summary": "leafUuid", "file-history-snapshot": "messageId", "queue-ope
 
 
 def sniff(source: Source) -> int:
-    return max(map(_score, source.first), default=0)
+    return 0 if any(map(_is_foreign, source.first)) else max(map(_score, source.first), default=0)
+
+
+def _is_foreign(record: Any) -> bool:
+    """Whether a record is one of a tool that took over the frame and writes other messages in it: its own have content."""
+    if not isinstance(record, dict) or "parentUuid" not in record:
+        return False
+    message = record.get("message")
+    return "systemPayload" in record or (isinstance(message, dict) and "content" not in message and "parts" in message)
 
 
 def _score(record: Any) -> int:
