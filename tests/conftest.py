@@ -42,16 +42,16 @@ for folder in (ROOT, ROOT / "tests", ROOT / "tests" / "bench"):  # importlib mod
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-settings.register_profile("local", deadline=None)
-# Fewer examples than a local run draws, and always the same: CI has ten minutes for everything.
+# What a run draws unless `--hypothesis-profile=deep` asks for more: CI the same examples each time, others new ones.
 CALM = (HealthCheck.too_slow,)
+settings.register_profile("deep", deadline=None)
+settings.register_profile("local", deadline=None, max_examples=60)
 settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True, print_blob=True, suppress_health_check=CALM)
-settings.load_profile("ci" if CI else "local")
 
 
 def examples(wanted: int) -> int:
-    """How many examples a test draws that says how many: in CI half as many."""
-    return wanted // 2 if CI else wanted
+    """How many examples a test draws that says how many: half as many, but for a deep run."""
+    return wanted if settings.get_current_profile_name() == "deep" else wanted // 2
 
 
 MEMORY = Path("/dev/shm")
@@ -61,6 +61,14 @@ ROOM = 4_000_000_000  # bytes that have to be free there
 def pytest_configure(config: pytest.Config) -> None:
     """Temporary folders lie in memory where there is room: many tests write databases, and each commit waits for a disk."""
     config.pluginmanager.import_plugin("skips")
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("ci" if CI else "local")
+    cache = getattr(config, "cache", None)
+    if sys.dont_write_bytecode and cache:
+        # Workers and all the processes that tests start would compile everything anew, each of them.
+        sys.pycache_prefix, sys.dont_write_bytecode = str(cache.mkdir("compiled")), False
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with suppress(ValueError):  # not in the main thread
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             # Started from a shell's background, which ignores Ctrl-C, and so would all that tests start.
@@ -76,11 +84,11 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     Each has a server, a browser and temporary folders of its own. A file or a test that is named runs in this process, and so
     does everything with `-n 0`, `-s` (output is to be seen), `-p no:xdist`, or on a machine of one core.
     """
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        return  # this is a worker: it has none of its own
     option = config.option
     if not (CI or option.markexpr) and config.args_source is pytest.Config.ArgsSource.TESTPATHS:
         option.markexpr = "not browser"  # `pytest` alone; `pytest -m browser` and CI run those, too
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return  # this is a worker: it has none of its own, and got nothing but the command line
     chosen = getattr(option, "numprocesses", 0) is not None or option.dist != "no" or option.usepdb or option.capture == "no"
     if not chosen and all(Path(arg).is_dir() for arg in config.args) and (os.cpu_count() or 1) > 1:
         option.numprocesses, option.dist = 3, "worksteal"

@@ -1,0 +1,44 @@
+"""Which tests a command runs, and with how many workers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import conftest
+import pytest
+
+Source = pytest.Config.ArgsSource
+
+
+def settled(monkeypatch: pytest.MonkeyPatch, *, ci: bool = False, worker: bool = False, **more: object) -> SimpleNamespace:
+    """The options of a run, after `pytest_cmdline_main` looked at them."""
+    monkeypatch.setattr(conftest, "CI", ci)
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    if worker:
+        monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    option = SimpleNamespace(markexpr="", numprocesses=None, dist="no", usepdb=False, capture="fd")
+    config = SimpleNamespace(option=option, args=["tests"], args_source=Source.TESTPATHS)
+    vars(option).update({name: value for name, value in more.items() if name in vars(option)})
+    vars(config).update({name: value for name, value in more.items() if name in vars(config)})
+    conftest.pytest_cmdline_main(config)  # type: ignore[arg-type]
+    return option
+
+
+@pytest.mark.parametrize("worker", [False, True])
+def test_a_run_without_arguments_leaves_the_browser_out(monkeypatch: pytest.MonkeyPatch, worker: bool) -> None:
+    """A worker gets the command line, and nothing that the first process found out."""
+    assert settled(monkeypatch, worker=worker).markexpr == "not browser"
+    assert settled(monkeypatch, worker=worker, markexpr="browser").markexpr == "browser"
+    assert settled(monkeypatch, worker=worker, args_source=Source.ARGS).markexpr == ""
+    assert settled(monkeypatch, worker=worker, ci=True).markexpr == ""
+
+
+def test_folders_run_with_workers_and_files_in_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    folder, file = str(conftest.ROOT / "tests"), __file__
+    assert settled(monkeypatch, args=[folder]).numprocesses == 3
+    assert settled(monkeypatch, args=[folder], worker=True).numprocesses is None, "a worker has none of its own"
+    assert settled(monkeypatch, args=[folder], capture="no").numprocesses is None, "its output is to be seen"
+    assert settled(monkeypatch, args=[file]).numprocesses is None
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    assert settled(monkeypatch, args=[folder]).numprocesses is None
