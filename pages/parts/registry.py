@@ -84,10 +84,14 @@ def list_files(path: Path | None, places: Iterable[tuple[str, library.Place]]) -
         path: a file or folder that was named on the command line; None = none.
         places: where tools keep their files, by tool.
     """
-    listed = sorted(_iter_entries("sample", _iter_paths(SAMPLES)), key=lambda entry: entry.name)
+    samples = sorted(_iter_entries("sample", _iter_paths(SAMPLES)), key=lambda entry: entry.name)
+    found = {entry.id: entry for tool, place in places for entry in _iter_entries("found", place.paths(), tool)}
+    given: list[Entry] = []
     if path is not None:
-        listed += _sort_newest(_iter_entries("given", _iter_paths(path) if path.is_dir() else [path]))
-    return (*listed, *_sort_newest(entry for tool, place in places for entry in _iter_entries("found", place.paths(), tool)))
+        for entry in _sort_newest(_iter_entries("given", _iter_paths(path) if path.is_dir() else [path])):
+            known = found.pop(entry.id, entry)  # where a tool keeps it, it was given all the same
+            given.append(replace(entry, tool=known.tool))
+    return (*samples, *given, *_sort_newest(found.values()))
 
 
 def find_entry(known: Mapping[str, Entry], id: str) -> Entry | None:

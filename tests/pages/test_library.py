@@ -12,6 +12,7 @@ import pytest
 import turnscope
 from claude_log import Log
 from conftest import ROOT
+from turnscope import settings
 from turnscope.library import indexing
 
 if TYPE_CHECKING:
@@ -97,6 +98,20 @@ def test_what_was_found_is_listed_unread_indexed_on_a_click_searched_and_leads_t
     session = turnscope.load(claude / "cold.jsonl")
     assert "water" in session.blocks[block].text.casefold()
     assert 0 <= request < len(session.requests)
+
+
+def test_a_folder_that_is_looked_into_anyway_opens_when_it_is_given(
+    app: AppTest, claude: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`turnscope ~/.claude/projects` shows a session from there, not the sample."""
+    monkeypatch.setenv(settings.OPEN_VARIABLE, str(claude))
+    app.run()
+    assert not app.exception
+    assert "Auth sessions from Postgres to Redis" not in bodies(app)
+    from pages.parts import cache
+
+    given = [entry for entry in cache.list_entries().values() if entry.origin == "given"]
+    assert [entry.tool for entry in given] == ["Claude Code session"] * 2
 
 
 def test_filters_order_and_pages_over_many_sessions(app: AppTest, claude: Path) -> None:
