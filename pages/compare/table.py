@@ -35,6 +35,7 @@ def _build_columns(rows: Sequence[comparison.Row]) -> dict[str, list[Any]]:
         "policy": [row.title for row in rows],
         "best": ["★" if row.policy in best else "" for row in rows],
         "USD": [None if row.usd is None else float(row.usd) for row in rows],
+        "× record": [row.factor for row in rows],
         "summaries, USD": [float(sum(row.cost.summary_usd)) for row in rows],
         "from cache": [100 * row.cost.cache_share for row in rows],
         "saved": [100 * max(0.0, 1 - row.kept_share) for row in rows],
@@ -67,6 +68,9 @@ def _configure_columns() -> dict[str, Any]:
             help="of those whose every request could be sent, no other one is cheaper and loses no more"
         ),
         "USD": st.column_config.NumberColumn(format="%.2f", help="prompt with its simulated cache, answers, summaries"),
+        "× record": st.column_config.NumberColumn(
+            format="%.2f", help="USD as a factor of the record with its simulated cache: the same error is in both"
+        ),
         "summaries, USD": st.column_config.NumberColumn(format="%.2f", help="part of it: what condensing asked of a model"),
         **{name: st.column_config.NumberColumn(format="%.0f %%", help=text) for name, text in shares.items()},
         "published": st.column_config.TextColumn(

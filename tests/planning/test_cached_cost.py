@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, examples, shared
-from hand_made import NOON, OPUS, SONNET, Row, call, result, session, traced
+from hand_made import NOON, OPUS, SONNET, Row, call, result, traced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import sessions
@@ -18,7 +18,7 @@ from turnscope.library.comparing import compare, resize_budget
 from turnscope.library.opening import load, load_all, overview, replay
 from turnscope.planning.policy import list_policies
 from turnscope.planning.policy import load as policy
-from turnscope.planning.prompt_cache import is_uncached, simulate_prompt_cache
+from turnscope.planning.prompt_cache import simulate_prompt_cache
 from turnscope.pricing.caches import find_rules, load_rules
 from turnscope.pricing.prices import PRICES
 from turnscope.session.builder import Builder
@@ -42,17 +42,21 @@ def test_a_prompt_is_read_as_far_as_it_was_written_and_the_rest_is_written() -> 
 
 
 def test_an_entry_lives_five_minutes_after_its_last_use_and_an_hour_where_that_was_bought() -> None:
-    rows = [Row(0, written=20_000, plain=0), Row(304, read=1, written=20_999, plain=0), Row(620, written=21_100, plain=0)]
+    rows = [Row(0, written=20_000, plain=0), Row(304, read=20_000, written=1_000, plain=0), Row(620, written=21_100, plain=0)]
     assert [kept.read for kept in simulate_prompt_cache(traced(rows))] == [0, 20_000, 0]  # 300 s after the answer, then 312 s
-    hours = [Row(0, written=20_000, hour=20_000, plain=0), Row(1_200, read=1, written=20_999, hour=20_999, plain=0)]
+    hours = [Row(0, written=20_000, hour=20_000, plain=0), Row(1_200, read=20_000, written=1_000, hour=1_000, plain=0)]
     kept = simulate_prompt_cache(traced(hours))
-    assert ([k.read for k in kept], [k.hour for k in kept]) == ([0, 20_000], [True, True])
+    assert ([k.read for k in kept], [k.hour for k in kept]) == ([0, 20_000], [20_000, 1_000])
 
 
 def test_a_prefix_shorter_than_the_models_own_is_not_kept() -> None:
     short = PRICES.find_facts(OPUS).min_cache_prefix
     assert short == 4_096
-    rows = [Row(0, written=short - 1, plain=0), Row(20, read=1, written=short, plain=0), Row(40, written=5_000, plain=0)]
+    rows = [
+        Row(0, plain=short - 1),
+        Row(20, written=short + 1, plain=0),
+        Row(40, read=short + 1, written=5_000 - short - 1, plain=0),
+    ]
     assert told(rows) == [(0, 0, short - 1), (0, short + 1, 0), (short + 1, 5_000 - short - 1, 0)]
 
 
@@ -67,7 +71,6 @@ def test_another_model_has_a_cache_of_its_own() -> None:
 
 def test_a_session_that_asked_for_no_caching_is_given_none() -> None:
     rows = [Row(0, plain=20_000), Row(20, plain=21_000)]
-    assert is_uncached(session(rows))
     assert told(rows) == [(0, 0, 20_000), (0, 0, 21_000)]
 
 

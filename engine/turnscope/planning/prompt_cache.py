@@ -1,17 +1,18 @@
 """A simulation of a provider's prompt cache over the requests of a trace, in the order in which they were sent.
 
-Rules come from the provider (`pricing.caches`), times from the log; positions are in provider order. Recorded cache reads are
-not used, so that a replay is treated like the record, and the record can check it. Only the lifetime of entries that a session
-bought, and that it bought none, come from the record.
+Rules come from the provider (`pricing.caches`), times from the log; positions are in provider order. What no rule explains
+comes from the record (`recorded_cache`) and is the same under every policy: what the first request found in the cache, which
+entries were lost without a cause, the lifetime that each request bought, and whether it asked for caching. All other reads are
+worked out, for the record too, so that its bill can check them.
 
 Assumptions: breakpoints are behind the system prompt and behind the last two messages; using a prefix keeps all of its prefixes
-alive; nothing is evicted early; a summary is made outside the conversation's cache. No prices here.
+alive; nothing else is lost early; a summary is made outside the conversation's cache. No prices here.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -21,14 +22,20 @@ from turnscope.counting.reconciliation import Terms
 from turnscope.envelope.difference import find_first_change
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.plan import Plan
+from turnscope.planning.recorded_cache import (
+    LEAST_LOSS,
+    MINUTES,
+    STATIC,
+    CacheFact,
+    RecordedCache,
+    get_times,
+    read_recorded_cache,
+)
 from turnscope.planning.trace import Trace
 from turnscope.pricing.caches import CacheRules, find_rules
-from turnscope.pricing.prices import ModelFacts
-from turnscope.session.model import Bucket, Request, Session
+from turnscope.session.model import Bucket
 
-MINUTES = 300.0  # seconds; the shortest lifetime of any provider
 _END = attrgetter("end")
-STATIC = -1  # end of an entry with system prompt and tools only
 
 
 class CacheUse(NamedTuple):
@@ -40,7 +47,7 @@ class CacheUse(NamedTuple):
         plain: Tokens neither read nor written.
         held: Tokens of the previous request that were still cached.
         still_sent: Part of `held` that is also in this request, at any place.
-        hour: Written entries live for an hour.
+        hour: Part of `written` that lives for an hour.
         sent: False for a request that its policy refuses.
     """
 
@@ -49,7 +56,7 @@ class CacheUse(NamedTuple):
     plain: int = 0
     held: int = 0
     still_sent: int = 0
-    hour: bool = False
+    hour: int = 0
     sent: bool = True
 
     @property
@@ -88,61 +95,55 @@ class _CachedPrompt:
         return self.entries if idle <= MINUTES else [entry for entry in self.entries if idle <= entry.lives]
 
 
-def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None) -> tuple[CacheUse, ...]:
+def simulate_prompt_cache(trace: Trace, sizes: Sequence[int] | None = None, *, sent: bool = True) -> tuple[CacheUse, ...]:
     """Return what the cache does for every request of a trace, in order.
 
     Args:
         trace: The trace.
         sizes: The provider's tokens of each request, if known already.
+        sent: Whether the requests go to the models that they really went to. If not, the record says nothing of their cache.
     """
     session, lines, found = trace.session, dict[str, _CachedPrompt](), list[CacheUse]()
-    facts: dict[str, tuple[ModelFacts, CacheRules]] = {}
-    off = is_uncached(session)
-    for n, (plan, life) in enumerate(zip(trace.plans, _iter_lifetimes(session), strict=False)):
+    rules = _find_all_rules(trace)
+    recorded = read_recorded_cache(session, rules) if sent else RecordedCache((CacheFact(),) * len(trace.plans), {})
+    for n, (plan, fact) in enumerate(zip(trace.plans, recorded.facts, strict=False)):
         size = trace.count_tokens(n) if sizes is None else sizes[n]
-        if plan.model not in facts:
-            model = trace.prices.find_facts(plan.model)
-            facts[plan.model] = model, find_rules(model)
-        model, rules = facts[plan.model]
+        how, shortest = rules[plan.model]
         if plan.verdict == "refuse":
             found.append(CacheUse(sent=False))
             continue
-        if rules.how == "none" or (off and rules.how == "marked"):
+        if how.how == "none" or not fact.asked:
             found.append(CacheUse(plain=size))
             continue
-        line, lives = lines.get(plan.model), rules.lives.get(life, next(iter(rules.lives.values())))
+        known = plan.model == (plan.request.requested_model or plan.model)  # a policy sends it to the recorded model
         step = _CacheStep(
             trace,
             plan,
             terms=trace.get_terms(n),
             size=size,
-            rules=rules,
-            shortest=rules.find_shortest_prefix(model),
-            lives=lives,
+            rules=how,
+            shortest=shortest,
+            lives=_find_lifetime(how, plan, fact),
+            fact=fact if known else CacheFact(hour=fact.hour),
+            static=recorded.static.get(plan.model, 0),
         )
-        kept, lines[plan.model] = step.use_breakpoints(line) if rules.how == "marked" else step.use_prefix(line)
-        found.append(kept._replace(hour=rules.how == "marked" and lives > MINUTES))
+        kept, lines[plan.model] = step.use_cache(lines.get(plan.model))
+        found.append(kept)
     return tuple(found)
 
 
-def is_uncached(session: Session) -> bool:
-    """Return whether a session requested no caching: several requests have usage, and none read or wrote the cache."""
-    billed = [request.usage for request in session.requests if request.usage and request.usage.prompt_tokens]
-    return len(billed) > 1 and not any(u.cache_read_input_tokens or u.cache_creation_input_tokens for u in billed)
+def _find_all_rules(trace: Trace) -> dict[str, tuple[CacheRules, int]]:
+    """By model that the record or the policy asks: the rules of its cache, and its shortest cached prefix in tokens."""
+    models = {plan.model for plan in trace.plans} | {request.model for request in trace.session.requests}
+    facts = {model: trace.prices.find_facts(model) for model in models}
+    rules = {model: find_rules(found) for model, found in facts.items()}
+    return {model: (rule, rule.find_shortest_prefix(facts[model])) for model, rule in rules.items()}
 
 
-def _iter_lifetimes(session: Session) -> Iterator[str]:
-    """The lifetime that each request buys, as in the record: that of the last entry written."""
-    first = next((r for r in session.requests if r.usage and r.usage.cache_creation_input_tokens), None)
-    life = _get_lifetime(first) if first else ""
-    for request in session.requests:
-        if request.usage and request.usage.cache_creation_input_tokens:
-            life = _get_lifetime(request)
-        yield str(request.settings.get("prompt_cache_retention") or life)
-
-
-def _get_lifetime(request: Request) -> str:
-    return "1h" if request.usage and request.usage.cache_creation_1h_input_tokens else "5m"
+def _find_lifetime(rules: CacheRules, plan: Plan, fact: CacheFact) -> float:
+    """Seconds that what a request writes lives: as it asks for, or as the record bought."""
+    asked = plan.request.settings.get("prompt_cache_retention") or ("1h" if fact.hour else "5m")
+    return rules.lives.get(str(asked), next(iter(rules.lives.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,42 +157,80 @@ class _CacheStep:
     rules: CacheRules
     shortest: int
     lives: float
+    fact: CacheFact
+    static: int  # tokens of system prompt and tools, as the record shows them; 0 = it does not
+
+    def use_cache(self, line: _CachedPrompt | None) -> tuple[CacheUse, _CachedPrompt]:
+        """What the cache does for the request, and what it holds afterwards."""
+        return self.use_breakpoints(line) if self.rules.how == "marked" else self.use_prefix(line)
 
     def use_breakpoints(self, line: _CachedPrompt | None) -> tuple[CacheUse, _CachedPrompt]:
         """Breakpoints behind the system prompt and the last two messages: an entry is found from one of them, or not at all."""
-        now, then = _get_times(self.plan.request)
-        held = line.find_alive(now) if line else []
+        now, then = get_times(self.plan.request)
         if self.size < self.shortest:
             return CacheUse(plain=self.size), _CachedPrompt(self.plan, self.size, then)
-        at = self._find_common(line)[0]
-        left = held[: bisect_right(held, at, key=_END)]
+        at = self._find_common(line)[0] if line else self.plan.seen.stop
+        held, kept = self._find_held(line, now), self._find_kept(at)
+        left = held[: bisect_right(held, max(at, STATIC) if self.fact.alive else at, key=_END)]
         marks = self._find_breakpoints()
         while left and left[-1].end != STATIC and not self._is_found(left[-1].end, marks):
             del left[1 if left[0].end == STATIC else 0 :]  # entries before it are further away
-        read = min(left[-1].tokens, self.size) if left else 0
+        if kept is not None:  # lost for this request, whatever the prompt
+            held = held[: bisect_right(held, kept, key=_END)]
+        found = left[: bisect_right(left, held[-1].end, key=_END)] if held else []
+        read = min(found[-1].tokens, self.size) if found else 0
         for end in (STATIC, *marks):
             place = bisect_left(left, end, key=_END)
-            size = self._count_static() if end == STATIC else self.size - self._count_from(self.plan.seen, end)
+            size = self._count_until(end)
             if (place == len(left) or left[place].end != end) and size >= self.shortest:
                 left.insert(place, _Entry(end, size, self.lives))
         most = held[-1].tokens if held else 0
-        kept = CacheUse(
-            read=read, written=self.size - read, plain=0, held=most, still_sent=min(self._count_repeated(line), most)
+        written = self.size - read
+        use = CacheUse(
+            read=read,
+            written=written,
+            plain=0,
+            held=most,
+            still_sent=min(self._count_repeated(line), most),
+            hour=round(written * self.fact.hour),
         )
-        return kept, _CachedPrompt(self.plan, self.size, then, left)
+        return use, _CachedPrompt(self.plan, self.size, then, left)
+
+    def _find_kept(self, at: int) -> int | None:
+        """Behind which address the record shows a loss that this prompt, which differs at `at` from the last one, has too."""
+        return self.fact.kept if self.fact.edited is None or at <= self.fact.edited else None
+
+    def _find_held(self, line: _CachedPrompt | None, now: float | None) -> list[_Entry]:
+        """What the cache holds when the request meets it."""
+        fact, held = self.fact, line.find_alive(now) if line else []
+        if not fact.alive:
+            return held
+        static = min(fact.alive, self.static or self._count_static())
+        others = [e for e in line.entries if e.end != STATIC and e.tokens <= fact.alive + LEAST_LOSS] if line else []
+        if line is None and fact.alive > static + LEAST_LOSS and not self.plan.is_changed:
+            others = [_Entry(self._find_end(fact.alive), fact.alive, self.lives)]
+        return [_Entry(STATIC, static, self.lives), *others]
+
+    def _find_end(self, tokens: int) -> int:
+        """The last block up to which the prompt has no more than so many tokens."""
+        ends = range(self.plan.seen.stop + 1)
+        return max(0, bisect_right(ends, tokens, key=lambda end: self.size - self._count_from(self.plan.seen, end)) - 1)
 
     def use_prefix(self, line: _CachedPrompt | None) -> tuple[CacheUse, _CachedPrompt]:
         """The longest common prefix, in steps: every prefix of the last prompt is cached."""
-        now, then = _get_times(self.plan.request)
-        most = line.size if line and line.find_alive(now) else 0
-        common = min(self._find_common(line)[1], most, self.size)
+        now, then = get_times(self.plan.request)
+        most = line.size if line and line.find_alive(now) else self.fact.alive
+        at, common = self._find_common(line)
+        if (kept := self._find_kept(at)) is not None:
+            most = min(most, self._count_until(kept))
+        common = min(common if line else self.size, most, self.size)
         read = common // self.rules.step * self.rules.step
         read = read if read >= self.shortest else 0
         entries = [_Entry(self.plan.seen.stop, self.size, self.lives)] if self.size >= self.shortest else []
-        kept = CacheUse(
+        use = CacheUse(
             read=read, written=0, plain=self.size - read, held=most, still_sent=min(self._count_repeated(line), most)
         )
-        return kept, _CachedPrompt(self.plan, self.size, then, entries)
+        return use, _CachedPrompt(self.plan, self.size, then, entries)
 
     def _count_repeated(self, line: _CachedPrompt | None) -> int:
         """Tokens of the last prompt that are also in this one: everything except new blocks and replacements."""
@@ -231,18 +270,16 @@ class _CacheStep:
     def _count_from(self, envelope: Envelope, at: int) -> int:
         return round(count_tokens_from(envelope, at, self.trace.ledger) * self.terms.scale)
 
+    def _count_until(self, end: int) -> int:
+        """Tokens of the prompt up to the end of an entry."""
+        if end < 0:
+            return self._count_static() if end == STATIC else 0
+        return max(0, self.size - self._count_from(self.plan.seen, end))
+
     def _count_static(self) -> int:
-        return min(self.size, self.terms.prefix + round(self.terms.scale * sum(self.plan.seen.counts[:2])))
-
-
-def _get_times(request: Request) -> tuple[float | None, float | None]:
-    """When a request met the cache, and when it last used it.
-
-    Measured: all recorded reads within 300 s of the previous answer were served. Of several attempts the last one counts; the
-    log times only its answer.
-    """
-    used = request.answered_at or request.sent_at
-    return (used if request.attempts > 1 else request.sent_at), used
+        counted = round(self.terms.scale * sum(self.plan.seen.counts[:2]))
+        hidden = self.static if self.static and self.terms.prefix > counted else self.terms.prefix
+        return min(self.size, hidden + counted)
 
 
 def is_within_lookback(envelope: Envelope, start: int, stop: int, most: int) -> bool:

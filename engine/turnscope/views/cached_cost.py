@@ -127,7 +127,7 @@ def simulate_cost(trace: Trace, kept: Sequence[CacheUse], answers: Sequence[int]
             cache_creation_input_tokens=cache.written,
             cache_read_input_tokens=cache.read,
             output_tokens=answers[n],
-            cache_creation_1h_input_tokens=cache.written if cache.hour else 0,
+            cache_creation_1h_input_tokens=cache.hour,
         )
         cost = trace.prices.compute_cost(billed, plan.model, request.sent_at)
         usd.append(cost.total + calls if cost else None)
@@ -183,7 +183,7 @@ def price_decisions(trace: Trace, kept: Sequence[CacheUse], request: int) -> Map
     for decision, part in zip(made, parts, strict=True):
         again = round(cache.unserved * part / whole) if whole else 0
         saved = round((decision.before - decision.after) * scale)
-        found[decision.seq] = _build_price(decision.seq, saved, again, rate, hour=cache.hour)
+        found[decision.seq] = _build_price(decision.seq, saved, again, rate, hour=2 * cache.hour > cache.written)
     return found
 
 

@@ -34,12 +34,14 @@ from turnscope.views.tables import format_csv, format_text
 
 ASSUMPTIONS = (
     "Answers are taken as recorded: what the model would have said to another prompt is not known. The prompt cache is "
-    "simulated at list prices; lost references are counted by their letters alone, so at least so much is missing."
+    "simulated at list prices, for the record too: compare policies by their factor of the simulated record. "
+    "Lost references are counted by their letters alone, so at least so much is missing."
 )
 COLUMNS = (
     "policy",
     "title",
     "usd",
+    "usd_factor",
     "usd_condensing",
     "usd_billed",
     "unpriced",
@@ -63,6 +65,7 @@ COLUMNS = (
 HEADINGS = (
     "policy",
     "USD",
+    "× record",
     "from cache",
     "kept",
     "peak fill",
@@ -97,6 +100,7 @@ class Row:
         billed: USD billed; of the record only.
         cache_errors: by how much of each prompt the simulated cache reads differ from the recorded ones; of the record only.
         counted_usd: the part of `billed` for answers that the record cuts short; of the record only.
+        record_usd: USD of the record, simulated in the same way; None where it is not known.
     """
 
     policy: str
@@ -120,6 +124,17 @@ class Row:
     billed: Decimal | None = None
     cache_errors: tuple[float, ...] = ()
     counted_usd: Decimal = Decimal(0)
+    record_usd: Decimal | None = None
+
+    @property
+    def factor(self) -> float | None:
+        """USD as a factor of the simulated record; None where one of the two has no price."""
+        return float(self.usd / self.record_usd) if self.usd is not None and self.record_usd else None
+
+    @property
+    def simulation_error(self) -> float | None:
+        """By how much the simulated cost is off, as a share of what was billed; of the record only."""
+        return float((self.usd - self.billed) / self.billed) if self.usd is not None and self.billed else None
 
     @property
     def usd(self) -> Decimal | None:
@@ -145,10 +160,12 @@ class Row:
         if not self.cache_errors or self.billed is None or self.usd is None:
             return ""
         within = sum(error <= 0.02 for error in self.cache_errors) / len(self.cache_errors)
+        off = f" ({self.simulation_error:+.1%})" if self.simulation_error is not None else ""
         part = f" ({self.counted_usd:,.2f} of it estimated, where the record cuts answers short)" if self.counted_usd else ""
         return (
-            f"Held against the record: {self.usd:,.2f} USD simulated, {self.billed:,.2f} billed{part}; cache reads are off by "
-            f"{median(self.cache_errors):.2%} of the prompt at the median request, and within 2 % at {within:.0%} of them."
+            f"Held against the record: {self.usd:,.2f} USD simulated{off}, {self.billed:,.2f} billed{part}; "
+            f"cache reads are off by {median(self.cache_errors):.2%} of the prompt at the median request, "
+            f"and within 2 % at {within:.0%} of them."
         )
 
     @property
@@ -161,13 +178,15 @@ class Row:
     def cells(self) -> tuple[Any, ...]:
         """Its values in the order of `COLUMNS`."""
         fill, at = self.peak
-        money = (
+        usd, *money = (
             None if usd is None else round(float(usd), 6)
             for usd in (self.usd, sum(self.cost.summary_usd, Decimal(0)), self.billed)
         )
         return (
             self.policy,
             self.title,
+            usd,
+            None if self.factor is None else round(self.factor, 4),
             *money,
             self.cost.unpriced_requests,
             round(self.cost.cache_share, 4),
@@ -191,16 +210,23 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class SharedFacts:
-    """What all replays of one session share: the references of its answers, their tokens, and its messages as checked."""
+    """What all replays of one session share: the references of its answers, their tokens, and its messages as checked.
+
+    `record_usd`: USD of the record with its simulated cache; None where it is not known.
+    """
 
     references: References
     answer_tokens: tuple[int, ...]
     looked: SharedChecks = field(default_factory=SharedChecks)
+    record_usd: Decimal | None = None
 
     @staticmethod
     def from_trace(trace: Trace) -> SharedFacts:
-        """Read them from any replay of the session."""
-        return SharedFacts(find_references(trace.session), count_answer_tokens(trace))
+        """Read them from a replay of the session; what only the record shows, where it is the record's."""
+        answers = count_answer_tokens(trace)
+        own = trace.policy.name == AS_RECORDED
+        usd = simulate_cost(trace, simulate_prompt_cache(trace), answers).total if own else None
+        return SharedFacts(find_references(trace.session), answers, record_usd=usd)
 
 
 def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
@@ -212,7 +238,7 @@ def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
         sent: whether its requests go to the models that they really went to.
     """
     sizes = tuple(trace.count_tokens(n) for n in range(len(trace.plans)))
-    cache = simulate_prompt_cache(trace, sizes)
+    cache = simulate_prompt_cache(trace, sizes, sent=sent)
     cost = simulate_cost(trace, cache, shared.answer_tokens)
     judged = refusals.find_rejections(trace, shared.looked)
     large = [_exceeds_window(plan, size) for plan, size in zip(trace.plans, sizes, strict=True)]
@@ -239,6 +265,7 @@ def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
         refetch_usd=_price_refetch(trace, missing, sizes),
         published_saving=trace.policy.saving,
         unjudged=judged.rules.count(UNKNOWN),
+        record_usd=shared.record_usd if sent else None,
     )
     return _compare_with_record(row, trace) if sent and trace.policy.name == AS_RECORDED else row
 
@@ -346,6 +373,7 @@ def _format_row(made: Row) -> tuple[str, ...]:
     return (
         made.title,
         "no known price" if made.usd is None else f"{made.usd:,.2f}",
+        "" if made.factor is None else f"{made.factor:.2f}",
         f"{made.cost.cache_share:.0%}",
         f"{made.kept_share:.0%}",
         f"{made.peak[0]:.0%} at {made.peak[1]}",
