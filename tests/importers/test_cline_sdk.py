@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
-from turnscope.importers.cline_sdk import IMPORTER, find_places
+from turnscope.importers.cline_sdk import IMPORTER, cut_middle, find_places
+from turnscope.planning.render import build_body
 from turnscope.reading.registry import find_session_path
 from turnscope.settings import Machine
+
+from tests.wire.leaves import leaves
 
 INFO = {"modelInfo": {"id": "m-1", "provider": "p"}}
 METRICS = {"inputTokens": 30, "outputTokens": 7, "cacheReadTokens": 20, "cacheWriteTokens": 0, "cost": 0.5}
@@ -74,5 +78,73 @@ def test_a_compaction_stands_for_the_first_messages(tmp_path: Path) -> None:
     assert texts(turnscope.load(path))[0] == "Be brief."
 
 
+@pytest.mark.parametrize(
+    ("size", "head", "number"),
+    [(8_000, 8_000, 0), (8_001, 3_985, 31), (14_252, 3_984, 6_284), (42_309, 3_983, 34_343), (10_966, 3_984, 2_998)],
+)
+def test_the_middle_of_a_long_text_is_cut(size: int, head: int, number: int) -> None:
+    """Both ends stay; with the mark between them at most 8,000 characters, and the mark names how many are missing."""
+    text = "a" * (size // 2) + "b" * (size - size // 2)
+    cut = cut_middle(text)
+    assert len(cut) in (size, 7_999, 8_000)
+    mark = f"\n\n...[truncated {number} chars]...\n\n" if number else ""
+    assert cut == (text[:head] + mark + text[-head:] if mark else text)
+
+
+def test_characters_are_counted_as_javascript_counts_them() -> None:
+    text = "\U0001f600" * 4_001  # two units each
+    cut = cut_middle(text)
+    assert "...[truncated" in cut
+    assert len(cut.encode("utf-16-le")) // 2 <= 8_001, "half a pair is one unit, and becomes a mark of one"
+    assert cut_middle("\U0001f600" * 4_000) == "\U0001f600" * 4_000
+
+
+TAGGED = {"role": "user", "content": [{"type": "text", "text": '<user_input mode="act">\ngo on\n</user_input>'}]}
+ENTRY = {"query": "cat a", "result": "é" * 9_000, "success": True}
+LONG: list[Any] = [
+    TAGGED,
+    {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "run", "input": {}}], **INFO, "metrics": METRICS},
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "name": "run", "content": [ENTRY]}]},
+    {"role": "assistant", "content": "done", **INFO, "metrics": METRICS},
+]
+
+
+def test_the_log_holds_a_result_whole_and_the_request_what_was_sent_of_it() -> None:
+    session = opened({**FILE, "messages": LONG})
+    assert texts(session)[1] == "go on"
+    whole = '[{"query":"cat a","result":"' + "é" * 9_000 + '","success":true}]'
+    assert texts(session)[3] == whole
+    (seen,) = session.observed
+    assert (seen.request, seen.edit.action, seen.edit.span) == (1, "truncate", (3, 4))
+    sent = turnscope.replay(session).plans[1].after
+    assert sent.tokens < turnscope.replay(session, "keep-everything").plans[1].after.tokens
+    (part,) = seen.edit.body or ()
+    assert json.loads(part.text)[0] == {**ENTRY, "result": cut_middle(ENTRY["result"])}
+
+
+def test_earlier_compactions_are_told_by_a_prompt_that_fell(tmp_path: Path) -> None:
+    """The sidecar holds the newest alone. What one that asks no model kept is kept by all that follow."""
+
+    def said(number: int, prompt: int) -> list[Any]:
+        metrics = {**METRICS, "inputTokens": prompt, "cacheReadTokens": 0}
+        answer = {"role": "assistant", "content": f"answer {number}", **INFO, "metrics": metrics}
+        return [{"role": "user", "content": f"prompt {number}"}, answer]
+
+    rounds = [said(n, prompt) for n, prompt in enumerate((1_000, 5_000, 9_000, 2_000, 6_000, 2_500))]
+    messages = [message for one in rounds for message in one]
+    first = {"role": "user", "content": "prompt 0, and what was done", "metadata": {"kind": "compaction"}}
+    sidecar = {"version": 1, "source_message_count": 11, "messages": [first, *messages[5:7], *messages[9:11]]}
+    (tmp_path / "s.messages.json").write_text(json.dumps({**FILE, "messages": messages}))
+    (tmp_path / "s.compaction.json").write_text(json.dumps(sidecar))
+    session = turnscope.load(tmp_path / "s.messages.json")
+    bodies = [build_body(plan, session, as_recorded=True) for plan in turnscope.replay(session).plans]
+    sent = [leaves(body)["messages"] for body in bodies]
+    assert sent[2] == ["prompt 0", "answer 0", "prompt 1", "answer 1", "prompt 2"]
+    assert sent[3] == ["prompt 0, and what was done", "answer 2", "prompt 3"]
+    assert sent[4] == ["prompt 0, and what was done", "answer 2", "prompt 3", "answer 3", "prompt 4"]
+    assert sent[5] == ["prompt 0, and what was done", "answer 2", "prompt 3", "answer 4", "prompt 5"]
+
+
 def test_nothing_breaks() -> None:
     assert survives(FILE, count=40)
+    assert survives({**FILE, "messages": LONG}, count=40)

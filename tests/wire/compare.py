@@ -132,7 +132,7 @@ def _rest(texts: list[str], sent: Leaves) -> Iterator[str]:
     for text in texts:
         if known[text] > 0:
             known[text] -= 1
-        elif len(text) < HEAD or not any(text in one for one in known):
+        elif len(text) < HEAD or not any(text in one for one in known if one != text):
             yield text
 
 

@@ -60,6 +60,19 @@ def test_every_message_of_qwen_code_is_rebuilt(name: str) -> None:
         assert one.equal["messages"] == (1 if compacted else pytest.approx(1 - context / whole))
 
 
+@pytest.mark.parametrize("name", ["A", "B2-basic"])
+def test_messages_of_cline_are_rebuilt_as_they_were_sent(name: str) -> None:
+    """Results cut as they were, and compactions.
+
+    Tools are not in its log, nor the project's rules, which end its system prompt, nor which reads it left out as outdated.
+    """
+    with opened(shared("data", "wire", "cline", name)) as run:
+        made = compare(run)
+    assert all(one.rebuilt and one.equal["system"] > 0.97 for one in made)
+    assert len(missing_from(made)) <= 0.1 * len(made)
+    assert min(one.equal["messages"] for one in made) > 0.995
+
+
 def test_runs_are_found_packed_and_unpacked(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()

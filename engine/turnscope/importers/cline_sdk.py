@@ -1,29 +1,40 @@
 """Cline SDK sessions: `ID.messages.json` under `~/.cline/data/sessions/ID`, and `ID.compaction.json` beside it.
 
-The sidecar is what stands for the first messages, which stay in the file; longer than a mapping
-because of it. From the schema; no real sample was at hand.
+The file holds what was said. What is sent of it is shorter: without the tags around a prompt, and at most 8,000 characters of
+each text of a tool's result (`session/services/message-builder.ts` of Cline, version 3.0.65). The sidecar is what the newest
+compaction left of the first messages, which stay in the file. Longer than a mapping for these two.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from turnscope.importers import Importer, Place
-from turnscope.reading.calls import as_text
+from turnscope.reading.calls import as_text, parse_if_json
 from turnscope.reading.content_blocks import as_mapping, as_rows
-from turnscope.reading.messages import convert_message, make_nodes
+from turnscope.reading.messages import make_nodes
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts
+from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import convert_usage
-from turnscope.session.builder import Builder, parse_usd
-from turnscope.session.model import Note, Part
+from turnscope.session.builder import Builder, make_part, parse_usd
+from turnscope.session.content import dumps
+from turnscope.session.model import JSON, Edit, Note, ObservedEdit, Part, Session, Span
 from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
 NAME = "cline-sdk"
 END = ".messages.json"
+LIMIT = 8_000  # characters of each text of a result that are sent
+MARK = "\n\n...[truncated {} chars]...\n\n"
+BECAUSE = f"Cline sends at most {LIMIT:,} characters of each text of a result"
+FALL = 0.9  # a prompt that is smaller than this share of the one before it was compacted
+INFERRED = "compacted: the prompt fell, and the log holds what the newest compaction left"
+_TAGGED = re.compile(r"\s*<(user_input|user_command)\b[^>]*>(.*)</\1>\s*", re.DOTALL)
 
 
 def sniff(source: Source) -> int:
@@ -69,35 +80,140 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder.about |= {key: about[key] for key in ("cwd", "provider", "status", "source", "metadata") if about.get(key)}
     if as_text(document.get("agent")):
         builder.about["agent"] = document["agent"]
+    if version := as_text(as_mapping(document.get("origin")).get("version")):
+        builder.about["version"] = version
     model = as_text(about.get("model"))
-    stored = document["messages"]
+    stored = [_convert_forms(message) for message in document["messages"]]
     nodes = list(make_nodes(stored, lambda message: _make_request(message, model), passed, "ts"))
     sidecar = source.open_sibling(f"{stem}.compaction.json")
-    nodes = _add_compaction(nodes, stored, as_mapping(sidecar.document if sidecar else None), builder.notes)
+    nodes = _add_compactions(nodes, len(stored), as_mapping(sidecar.document if sidecar else None), builder.notes)
     prompt = as_text(document.get("system_prompt"))
     passed.add_notes(builder)
-    return build_thread(builder, nodes, lead=[NodeMessage("system", prompt, "system")] if prompt else [])
+    lead = [NodeMessage("system", prompt, "system")] if prompt else []
+    return build_thread(builder, nodes, lead=lead, observers=[_observe_cut_results])
 
 
-def _add_compaction(nodes: list[Node], stored: list[Any], sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
+def _convert_forms(message: Any) -> Any:
+    """A stored message in the form in which it is sent, but whole: prompts without their tags, results as JSON text."""
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if isinstance(content, str) and message.get("role") == "user":
+        return {**message, "content": _strip_tags(content)}
+    if not isinstance(content, list):
+        return message
+    return {**message, "content": [_convert_form(block, message.get("role")) for block in content]}
+
+
+def _convert_form(block: Any, role: Any) -> Any:
+    kind, held = (block.get("type"), block.get("content")) if isinstance(block, Mapping) else ("", None)
+    if kind == "text" and role == "user" and isinstance(block.get("text"), str):
+        return {**block, "text": _strip_tags(block["text"])}
+    if kind == "tool_result" and isinstance(held, list) and not all(as_mapping(one).get("type") for one in held):
+        return {**block, "content": _write_json(held)}
+    return block
+
+
+def _strip_tags(text: str) -> str:
+    found = _TAGGED.fullmatch(text)
+    return found[2].strip() if found else text
+
+
+def _write_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def cut_middle(text: str) -> str:
+    """What Cline sends of a text: its ends, where it is longer than `LIMIT` characters (UTF-16 units, as JavaScript counts).
+
+    Source: `truncateMiddleByChars` of `message-builder.ts`; the number in the mark is made before the mark's length is known.
+    """
+    units = text.encode("utf-16-le", "surrogatepass")
+    size = len(units) // 2
+    if size <= LIMIT:
+        return text
+    removed = size - 2 * ((LIMIT - len(MARK.format(size - LIMIT))) // 2)
+    keep = 2 * ((LIMIT - len(MARK.format(removed))) // 2)
+    head, tail = (part.decode("utf-16-le", "replace") for part in (units[:keep], units[-keep:]))
+    return f"{head}{MARK.format(removed)}{tail}"
+
+
+def _cut_result(content: Any) -> Any:
+    """What is sent of a result: each text in it is cut, also those inside JSON text."""
+    held = parse_if_json(content) if isinstance(content, str) and len(content) > LIMIT else content
+    if held is not content and isinstance(held, (list, dict)):
+        return _write_json(_cut_texts(held))
+    return _cut_texts(content)
+
+
+def _cut_texts(value: Any) -> Any:
+    if isinstance(value, str):
+        return cut_middle(value)
+    if isinstance(value, list):
+        return [_cut_texts(one) for one in value]
+    if not isinstance(value, Mapping) or value.get("type") in ("image", "media"):
+        return value
+    return {key: _cut_texts(one) for key, one in value.items()}
+
+
+def _observe_cut_results(session: Session) -> Iterator[ObservedEdit]:
+    """Results of which not all was sent, from the first request on that carried them."""
+    for block in session.blocks:
+        raw = as_mapping(block.raw) if block.kind == "tool_result" else {}
+        sent = _cut_result(raw["content"]) if raw.get("content") else None
+        if sent is not None and sent != raw["content"]:
+            first = next((request.n for request in session.requests if request.cut > block.at), None)
+            if first is not None:
+                body = (make_part("user", {**raw, "content": sent}),)
+                yield ObservedEdit(first, Edit("truncate", BECAUSE, Span(block.at, block.at + 1), body))
+
+
+def _add_compactions(nodes: list[Node], stored: int, sidecar: Mapping[str, Any], notes: list[Note]) -> list[Node]:
     """The nodes with what the sidecar says; it stands for the first messages of the file."""
     count, held = sidecar.get("source_message_count"), as_rows(sidecar.get("messages"))
     if not held or not isinstance(count, int) or isinstance(count, bool):
         return nodes
-    if not 0 < count <= len(stored):
+    if not 0 < count <= stored:
         notes.append(
-            Note("warning", 0, f"a compaction stands for {count} messages, and the file holds {len(stored)}: it was left out")
+            Note("warning", 0, f"a compaction stands for {count} messages, and the file holds {stored}: it was left out")
         )
         return nodes
     # A node is named by its message's place; results of one round that are several messages are the node of the first.
     at = next((n for n, node in enumerate(nodes) if int(node.id) >= count), len(nodes))
-    keep: list[tuple[Part, ...]] = [
-        make_message_parts(role, blocks) for role, blocks in map(convert_message, held) if role and blocks
-    ]
-    before = next((row["metadata"]["tokensBefore"] for row in held if "tokensBefore" in as_mapping(row.get("metadata"))), None)
+    keep = _find_kept(nodes[:at], held)
+    about = [as_mapping(row.get("metadata")) for row in held]
+    before = next((row["tokensBefore"] for row in about if "tokensBefore" in row), None)
     facts = {"preTokens": before} if isinstance(before, int) else {}
     cut = Node(f"{count}-compaction", None, [], None, Cut("compacted: other messages stand for these", keep, facts=facts))
+    if about[0].get("kind") == "compaction":
+        _infer_compactions(nodes[:at], keep)
     return [*nodes[:at], cut, *nodes[at:]]
+
+
+def _find_kept(nodes: list[Node], held: list[Mapping[str, Any]]) -> list[str | tuple[Part, ...]]:
+    """What a compaction left: messages that are in the file, by their nodes, and others."""
+    left = list(make_nodes([_convert_forms(row) for row in held], lambda _: None, SkippedRecords()))
+    said = [node.messages[0] for node in left]
+    mine = [(node.messages[0].role, dumps(node.messages[0].content)) for node in nodes]
+    same = {y: x for x, y in find_common(mine, [(one.role, dumps(one.content)) for one in said])}
+    return [
+        nodes[same[n]].id if n in same else make_message_parts(one.role, [_cut_block(block) for block in one.content])
+        for n, one in enumerate(said)
+    ]
+
+
+def _cut_block(block: JSON) -> JSON:
+    is_result = isinstance(block, Mapping) and block.get("type") == "tool_result"
+    return {**block, "content": _cut_result(block.get("content"))} if is_result else block
+
+
+def _infer_compactions(nodes: list[Node], kept: list[str | tuple[Part, ...]]) -> None:
+    """Earlier compactions that asked no model are told by a prompt that fell: what one of them kept, all later ones kept."""
+    before = 0
+    for number, node in enumerate(nodes):
+        usage = (node.messages[0].request or {}).get("usage")
+        if usage and usage.prompt_tokens < FALL * before:
+            early = {one.id for one in nodes[:number]}
+            node.cut = Cut(INFERRED, [one for one in kept if not isinstance(one, str) or one in early])
+        before = usage.prompt_tokens if usage else before
 
 
 def _make_request(message: Mapping[str, Any], model: str) -> dict[str, Any]:
@@ -123,6 +239,6 @@ IMPORTER = Importer(
     part_of=find_main_path,
     suffixes=(".json",),
     wants="`messages` of a Cline SDK session",
-    right="the compaction sidecar: what stands for the first messages",
-    sample=False,
+    version=2,
+    right="what was sent of each result; the compaction sidecar: what stands for the first messages",
 )
