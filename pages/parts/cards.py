@@ -27,6 +27,15 @@ WORDS = {
     "estimated": "Counted here, then scaled to what was recorded.",
     "inferred": "Not in the log: what the recorded prompt holds beyond all that the log shows.",
 }
+WINDOW_SOURCES = {
+    "chosen": "as you chose",
+    "beta": "by its beta",
+    "suffix": "by [1m]",
+    "recorded": "by its log",
+    "refused": "by a refusal",
+    "compacted": "by its compactions",
+    "prompt": "by its prompts",
+}
 SIGNS = {
     "compact": "▼",
     "cut": "■",
@@ -56,7 +65,9 @@ def render_title(view: views.Overview) -> str:
     chips = [
         _render_chip(view.source),
         _render_chip(
-            f"{model} · {format_tokens(window)}" if window else model, "", "; ".join((", ".join(models), *view.proved))
+            f"{model} · {format_tokens(window)}{_describe_source(view, window)}" if window else model,
+            "",
+            "; ".join((", ".join(models), *(f"{each.model}: {each.sentence}" for each in view.evidence))),
         ),
         _render_chip(_many(len(view), "request")),
         *_render_costs(view),
@@ -118,6 +129,12 @@ def _render_costs(view: views.Overview) -> list[str]:
         hint = f"What the tool noted for {_many(whole.logged, 'request')}"
         chips.append(_render_chip(f"log says {format_usd(whole.logged_usd)}", "", hint))
     return chips + reported
+
+
+def _describe_source(view: views.Overview, window: int) -> str:
+    """How the window is known, in a word; "" where it is the model's usual one."""
+    found = next((each for each in view.evidence if each.window == window), None)
+    return f" {WINDOW_SOURCES[found.kind]}" if found and found.kind in WINDOW_SOURCES else ""
 
 
 def _strip_date(model: str) -> str:

@@ -137,7 +137,7 @@ def test_every_level_has_the_same_numbers(path: Path, level: Level) -> None:
     session = turnscope.load(path)
     known = turnscope.replay(session)
     given = redact(session, known.ledger, level)
-    again = trace(given.session, load_policy("as-recorded"), given.ledger, load_prices().add_proofs(given.session))
+    again = trace(given.session, load_policy("as-recorded"), given.ledger, load_prices().add_evidence(given.session))
     before, after = build_overview(known), build_overview(again)
     assert np.array_equal(before.cells, after.cells)
     assert np.array_equal(before.usd, after.usd)

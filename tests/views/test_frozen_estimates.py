@@ -39,7 +39,7 @@ def test_a_report_costs_the_same_at_every_level(level: str) -> None:
     session = with_subagent()
     known = replay(session)
     given = redact(freeze_estimates(known), known.ledger, level)  # type: ignore[arg-type]
-    view = build_overview(trace(given.session, load_policy(AS_RECORDED), given.ledger, load_prices().add_proofs(session)))
+    view = build_overview(trace(given.session, load_policy(AS_RECORDED), given.ledger, load_prices().add_evidence(session)))
     assert view.total == turnscope.overview(session).total
     assert view.bill.whole.counted == 3
 

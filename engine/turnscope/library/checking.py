@@ -19,13 +19,14 @@ from turnscope.library.comparing import compare
 from turnscope.library.loading import entries, load
 from turnscope.library.opening import AS_RECORDED, overview
 from turnscope.planning.policy import Policy
+from turnscope.planning.trace import Trace
 from turnscope.session.content import dumps
 from turnscope.session.model import Session
 from turnscope.views.comparison import Row
 from turnscope.views.exactness import Exactness, sum_exactness
 from turnscope.views.tables import format_csv
 
-COLUMNS = ("path", "outcome", "requests", "peak_fill", "peak_request", "usd", "broken", "error")
+COLUMNS = ("path", "outcome", "requests", "peak_fill", "peak_request", "window", "window_evidence", "usd", "broken", "error")
 _INVALID_XML = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -56,6 +57,7 @@ class CheckResult:
     violations: tuple[str, ...] = ()
     error: str = ""
     exactness: Exactness | None = None
+    window_evidence: str = ""  # how the window of the fullest request is known
     usd: Decimal | None = None  # of the whole session, with its branches and subagents; None without a known price
 
     @property
@@ -71,7 +73,8 @@ class CheckResult:
         usd = self.usd
         priced = "no known price" if usd is None else f"{usd:,.2f} USD"
         known = f"; {self.exactness.sentence}" if self.exactness else ""
-        return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}{known}"
+        window = f"; {self.window_evidence}" if self.window_evidence else ""
+        return f"{len(self.row.sizes):,} requests, fills {self.row.peak[0]:.1%} at most, {priced}{known}{window}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -103,10 +106,11 @@ def _make_row(outcome: CheckResult) -> tuple[Any, ...]:
     """The values of a result in the order of `COLUMNS`."""
     verdict = "unreadable" if outcome.error else "ok" if outcome.ok else "failed"
     if (row := outcome.row) is None:
-        return (outcome.path, verdict, None, None, None, None, "", outcome.error)
+        return (outcome.path, verdict, None, None, None, None, "", None, "", outcome.error)
     fill, at = row.peak
     money = None if outcome.usd is None else round(float(outcome.usd), 6)
-    return (outcome.path, verdict, len(row.sizes), round(fill, 4), at, money, "; ".join(outcome.violations), "")
+    window = (row.windows[at] if at >= 0 else None, outcome.window_evidence)
+    return (outcome.path, verdict, len(row.sizes), round(fill, 4), at, *window, money, "; ".join(outcome.violations), "")
 
 
 def list_entries(path: Path) -> tuple[str, ...]:
@@ -131,11 +135,22 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
         session = load(path, entry)
     except (TurnscopeError, OSError) as error:
         return CheckResult(name, error=f"{error}. {getattr(error, 'short_hint', '')}".strip())
-    (row,) = compare(session, [policy]).rows
+    compared = compare(session, [policy])
+    (row,), (replayed,) = compared.rows, compared.traces
     exactness = sum_exactness(session) if limits.exact else None
     usd = _sum_cost(session, row)
     violations = (*_find_violations(row, usd, limits), *_find_inexact(exactness))
-    return CheckResult(name, row, violations, exactness=exactness, usd=usd)
+    return CheckResult(name, row, violations, exactness=exactness, window_evidence=_describe_window(replayed, row), usd=usd)
+
+
+def _describe_window(replayed: Trace, row: Row) -> str:
+    """How the window of the fullest request is known; "" where the session shows nothing of that, or the policy names it."""
+    at = row.peak[1]
+    if at < 0:
+        return ""
+    plan = replayed.plans[at]
+    found = replayed.prices.find_evidence(plan.model, plan.request.n)
+    return found.sentence if found and found.window == plan.budget.window else ""
 
 
 def _find_inexact(exactness: Exactness | None) -> Iterable[str]:

@@ -81,7 +81,7 @@ def replay_record(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Tr
         ledger: its token counts.
         fits: its calibration.
     """
-    policy, prices = load_policy(AS_RECORDED), load_prices().add_proofs(session)
+    policy, prices = load_policy(AS_RECORDED), load_prices().add_evidence(session)
     plans = LazyPlans(assemble.replay(session, policy, ledger, prices=prices), len(session.requests))
     return Trace(session=session, policy=policy, ledger=ledger, plans=plans, fits=fits, prices=prices)
 

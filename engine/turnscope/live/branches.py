@@ -86,7 +86,7 @@ def resume_chat(
     Returns:
         The chat, and the plans of the requests that it made itself. Imported requests are planned as recorded.
     """
-    prices = load_prices().add_proofs(session)
+    prices = load_prices().add_evidence(session)
     live_session = LiveSession(
         session, make_estimator(find_family(session, prices) or prices.find_facts(settings.model).family), prices
     )

@@ -244,7 +244,7 @@ class _Planner:
         self.whole = policy  # with the tables of all models
         self.policy, self.table = self.find_terms(request.model)
         self.model = request.model
-        self.budget = compute_budget(self.policy.budget, self.find_window())
+        self.budget = compute_budget(self.policy.budget, basis.prices.find_window(session, request))
         self.base = self.kept = (previous.base if previous else Envelope()).grow(request.cut, basis.ledger)
         if previous and previous.model == self.model and self.budget.limit <= previous.budget.limit:
             self.kept = self.base if previous.kept is previous.base else previous.kept.grow(request.cut, basis.ledger)
@@ -296,13 +296,6 @@ class _Planner:
     def find_terms(self, model: str) -> tuple[Policy, str]:
         """The policy as it is for a model, and the name of the table that makes it so ("" = none)."""
         return apply_model_table(self.whole, model, self.basis.prices.find_facts(model).name)
-
-    def find_window(self) -> int | None:
-        """The context window in tokens: as requested, else of the session, else of the price list; None where none knows it."""
-        request = self.request
-        requested = request.window if request.model == (request.requested_model or request.model) else 0
-        window = self.session.window
-        return requested or (self.basis.prices.find_facts(request.model).window if window is None else window)
 
     def make_context(self, request: Request) -> Ctx:
         """What rules may read of a request. They see the decisions so far where these alone lead here from the plan before."""

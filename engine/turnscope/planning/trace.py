@@ -345,7 +345,7 @@ def trace(
         record: The trace of the record, if known already.
     """
     chosen = policies.load(policy) if isinstance(policy, str) else policy
-    prices = prices.add_proofs(session)
+    prices = prices.add_evidence(session)
     sent = record.plans if record else ()
     pairs = tuple(replay_with_record(session, chosen, ledger, build_own_ledger(session, chosen), prices=prices, sent=sent))
     fits = record.fits if record else fit_session(session, session.requests, [sent.seen.tokens for _, sent in pairs])

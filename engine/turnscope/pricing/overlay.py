@@ -12,7 +12,8 @@ The module reads `overlay.json` and a user's file of the same form, merged over 
      "unpriced": [{"match": "^local-"}]}
 
 Sizes are in tokens, prices in USD per million tokens. `long` is a tier as factors of the rates below it, for providers without
-a tier of their own. Every key may be left out. `prices` looks names up.
+a tier of their own. `standard_window` is what a request got until the day `larger_since` unless it asked for `window`. Every key
+may be left out. `prices` looks names up.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ RATE_KEYS = {
     "cache_write_1h": ("cache_write_1h_mtok", "cache_write_mtok", "input_mtok"),
     "output": ("output_mtok",),
 }
-_ROW_INTS = ("window", "max_output", "min_cache_prefix")
+_ROW_INTS = ("window", "standard_window", "max_output", "min_cache_prefix")
 TABLES = ("prices", "batch", "fast")
-_ROW_KEYS = {"provider", "family", "source", "date", "long", *_ROW_INTS, *TABLES}
+_ROW_KEYS = {"provider", "family", "source", "date", "larger_since", "long", *_ROW_INTS, *TABLES}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +106,7 @@ def _read_row(name: str, row: Mapping[str, Any]) -> dict[str, Any]:
         value = row.get(key)
         if value is not None and (type(value) is not int or value <= 0):
             raise ValueError(f"{name}: {key} must be a whole number of tokens, not {value!r}")
-    for key in ("provider", "family", "source", "date"):
+    for key in ("provider", "family", "source", "date", "larger_since"):
         if not isinstance(row.get(key, ""), str):
             raise TypeError(f"{name}: {key} must be text")
     read = {key: _read_table(f"{name}: {key}", value) if key in TABLES else value for key, value in row.items()}

@@ -29,8 +29,8 @@ from genai_prices.data_snapshot import find_provider_by_id, get_snapshot
 from genai_prices.types import ModelInfo, ModelPrice, StartDateConstraint, Tier, TieredPrices, TimeOfDateConstraint
 
 from turnscope.pricing.overlay import BUILT_IN, RATE_KEYS, TABLES, Overlay
-from turnscope.pricing.windows import WindowProof, find_proofs
-from turnscope.session.model import Session, Usage
+from turnscope.pricing.windows import ChosenWindow, WindowEvidence, decide_windows
+from turnscope.session.model import Request, Session, Usage
 
 _PACKAGE = f"genai-prices {genai_prices.__version__}"
 _MILLION = 1_000_000
@@ -53,6 +53,8 @@ class ModelFacts:
     name: str
     provider: str = ""
     window: int | None = None
+    standard_window: int | None = None  # what requests got before `larger_since` unless they asked for `window`
+    larger_since: str = ""  # day, as 2026-03-13
     max_output: int | None = None
     min_cache_prefix: int | None = None  # a shorter prefix is not cached
     family: str = ""  # family of its tokenizer
@@ -146,6 +148,8 @@ def _find(model: str, provider: str, overlay: Overlay) -> _Match:
         name=home.id if home else plain,
         provider=row.get("provider") or maker,
         window=window or None,
+        standard_window=None if wide else row.get("standard_window"),
+        larger_since=row.get("larger_since", ""),
         max_output=row.get("max_output"),
         min_cache_prefix=row.get("min_cache_prefix"),
         family=family,
@@ -247,25 +251,50 @@ class Prices:
     """
 
     overlay: Overlay = BUILT_IN
-    proofs: tuple[WindowProof, ...] = ()
+    evidence: tuple[WindowEvidence, ...] = ()  # of the session that is looked at
+    chosen: tuple[ChosenWindow, ...] = ()  # what a person chose, of any session
 
     def find_facts(self, model: str, *, provider: str = "") -> ModelFacts:
         """Find what is known of a model. Unknown fields are None or ''. Never raises.
 
-        `[1m]` at the end of the name means a window of 1,000,000 tokens for that session. So does a proof.
+        `[1m]` at the end of the name means a window of 1,000,000 tokens. What the session shows of its window comes before the
+        tables (`add_evidence`).
 
         Args:
             model: The model's name, as any log or cloud writes it.
             provider: Who bills, as an id of genai-prices; '' = from the name.
         """
         known = _find(model, provider, self.overlay).facts
-        proof = next((proof for proof in self.proofs if proof.model == model), None)
-        return replace(known, window=proof.window, source=f"{known.source}; {proof.sentence}") if proof else known
+        found = self.find_evidence(model)
+        return replace(known, window=found.window, source=f"{known.source}; {found.sentence}") if found else known
 
-    def add_proofs(self, session: Session) -> Prices:
-        """Add the windows that a session's answered requests prove. They hold from the session's start."""
-        found = find_proofs(session, lambda model: _find(model, "", self.overlay).facts.window)
-        return replace(self, proofs=found) if found or self.proofs else self
+    def find_evidence(self, model: str, request: int | None = None) -> WindowEvidence | None:
+        """Find how the window of a model in the session is known; None where the session did not ask it.
+
+        Args:
+            model: The model, as requests name it.
+            request: Number of the request; None = the newest.
+        """
+        held = (each for each in self.evidence if each.model == model and (request is None or each.start <= request))
+        return max(held, key=lambda each: each.start, default=None)
+
+    def find_window(self, session: Session, request: Request) -> int | None:
+        """Find the context window of a request, in tokens: as reported with it, else by the evidence; None = unknown.
+
+        Args:
+            session: The session.
+            request: One of its requests, or one that follows them.
+        """
+        reported = request.window if request.model == (request.requested_model or request.model) else 0
+        if reported or (found := self.find_evidence(request.model, request.n)) is None:
+            known = _find(request.model, "", self.overlay).facts.window if session.window is None else session.window
+            return reported or known
+        return found.window
+
+    def add_evidence(self, session: Session) -> Prices:
+        """Add what a session shows of its windows (`windows.decide_windows`)."""
+        found = decide_windows(session, lambda model: _find(model, "", self.overlay).facts, self.chosen)
+        return replace(self, evidence=found) if found or self.evidence else self
 
     def find_rates(
         self, model: str, prompt_tokens: int, when: float | None = None, *, speed: str = "", provider: str = ""

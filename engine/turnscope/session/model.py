@@ -17,6 +17,12 @@ from msgspec.structs import replace
 from turnscope.session.content import extract_block_text, is_text
 
 CHAT = "turnscope-chat"  # `Session.source` of chats that were held in Turnscope
+MODEL_WINDOWS = "model_windows"
+"""Key of `Session.about`: what a log says of context windows. An object with any of
+
+models: tokens by model, without `[1m]`; refused: list of (when, tokens of the prompt, limit that the provider named);
+switches: list of (when, whether the model was chosen with `[1m]`). Times are seconds since the Unix epoch, in order.
+"""
 EXACT_REQUESTS = "exact_requests"  # key of Session.about: {"requests": recorded whole, "proven": of these, by their digests}
 BEGINS_MID_CONVERSATION = (
     "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log

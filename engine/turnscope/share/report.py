@@ -63,7 +63,7 @@ def build_report(session: Session, level: Level, policies: Sequence[str] = POLIC
     known = opening.replay(session)
     session = freeze_estimates(known)  # what is counted of an answer's text is counted before it is taken out
     given = redact(session, known.ledger, level)
-    made = _collect_data(given, load_prices().add_proofs(session), policies)
+    made = _collect_data(given, load_prices().add_evidence(session), policies)
     html, text = "".join(_render_page(made)), _render_summary(made)
     for out in (html, text):
         _check_leaks(out, session, given)

@@ -19,7 +19,7 @@ from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.planning.provider_edits import GOES_ON, UNASKED
 from turnscope.planning.trace import Trace, get_prompt_tokens
-from turnscope.pricing.windows import is_one_prompt
+from turnscope.pricing.windows import WindowEvidence, is_one_prompt
 from turnscope.session.model import Session
 from turnscope.views.bill import bill
 from turnscope.views.events import CUT_KINDS, classify_action
@@ -66,7 +66,7 @@ class Overview:
         sent_at: seconds since the epoch; NaN where the log has no time.
         counter: label of the counter behind the estimates.
         bill: cost of the whole session, with branches and subagents.
-        proved: how windows are known that are larger than the tables say.
+        evidence: how the windows are known, model by model.
     """
 
     session_id: str
@@ -89,7 +89,7 @@ class Overview:
     over: Ints
     scales: Floats
     bill: TotalCost
-    proved: tuple[str, ...]
+    evidence: tuple[WindowEvidence, ...]
 
     def __len__(self) -> int:
         return len(self.recorded)
@@ -186,7 +186,7 @@ def build_overview(trace: Trace) -> Overview:
         over=np.array([terms.overcounted for terms in fitted.terms], dtype=np.int64),
         scales=np.array([terms.scale for terms in fitted.terms], dtype=np.float64),
         bill=compute_total_cost(trace, money.charges),
-        proved=tuple(proof.sentence for proof in trace.prices.proofs),
+        evidence=trace.prices.evidence,
     )
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from turnscope.importers.claude_code.api_requests import TYPES, ApiRequests, parse_time
 from turnscope.importers.claude_code.attachments import Injection, get_fields, get_name, is_known, parse_injection
+from turnscope.importers.claude_code.limits import WindowRecords
 from turnscope.reading.source import Source
 from turnscope.session.content import dumps, extract_block_text
 from turnscope.session.model import Note
@@ -90,6 +91,7 @@ class File:
     chain: Chain = field(default_factory=Chain)
     snapshots: dict[str, tuple[Entry, int]] = field(default_factory=dict)  # the newest of each strand, and its number
     completed: bool = False  # a line that was linked before says more now
+    windows: WindowRecords = field(default_factory=WindowRecords)
     api: ApiRequests = field(default_factory=ApiRequests)  # requests that the log records whole
     refs: dict[str, str] = field(default_factory=dict)  # answer -> the recorded request that it answers
     origins: dict[str, None] = field(default_factory=dict)  # sessions whose answers were copied here, with their ids
@@ -171,6 +173,7 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
     """Take one record in."""
     get = record.get
     kind = as_string(get("type"))
+    file.windows.add(record)
     if len(file.about) < len(ABOUT):
         file.about = {key: record[key] for key in ABOUT if isinstance(get(key), str) and record[key]} | file.about
     if isinstance(session := get("sessionId"), str):

@@ -18,7 +18,7 @@ from turnscope.importers.claude_code.lines import TITLES, Entry, File, as_string
 from turnscope.importers.claude_code.tree import END, Limb, Tree
 from turnscope.session.builder import Builder, Draft, Observer, parse_applied_edits, parse_cache_miss, parse_usage, parse_usd
 from turnscope.session.content import extract_text
-from turnscope.session.model import BEGINS_MID_CONVERSATION, Fork, Note, Session, Usage, join_path
+from turnscope.session.model import BEGINS_MID_CONVERSATION, MODEL_WINDOWS, Fork, Note, Session, Usage, join_path
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
@@ -170,11 +170,13 @@ def extend_session(layout: Layout, file: File, since: list[Entry], leaf: Entry) 
 
 
 def add_notes(session: Session, file: File, last: Iterable[Note] = ()) -> Session:
-    """The session of a file, with the file's notes. `last`: notes about a last line that is not whole yet."""
+    """The session of a file, with the file's notes and what it says of windows. `last`: notes about a last line that is not whole yet."""
     stubs = sum(request.output_stub for request in session.requests)
     what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
     notes = (*session.notes, *file.make_notes(last), *([Note("warning", 0, what)] if stubs else ()))
-    return structs.replace(session, notes=notes)
+    windows = file.windows.describe()
+    about = {**session.about, MODEL_WINDOWS: windows} if windows else session.about
+    return structs.replace(session, notes=notes, about=about)
 
 
 def build_alone(lines: list[Entry], name: str, known: Collection[str]) -> Session:
