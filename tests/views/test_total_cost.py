@@ -301,8 +301,10 @@ def test_an_answered_prompt_over_the_window_proves_the_next_one_from_the_start()
     view = turnscope.overview(talk(150_000, 260_000, 312_000))
     assert view.windows.tolist() == [1_000_000] * 3
     assert [marker.kind for marker in view.markers] == []
-    assert view.proved == ("a window of 1,000,000 tokens, not 200,000: request 2 was answered with a prompt of 312,000",)
-    assert view.proved[0] in cards.render_title(view)
+    (found,) = view.evidence
+    assert found.sentence == "a window of 1,000,000 tokens, not 200,000: request 2 was answered with a prompt of 312,000"
+    assert found.sentence in cards.render_title(view)
+    assert "1M by its prompts" in cards.render_title(view)
     assert turnscope.overview(talk(150_000)).windows.tolist() == [200_000]
 
 

@@ -1,10 +1,9 @@
 """The context windows that a session ran in, each with the evidence for it.
 
-A price list says which window a model can have; a session may have run in a smaller or a larger one. `decide_windows` is the
-one function that decides. In this order: what a person chose; what the log states (a beta, `[1m]` behind the model's name, a
-recorded limit); a refusal that names the limit; automatic compactions of the tool; an answered prompt beyond the window so far;
-the model's default at the time. Only a window that a person chose, or that the log states as a number, is kept where an answered
-prompt exceeds it.
+A price list says which window a model can have; a session may have run in a smaller or a larger one. `decide_windows` alone
+decides. In this order: what a person chose; what the log states (a number, a beta, `[1m]` behind the model's name); a refusal
+that names the limit; automatic compactions of the tool; an answered prompt beyond the window so far; the model's default at the
+time. Only a number that a person chose or that the log states is kept where an answered prompt exceeds it.
 
 Each tool compacts at a threshold that follows from its window (`_THRESHOLDS`, observed in recordings of each tool against a
 scripted server). So the prompts that it left alone and those that it compacted enclose the window.
@@ -276,8 +275,6 @@ class _Decision:
         known = next((size for size in (*sold, self.facts.window or 0) if low < size <= high), None)
         step = high // ROUND * ROUND
         return known or (step if low < step and high - low <= PRECISION * high else None)
-
-
 
 
 def _count_prompt(request: Request) -> int:

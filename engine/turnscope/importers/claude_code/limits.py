@@ -1,4 +1,4 @@
-"""What Claude Code's lines say of context windows: limits that the provider named, models chosen with `[1m]`, totals by model."""
+"""What Claude Code's lines say of context windows: limits that the provider named, models chosen with `[1m]`, totals."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def extend_session(layout: Layout, file: File, since: list[Entry], leaf: Entry) 
 
 
 def add_notes(session: Session, file: File, last: Iterable[Note] = ()) -> Session:
-    """The session of a file, with the file's notes and what it says of windows. `last`: notes about a last line that is not whole yet."""
+    """The session of a file, with its notes and what it says of windows. `last`: notes about a last, unfinished line."""
     stubs = sum(request.output_stub for request in session.requests)
     what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
     notes = (*session.notes, *file.make_notes(last), *([Note("warning", 0, what)] if stubs else ()))
