@@ -8,6 +8,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import turnscope
@@ -100,3 +101,23 @@ def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_
         turnscope.overview("nowhere.jsonl")
     with pytest.raises(turnscope.TurnscopeError, match="not a path"):
         turnscope.dumps(str(SAMPLE))  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("default::DeprecationWarning")
+def test_arguments_of_advise_work_under_their_older_names_with_a_warning() -> None:
+    calls: list[tuple[int, int]] = []
+    keys = [turnscope.advise(SAMPLE, "last-20-messages", trials=2).axes[0].key]
+    older: dict[str, Any] = {"turn": keys, "tell": lambda *done: calls.append(done), "stop": lambda: False}
+    with pytest.warns(DeprecationWarning, match="is now") as met:
+        old = turnscope.advise(of=SAMPLE, policy="last-20-messages", trials=2, **older)
+    assert sorted(str(each.message) for each in met) == [
+        "advise(of=...) is now advise(sessions=...)",
+        "advise(stop=...) is now advise(should_stop=...)",
+        "advise(tell=...) is now advise(progress=...)",
+        "advise(turn=...) is now advise(keys=...)",
+    ]
+    assert {each.filename for each in met} == {__file__}
+    assert old == turnscope.advise(sessions=SAMPLE, policy="last-20-messages", trials=2, keys=keys)
+    assert calls
+    with pytest.raises(TypeError, match="'keys' twice"):
+        turnscope.advise(SAMPLE, "last-20-messages", keys=keys, turn=keys)

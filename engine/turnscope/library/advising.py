@@ -18,6 +18,7 @@ from random import Random
 
 import msgspec
 
+from turnscope.deprecated import accept_old_names
 from turnscope.errors import PolicyError, TurnscopeError
 from turnscope.library import trial_settings as settings
 from turnscope.library.discovery import find_sources
@@ -84,6 +85,7 @@ def _never_stop() -> bool:
     return False
 
 
+@accept_old_names(of="sessions", turn="keys", tell="progress", stop="should_stop")
 def advise(
     sessions: Path | str | Session | Iterable[Session],
     policy: Policy | str,
@@ -123,7 +125,7 @@ def advise(
     if grid is None:
         settings.require_optuna()  # before sessions are read
     cases, left_out = _collect_cases(sessions, seed)
-    searched, held = _split_holdout(cases, seed)
+    searched, holdout = _split_holdout(cases, seed)
     empty = Advice(
         policy=chosen.name,
         title=chosen.title or chosen.name,
@@ -133,14 +135,14 @@ def advise(
         seed=seed,
         trials=trials,
         searched=tuple(case.name for case in searched),
-        held=tuple(case.name for case in held),
+        held=tuple(case.name for case in holdout),
         left_out=dict(left_out),
     )
     search = _Search(chosen, searched, open_log(folder, chosen) if folder else TrialLog(), should_stop or _never_stop)
     if too_few := _explain_too_few(axes, search, left_out):
         return msgspec.structs.replace(empty, too_few=too_few)
     stopped = not _try_settings(search, empty, grid, progress or _ignore_progress)
-    return _build_advice(empty, search, held, stopped)
+    return _build_advice(empty, search, holdout, stopped)
 
 
 def _try_settings(search: _Search, task: Advice, grid: Sequence[dict[str, JSON]] | None, progress: Progress) -> bool:
@@ -243,14 +245,14 @@ class _Search:
     points: dict[str, tuple[dict[str, JSON], Figures]] = field(default_factory=dict)
     impossible: set[str] = field(default_factory=set)
 
-    def evaluate(self, given: Mapping[str, JSON]) -> Figures | None:
+    def evaluate(self, values: Mapping[str, JSON]) -> Figures | None:
         """The figures of a setting on all sessions; None where a rule cannot do it, or where a model has no price."""
         own = {
             parameter.key: parameter.value
             for group in parameters.group_parameters(self.policy)
             for parameter in group.parameters
         }
-        changes = {key: value for key, value in given.items() if own[key] != value}
+        changes = {key: value for key, value in values.items() if own[key] != value}
         name = parameters.encode_changes(changes)
         if name not in self.points and name not in self.impossible:
             found = self.evaluate_on(self.cases, changes)
@@ -309,7 +311,7 @@ def _explain_too_few(axes: Sequence[Axis], search: _Search, left_out: Mapping[st
     return ""
 
 
-def _build_advice(made: Advice, search: _Search, held: Sequence[Case], stopped: bool) -> Advice:
+def _build_advice(made: Advice, search: _Search, holdout: Sequence[Case], stopped: bool) -> Advice:
     """Build the advice: the Pareto front, the chosen point, and how the front does on the held-out sessions."""
     rows = [*search.points.values()]
     figures = [found for _, found in rows]
@@ -319,7 +321,7 @@ def _build_advice(made: Advice, search: _Search, held: Sequence[Case], stopped: 
     search.stop = (lambda: True) if stopped else search.stop
     try:
         for n in {0, *best} if rows else ():
-            points[n] = msgspec.structs.replace(points[n], held=search.evaluate_on(held, rows[n][0]) if held else None)
+            points[n] = msgspec.structs.replace(points[n], held=search.evaluate_on(holdout, rows[n][0]) if holdout else None)
     except Stopped:
         stopped = True
     too_few = _explain_no_effect(figures, stopped)
