@@ -112,6 +112,6 @@ def _format_name(name: str) -> str:
 def _escape(value: object) -> str:
     if isinstance(value, Markup):
         return value
-    said = f"{value:,}" if isinstance(value, int) else str(value)
-    said = said if len(said) <= MAX_CHARACTERS else said[: MAX_CHARACTERS - 1] + "…"
-    return escape(said.encode("utf-8", "replace").decode(), quote=True)  # a title may hold lone surrogates
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    text = text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"
+    return escape(text.encode("utf-8", "replace").decode(), quote=True)  # a title may hold lone surrogates

@@ -33,8 +33,8 @@ CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 
 def find_data_folder() -> Path:
     """Find the folder for the database, the user's overlay of prices and the user's policies."""
-    given = os.environ.get(DATA_VARIABLE)
-    return Path(given) if given else user_data_path("turnscope", appauthor=False)
+    path = os.environ.get(DATA_VARIABLE)
+    return Path(path) if path else user_data_path("turnscope", appauthor=False)
 
 
 def find_database() -> Path:
@@ -50,14 +50,14 @@ def find_prices_file() -> Path | None:
 
 def read_context_pairs() -> int | None:
     """Read how many pairs the policies that keep the last pairs keep; None where the environment does not say."""
-    given = os.environ.get(PAIRS_VARIABLE, "")
-    return int(given) if given.isdigit() else None
+    text = os.environ.get(PAIRS_VARIABLE, "")
+    return int(text) if text.isdigit() else None
 
 
 def read_conversation_header() -> str:
     """Read the name of the header that names a chat on each of its requests; "" = no header."""
-    said = os.environ.get(HEADER_VARIABLE, "").strip() or "X-Conversation-Id"
-    return said if said.lower() != "none" and re.fullmatch(r"[A-Za-z0-9-]+", said) else ""
+    header = os.environ.get(HEADER_VARIABLE, "").strip() or "X-Conversation-Id"
+    return header if header.lower() != "none" and re.fullmatch(r"[A-Za-z0-9-]+", header) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ def read_telemetry() -> Telemetry | None:
 
 def read_path_to_open() -> Path | None:
     """Read the path that the command line asks the app to open."""
-    given = os.environ.get(OPEN_VARIABLE)
-    return Path(given) if given else None
+    path = os.environ.get(OPEN_VARIABLE)
+    return Path(path) if path else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +95,15 @@ class Machine:
 
 def detect_machine() -> Machine:
     """Describe this machine."""
-    home, given = Path.home(), os.environ
+    home, variables = Path.home(), os.environ
     if sys.platform == "win32":
-        roaming, local = (Path(given.get(name) or home / "AppData" / end) for name, end in _WINDOWS.items())
-        return Machine("windows", home, roaming, local, given)
+        roaming, local = (Path(variables.get(name) or home / "AppData" / end) for name, end in _WINDOWS.items())
+        return Machine("windows", home, roaming, local, variables)
     if sys.platform == "darwin":
         support = home / "Library" / "Application Support"
-        return Machine("macos", home, support, support, given)
-    config, data = (Path(given.get(name) or home / end) for name, end in _LINUX.items())
-    return Machine("linux", home, config, data, given)
+        return Machine("macos", home, support, support, variables)
+    config, data = (Path(variables.get(name) or home / end) for name, end in _LINUX.items())
+    return Machine("linux", home, config, data, variables)
 
 
 _WINDOWS = {"APPDATA": "Roaming", "LOCALAPPDATA": "Local"}

@@ -14,9 +14,9 @@ from turnscope.library.calculating import CALCULATED_POLICIES, FIELDS, Shape, ca
 
 def _shape(function: Callable[..., Any]) -> Callable[..., Any]:
     """An option for each field of the planned conversation."""
-    for name, default, told in reversed(FIELDS):
+    for name, default, text in reversed(FIELDS):
         function = click.option(
-            f"--{name}", type=type(default), default=default, show_default=True, help=f"{told[0].upper()}{told[1:]}."
+            f"--{name}", type=type(default), default=default, show_default=True, help=f"{text[0].upper()}{text[1:]}."
         )(function)
     return function
 

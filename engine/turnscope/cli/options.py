@@ -26,17 +26,17 @@ def complete_policies(_ctx: click.Context, _param: click.Parameter, incomplete: 
 
 def session_path(function: F) -> F:
     """The argument `path`: one session, as `sessions.open_thread` takes it."""
-    told = "A session file, folder, archive or database; `-` reads standard input."
-    return click.argument("path", type=click.Path(), help=told)(function)
+    text = "A session file, folder, archive or database; `-` reads standard input."
+    return click.argument("path", type=click.Path(), help=text)(function)
 
 
 def conversation(function: F) -> F:
     """The option `--conversation`."""
-    told = "The id of one of several conversations; default: the main one."
-    return click.option("--conversation", default="", metavar="ID", help=told)(function)
+    text = "The id of one of several conversations; default: the main one."
+    return click.option("--conversation", default="", metavar="ID", help=text)(function)
 
 
-def policy(told: str, default: str | None = AS_RECORDED) -> Callable[[F], F]:
+def policy(text: str, default: str | None = AS_RECORDED) -> Callable[[F], F]:
     """The option `--policy`: one name; required where there is no default."""
     return click.option(
         "--policy",
@@ -44,7 +44,7 @@ def policy(told: str, default: str | None = AS_RECORDED) -> Callable[[F], F]:
         required=default is None,
         show_default=True,
         metavar="NAME",
-        help=told,
+        help=text,
         shell_complete=complete_policies,
     )
 

@@ -165,12 +165,12 @@ class _Worker:
     def end(self) -> tuple[int, str]:
         """End the process. Gives its exit code, and the last line that it wrote to stderr."""
         try:
-            _, said = self.process.communicate(timeout=0.5)
+            _, errors = self.process.communicate(timeout=0.5)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            _, said = self.process.communicate()
+            _, errors = self.process.communicate()
         code = self.process.returncode
-        return code, (said.strip().splitlines() or [f"the worker ended with code {code}"])[-1]
+        return code, (errors.strip().splitlines() or [f"the worker ended with code {code}"])[-1]
 
 
 class _Job(NamedTuple):
@@ -311,12 +311,12 @@ class ExactCounts:
         if answer := worker.ask(line):
             self._deaths = 0
             return answer
-        code, said = worker.end()
+        code, errors = worker.end()
         with self._lock:
             self._worker = None
             self._deaths += 1
             if code == CTOK_MISSING_CODE or self._deaths > _DEATHS:
-                self.failed = said
+                self.failed = errors
         return ""
 
 

@@ -96,8 +96,8 @@ def is_sealed(raw: JSON) -> bool:
 
 def count_sealed_thinking(raw: JSON) -> int:
     """Tokens of thinking without text, from the length of its signature; at least 1."""
-    held = raw.get("signature") or raw.get("data") if isinstance(raw, dict) else None
-    length = len(held) if isinstance(held, str) else 0
+    sealed = raw.get("signature") or raw.get("data") if isinstance(raw, dict) else None
+    length = len(sealed) if isinstance(sealed, str) else 0
     return max(1, round((length - SIGNATURE_FRAME) / SIGNATURE_CHARS))
 
 

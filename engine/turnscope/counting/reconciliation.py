@@ -264,8 +264,8 @@ def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
         level = round(float(np.median((y - scale * x)[short])))
         if 0 < level <= most:
             return level, scale
-    held = float(x.sum())
-    scale = (float(np.median(y / np.maximum(x, 1))) * held + PRIOR_TOKENS) / (held + PRIOR_TOKENS)
+    total = float(x.sum())
+    scale = (float(np.median(y / np.maximum(x, 1))) * total + PRIOR_TOKENS) / (total + PRIOR_TOKENS)
     return 0, float(np.clip(scale, *SCALE_LIMITS))
 
 

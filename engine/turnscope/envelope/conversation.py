@@ -280,8 +280,8 @@ def get_call_input(session: Session, result: Block) -> Mapping[str, Any]:
         result: The result.
     """
     raw = session.blocks[result.pair].raw if result.pair >= 0 else None
-    given = raw.get("input") if isinstance(raw, Mapping) else None
-    return given if isinstance(given, Mapping) else {}
+    arguments = raw.get("input") if isinstance(raw, Mapping) else None
+    return arguments if isinstance(arguments, Mapping) else {}
 
 
 def find_path(tool_input: Mapping[str, Any]) -> str:

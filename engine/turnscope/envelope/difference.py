@@ -181,7 +181,7 @@ def compare_pieces(
         default: The old value of addresses that `old` does not reach.
     """
     place = 0
-    held: tuple[int, int, V] | None = None  # the run at hand, which may still grow
+    run: tuple[int, int, V] | None = None  # the run at hand, which may still grow
     for piece in new:
         if piece.start == piece.stop:
             continue
@@ -193,15 +193,15 @@ def compare_pieces(
             known = old[place] if place < len(old) else None
             stop = min(piece.stop, known.stop) if known else piece.stop
             if known is not piece and value != (value_of(known) if known else default):
-                if held and held[1] == at and held[2] == value:
-                    held = (held[0], stop, value)
+                if run and run[1] == at and run[2] == value:
+                    run = (run[0], stop, value)
                 else:
-                    if held:
-                        yield held
-                    held = (at, stop, value)
+                    if run:
+                        yield run
+                    run = (at, stop, value)
             at = stop
-    if held:
-        yield held
+    if run:
+        yield run
 
 
 def compare_envelopes(old: Envelope, new: Envelope, value_of: Callable[[Piece], V], default: V) -> Iterator[tuple[int, int, V]]:

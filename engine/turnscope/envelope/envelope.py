@@ -173,8 +173,8 @@ class Envelope(Struct, frozen=True, gc=False):
         if not old:
             chunk, offset = first
             pieces = self.chunks[chunk].pieces if self.chunks else ()
-            kept = (*pieces[:offset], *new, *pieces[offset:])
-            return _build_envelope(self.chunks[:chunk], kept, self.chunks[chunk + 1 :], _add(self.counts, sum_counts(new)))
+            sequence = (*pieces[:offset], *new, *pieces[offset:])
+            return _build_envelope(self.chunks[:chunk], sequence, self.chunks[chunk + 1 :], _add(self.counts, sum_counts(new)))
         return self._splice(first, self._advance(first, len(old) - 1), old, new)[0]
 
     def _insert(self, at: int, slot: str, body: Placeholder, by: int, ledger: Ledger) -> tuple[Envelope, Splice | None]:
@@ -207,14 +207,14 @@ class Envelope(Struct, frozen=True, gc=False):
         address = old[0].start
         stands = self.chunks[i].pieces[a - 1] if a else self.chunks[i - 1].pieces[-1] if i else None
         number = self._count_between(self._seek(address), first) if stands and stands.start == address else 0
-        kept = (*self.chunks[i].pieces[:a], *new, *self.chunks[j].pieces[b + 1 :])
+        sequence = (*self.chunks[i].pieces[:a], *new, *self.chunks[j].pieces[b + 1 :])
         change = _subtract(sum_counts(new), sum_counts(old) if i == j else self._sum_between(first, last))
         counts = _add(self.counts, change)
-        if i == j and 0 < len(kept) <= CHUNK:
-            chunk = Chunk(kept, kept[-1].stop, _add(self.chunks[i].counts, change))
+        if i == j and 0 < len(sequence) <= CHUNK:
+            chunk = Chunk(sequence, sequence[-1].stop, _add(self.chunks[i].counts, change))
             envelope = Envelope((*self.chunks[:i], chunk, *self.chunks[i + 1 :]), counts)
         else:
-            envelope = _build_envelope(self.chunks[:i], kept, self.chunks[j + 1 :], counts)
+            envelope = _build_envelope(self.chunks[:i], sequence, self.chunks[j + 1 :], counts)
         return envelope, Splice((address, number), tuple(old), tuple(new))
 
     def _find(self, address: int) -> Place:

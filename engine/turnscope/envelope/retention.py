@@ -66,12 +66,12 @@ def score_summary(source: str, summary: str) -> dict[str, Any]:
     Returns:
         `kept`: the mean share; `kept_of`: the counts in words; `flagged`: active files and open questions it lost, if any.
     """
-    kept = compare_summary(source, summary)
-    counts = zip(("identifiers", "numbers", "decisions", "open questions"), kept[:4], strict=True)
-    found = {"kept": round(kept.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in counts if b)}
-    if kept.lost:
-        more = f"; and {len(kept.lost) - TOLD} more" if len(kept.lost) > TOLD else ""
-        found["flagged"] = "it loses " + "; ".join(kept.lost[:TOLD]) + more
+    shares = compare_summary(source, summary)
+    counts = zip(("identifiers", "numbers", "decisions", "open questions"), shares[:4], strict=True)
+    found = {"kept": round(shares.share, 3), "kept_of": ", ".join(f"{name} {a:,} of {b:,}" for name, (a, b) in counts if b)}
+    if shares.lost:
+        more = f"; and {len(shares.lost) - TOLD} more" if len(shares.lost) > TOLD else ""
+        found["flagged"] = "it loses " + "; ".join(shares.lost[:TOLD]) + more
     return found
 
 
@@ -89,7 +89,7 @@ def compare_summary(source: str, summary: str) -> Retention:
     files = _find_last_files(source, names)
     has, digits = _find_names(summary)
     has |= {name.rpartition("/")[2] for name in has}
-    kept = sum(name in has or name.rpartition("/")[2] in has for name in names)
+    matches = sum(name in has or name.rpartition("/")[2] in has for name in names)
     words = frozenset(_WORD.findall(summary.lower()))
     decisions, questions = _find_statements(source)
     lost = [f"the active file {name[-LONGEST:]}" for name in files if name not in has and name.rpartition("/")[2] not in has]
@@ -97,7 +97,7 @@ def compare_summary(source: str, summary: str) -> Retention:
     lost += (f"the open question {text[:LONGEST]!r}" for text in gone)
     decided = sum(_is_covered(text, words) for text in decisions)
     return Retention(
-        identifiers=(kept, len(names)),
+        identifiers=(matches, len(names)),
         numbers=(len(numbers & digits), len(numbers)),
         decisions=(decided, len(decisions)),
         questions=(len(questions) - len(gone), len(questions)),

@@ -290,9 +290,9 @@ def _build_rows(grid: Grid, parts: Slots | None = None) -> list[_Row]:
     rows, top = list[_Row](), -0.5
     for name in reversed(shown):
         tall = 2 if merged and name == "prefix" else 1
-        for i, said in reversed([*enumerate(parts.labels)] if parts else []):
+        for i, title in reversed([*enumerate(parts.labels)] if parts else []):
             if parts and parts.buckets[i] == name:
-                rows.append(_Row(name=name, cell=len(CELLS) + i, y=top + 0.5, tall=1, title=said, label=f"› {said}"))
+                rows.append(_Row(name=name, cell=len(CELLS) + i, y=top + 0.5, tall=1, title=title, label=f"› {title}"))
                 top += 1
         label = "System + tools" if tall > 1 else SHORT.get(name, LABELS[name])
         rows.append(_Row(name=name, cell=CELLS.index(name), y=top + tall / 2, tall=tall, title=LABELS[name], label=label))

@@ -30,8 +30,8 @@ def sniff(source: Source) -> int:
         return 90
     head = peek_first(source) if source.kind == "file" else {}
     if isinstance(document, list) and {"id", "name", "messages"} <= head.keys():
-        said = as_rows(head["messages"])[:3]
-        return 75 if said and all({"role", "content"} <= message.keys() for message in said) else 0
+        messages = as_rows(head["messages"])[:3]
+        return 75 if messages and all({"role", "content"} <= message.keys() for message in messages) else 0
     return 90 if {"chat_id", "sequence_number", "role", "content"} <= head.keys() else 0
 
 
@@ -45,8 +45,8 @@ def _read_rows(source: Source) -> dict[str, tuple[Value, list[Value]]]:
         found: dict[str, tuple[Value, list[Value]]] = {id: (chat, []) for id, chat in about.items()}
         for row in stored:
             found.setdefault(str(row.get("chat_id")), ({}, []))[1].append(row)
-        for _, held in found.values():
-            held.sort(key=lambda row: row["sequence_number"] if isinstance(row.get("sequence_number"), int) else 0)
+        for _, rows in found.values():
+            rows.sort(key=lambda row: row["sequence_number"] if isinstance(row.get("sequence_number"), int) else 0)
         source.cache["chats"] = found
     chats: dict[str, tuple[Value, list[Value]]] = source.cache["chats"]
     return chats
@@ -63,8 +63,8 @@ def list_entries(source: Source) -> Iterator[Entry]:
     if _is_history(source):
         yield from make_entries(source, lambda chat: Entry(as_text(chat.get("id")), as_text(chat.get("name"))), "history")
         return
-    for id, (chat, held) in _read_rows(source).items():
-        at = parse_time(chat.get("updated_at")) or next((parse_time(row.get("created_at")) for row in reversed(held)), None)
+    for id, (chat, rows) in _read_rows(source).items():
+        at = parse_time(chat.get("updated_at")) or next((parse_time(row.get("created_at")) for row in reversed(rows)), None)
         yield Entry(id, as_text(chat.get("name")), at)
 
 

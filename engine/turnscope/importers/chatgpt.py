@@ -179,12 +179,12 @@ def _convert_content(content: Value, passed: SkippedRecords) -> list[JSON]:
 def _convert_part(part: Any, passed: SkippedRecords) -> list[JSON]:
     if isinstance(part, str):
         return make_text(part)
-    held = as_mapping(part)
-    if isinstance(held.get("text"), str):  # a transcript of speech
-        return make_text(held["text"])
-    if held.get("content_type") == "image_asset_pointer":
-        return [{"type": "image", "source": {"type": "file", "file_id": as_text(held.get("asset_pointer"))}}]
-    passed.add(f"part {held.get('content_type')}", part)
+    fields = as_mapping(part)
+    if isinstance(fields.get("text"), str):  # a transcript of speech
+        return make_text(fields["text"])
+    if fields.get("content_type") == "image_asset_pointer":
+        return [{"type": "image", "source": {"type": "file", "file_id": as_text(fields.get("asset_pointer"))}}]
+    passed.add(f"part {fields.get('content_type')}", part)
     return []
 
 

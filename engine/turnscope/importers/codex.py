@@ -43,8 +43,8 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    given = machine.variables.get("CODEX_HOME")
-    root = Path(given) if given else machine.home / ".codex"
+    folder = machine.variables.get("CODEX_HOME")
+    root = Path(folder) if folder else machine.home / ".codex"
     yield from (Place(root / name, "**/rollout-*.jsonl") for name in ("sessions", "archived_sessions"))
 
 
@@ -63,9 +63,9 @@ class _Rollout:
         self.before: float | None = None
 
     def add_line(self, record: Mapping[str, Any], line: int) -> None:
-        held = record.get("payload")
-        enveloped = record.get("type") in ENVELOPES and isinstance(held, Mapping)
-        payload: Mapping[str, Any] = held if enveloped and isinstance(held, Mapping) else record
+        fields = record.get("payload")
+        enveloped = record.get("type") in ENVELOPES and isinstance(fields, Mapping)
+        payload: Mapping[str, Any] = fields if enveloped and isinstance(fields, Mapping) else record
         kind, at = as_text(record.get("type")) if enveloped else "response_item", parse_time(record.get("timestamp"))
         if kind == "session_meta" or (line == 1 and "type" not in record):
             self._read_meta(payload)
@@ -130,10 +130,12 @@ class _Rollout:
             aside = extract_text(blocks).lstrip().startswith(ASIDE)
             system = role in ("developer", "system")
             origin = "tool" if result else "system" if system else "meta" if aside else ""
-            said = NodeMessage("system" if system else "user", blocks if result else join_blocks(blocks), origin, fence=system)
-            self._add_node([said], at)
+            message = NodeMessage(
+                "system" if system else "user", blocks if result else join_blocks(blocks), origin, fence=system
+            )
+            self._add_node([message], at)
             self.open = self.open if result else None
-            if _is_prompt(said) and not self.builder.title:
+            if _is_prompt(message) and not self.builder.title:
                 self.builder.title = " ".join(extract_text(blocks).rpartition(REQUEST)[2].split())[:80]
         self.broken |= result
         self.before = at if role != "assistant" else self.before
@@ -166,8 +168,8 @@ class _Rollout:
             ]
         else:
             keep = [node.id for node in self._iter_recent_prompts()]
-        said = [NodeMessage("user", reported, "summary", "summary")] if reported else []
-        node = self._add_node(said, at)
+        messages = [NodeMessage("user", reported, "summary", "summary")] if reported else []
+        node = self._add_node(messages, at)
         facts = {key: payload[key] for key in ("window_id",) if payload.get(key)}
         node.cut = Cut("compacted: the history was replaced", keep, node.id if reported else "", facts)
         self.open = None
@@ -184,15 +186,15 @@ class _Rollout:
                 kept.add(node.id)
         return (n for n in self.path if n.id in kept or (n.messages and n.messages[0].origin in ("meta", "system")))
 
-    def _add_node(self, said: list[NodeMessage], at: float | None) -> Node:
-        node = Node(str(len(self.nodes)), self.path[-1].id if self.path else "", said, at)
+    def _add_node(self, messages: list[NodeMessage], at: float | None) -> Node:
+        node = Node(str(len(self.nodes)), self.path[-1].id if self.path else "", messages, at)
         self.nodes.append(node)
         self.path.append(node)
         return node
 
 
-def _is_prompt(said: NodeMessage) -> bool:
-    return said.role == "user" and not said.origin
+def _is_prompt(message: NodeMessage) -> bool:
+    return message.role == "user" and not message.origin
 
 
 def read(source: Source, _entry: Entry) -> Thread:

@@ -46,8 +46,8 @@ def sniff(source: Source) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    given = machine.variables.get("CONTINUE_GLOBAL_DIR")
-    yield Place((Path(given) if given else machine.home / ".continue") / "sessions", "*-*.json")
+    folder = machine.variables.get("CONTINUE_GLOBAL_DIR")
+    yield Place((Path(folder) if folder else machine.home / ".continue") / "sessions", "*-*.json")
 
 
 def read(source: Source, _entry: Entry) -> Thread:

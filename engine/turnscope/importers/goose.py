@@ -51,15 +51,17 @@ def sniff(source: Source) -> int:
 
 def _is_message(row: Any) -> bool:
     """A line of the first versions, whose head held less, or was missing."""
-    held = as_mapping(row)
-    typed = as_rows(held.get("content"))
-    return held.get("role") in ("user", "assistant") and "created" in held and bool(typed) and all("type" in t for t in typed)
+    fields = as_mapping(row)
+    typed = as_rows(fields.get("content"))
+    return (
+        fields.get("role") in ("user", "assistant") and "created" in fields and bool(typed) and all("type" in t for t in typed)
+    )
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    given = machine.variables.get("GOOSE_PATH_ROOT")
-    roots = [Path(given) / "data"] if given else [machine.data / "goose", machine.data / "Block" / "goose"]
-    if not given:
+    folder = machine.variables.get("GOOSE_PATH_ROOT")
+    roots = [Path(folder) / "data"] if folder else [machine.data / "goose", machine.data / "Block" / "goose"]
+    if not folder:
         roots.append(machine.home / ".local" / "share" / "goose")
     for root in dict.fromkeys(roots):
         yield from (Place(root / "sessions", pattern) for pattern in ("sessions.db", "*.jsonl"))
@@ -83,9 +85,9 @@ def read(source: Source, entry: Entry) -> Thread:
     else:
         found = list(source.iter_values())
         notes = [value for value, _ in found if isinstance(value, Note)]
-        held = [as_mapping(value) for value, _ in found if not isinstance(value, Note)]
-        info = held[0] if held else {}
-        stored = as_rows(info.get("conversation")) or [row for row in held if "role" in row]
+        rows = [as_mapping(value) for value, _ in found if not isinstance(value, Note)]
+        info = rows[0] if rows else {}
+        stored = as_rows(info.get("conversation")) or [row for row in rows if "role" in row]
     builder = Builder(entry.id or source.path.stem, NAME, entry.title or as_text(info.get("description") or info.get("name")))
     builder.notes += notes
     builder.about |= {key: info[key] for key in ABOUT if info.get(key)}
@@ -94,9 +96,9 @@ def read(source: Source, entry: Entry) -> Thread:
     builder.window = window if isinstance(window, int) and window > 0 else None
     passed = SkippedRecords()
     nodes = list(_make_nodes(stored, as_text(config.get("model_name")), passed))
-    asked = [said.request for node in nodes for said in node.messages if isinstance(said.request, dict)]
-    if asked:
-        asked[-1]["usage"] = make_usage(info.get("input_tokens"), info.get("output_tokens"))
+    requests = [message.request for node in nodes for message in node.messages if isinstance(message.request, dict)]
+    if requests:
+        requests[-1]["usage"] = make_usage(info.get("input_tokens"), info.get("output_tokens"))
     passed.add_notes(builder)
     return build_thread(builder, nodes)
 
@@ -144,29 +146,29 @@ def _is_alone(row: Value) -> bool:
 
 
 def _convert_block(part: Any, passed: SkippedRecords) -> list[JSON]:
-    held = as_mapping(part)
-    id = as_text(held.get("id"))
-    match held.get("type"):
+    fields = as_mapping(part)
+    id = as_text(fields.get("id"))
+    match fields.get("type"):
         case "text":
-            return make_text(as_text(held.get("text")))
+            return make_text(as_text(fields.get("text")))
         case "thinking" | "reasoning":
-            return make_thinking(as_text(held.get("thinking") or held.get("text")), as_text(held.get("signature")))
+            return make_thinking(as_text(fields.get("thinking") or fields.get("text")), as_text(fields.get("signature")))
         case "redactedThinking":
-            return make_thinking("", as_text(held.get("data")))
+            return make_thinking("", as_text(fields.get("data")))
         case "image":
-            return [make_image(f"data:{as_text(held.get('mimeType'))};base64,{as_text(held.get('data'))}")]
+            return [make_image(f"data:{as_text(fields.get('mimeType'))};base64,{as_text(fields.get('data'))}")]
         case "toolRequest" | "frontendToolRequest":
-            asked = as_mapping(held.get("toolCall"))
-            value = as_mapping(asked.get("value")) or asked
+            call = as_mapping(fields.get("toolCall"))
+            value = as_mapping(call.get("value")) or call
             return [make_call(id, as_text(value.get("name")), value.get("arguments"))]
         case "toolResponse":
-            gave = as_mapping(held.get("toolResult"))
+            gave = as_mapping(fields.get("toolResult"))
             value = gave.get("value", gave.get("error"))
             inside = as_mapping(value).get("content", value)
             return [
                 make_result(id, extract_text(inside), gave.get("status") == "error" or as_mapping(value).get("isError") is True)
             ]
-    passed.add(held.get("type"), part)
+    passed.add(fields.get("type"), part)
     return []
 
 

@@ -29,16 +29,18 @@ def list_entries(source: Source) -> Iterator[Entry]:
 
 
 def _make_entry(value: Value) -> Entry:
-    held = as_mapping(value.get("conversation"))
+    conversation = as_mapping(value.get("conversation"))
     return Entry(
-        as_text(held.get("id")), as_text(held.get("title")), _parse_date(held.get("modify_time") or held.get("create_time"))
+        as_text(conversation.get("id")),
+        as_text(conversation.get("title")),
+        _parse_date(conversation.get("modify_time") or conversation.get("create_time")),
     )
 
 
 def _parse_date(value: Any) -> float | None:
     """Seconds of a time as text, or as a Mongo database writes it."""
-    held = as_mapping(value).get("$date", value)
-    number = as_mapping(held).get("$numberLong", held)
+    date = as_mapping(value).get("$date", value)
+    number = as_mapping(date).get("$numberLong", date)
     return (
         parse_time(int(number)) if isinstance(number, str) and number.isdecimal() and len(number) < 16 else parse_time(number)
     )

@@ -82,18 +82,18 @@ def read(source: Source, entry: Entry) -> Thread:
     calls = _find_calls(sample)
     if not calls:
         return _build_without_events(id, entry.title, about, sample, as_text(evaluated.get("model")))
-    kept, notes = as_mapping(sample.get("attachments")), list(_make_notes(sample))
-    messages = [_resolve(message, kept) for message in as_rows(sample.get("messages"))]
-    session = _build_session(group_calls([_convert_call(event, sample, kept) for event in calls], id), messages)
-    held = {key: value for key, value in about.items() if value not in (None, "", {})}
-    return Thread(structs.replace(session, title=entry.title, about=held, notes=(*session.notes, *notes)))
+    attachments, notes = as_mapping(sample.get("attachments")), list(_make_notes(sample))
+    messages = [_resolve(message, attachments) for message in as_rows(sample.get("messages"))]
+    session = _build_session(group_calls([_convert_call(event, sample, attachments) for event in calls], id), messages)
+    fields = {key: value for key, value in about.items() if value not in (None, "", {})}
+    return Thread(structs.replace(session, title=entry.title, about=fields, notes=(*session.notes, *notes)))
 
 
 def _build_without_events(id: str, title: str, about: Mapping[str, JSON], sample: Value, model: str) -> Thread:
     """A sample without events: each answer is taken to have seen all that stands before it."""
     builder, passed = Builder(id, NAME, title, **about), SkippedRecords()
-    kept = as_mapping(sample.get("attachments"))
-    messages = [_resolve(message, kept) for message in as_rows(sample.get("messages"))]
+    attachments = as_mapping(sample.get("attachments"))
+    messages = [_resolve(message, attachments) for message in as_rows(sample.get("messages"))]
     nodes = list(make_nodes(messages, lambda message: {"model": as_text(message.get("model")) or model}, passed))
     builder.add_note("info", 0, "the log holds no event of a model's call: what was sent is taken from the list of messages")
     passed.add_notes(builder)
@@ -104,12 +104,12 @@ def _build_session(found: Conversations, messages: list[Any]) -> Session:
     """The main conversation, the others hanging from the answers that were the newest when they began."""
     first, *more = (entry.id for entry in found.list_entries())
     main, others = found.build_session(first, NAME), [found.build_session(id, NAME) for id in more]
-    said = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
+    answers = [n for n, message in enumerate(messages) if message.get("role") == "assistant"]
     last = main.messages[-1]
-    if said and last.role == "assistant":  # results that no call saw any more
+    if answers and last.role == "assistant":  # results that no call saw any more
         blocks = [block.raw for block in main.blocks[last.start : last.stop]]
-        if blocks == convert_message(messages[said[-1]])[1]:
-            main = found.build_session(first, NAME, build_body(messages[said[-1] + 1 :])["messages"])
+        if blocks == convert_message(messages[answers[-1]])[1]:
+            main = found.build_session(first, NAME, build_body(messages[answers[-1] + 1 :])["messages"])
     sent = [request.sent_at or 0 for request in main.requests]
     agents = []
     for agent in others:
@@ -120,9 +120,9 @@ def _build_session(found: Conversations, messages: list[Any]) -> Session:
 
 
 def _make_title(sample: Value) -> str:
-    asked = sample.get("input")
-    messages = as_rows(asked) if isinstance(asked, list) else []
-    first = next((as_text(message.get("content")) for message in messages if message.get("role") == "user"), as_text(asked))
+    prompt = sample.get("input")
+    messages = as_rows(prompt) if isinstance(prompt, list) else []
+    first = next((as_text(message.get("content")) for message in messages if message.get("role") == "user"), as_text(prompt))
     reported = " ".join(first.split())[:60] if not first.startswith(KEPT) else ""
     return f"{sample.get('id')} (epoch {sample.get('epoch')})" + (f": {reported}" if reported else "")
 
@@ -146,7 +146,7 @@ def _make_notes(sample: Value) -> Iterator[Note]:
             yield Note("info", 0, f"a limit ended the sample: {str(event.get('message') or event.get('type'))[:200]}")
 
 
-def _convert_call(event: Value, sample: Value, kept: Value) -> Call:
+def _convert_call(event: Value, sample: Value, attachments: Value) -> Call:
     output = as_mapping(event.get("output"))
     choice = next(iter(as_rows(output.get("choices"))), {})
     usage = as_mapping(output.get("usage"))
@@ -167,31 +167,31 @@ def _convert_call(event: Value, sample: Value, kept: Value) -> Call:
     if isinstance(retries, int) and 0 < retries < 1000:
         about["attempts"] = 1 + retries
     tools = event.get("tools")
-    messages = [_resolve(message, kept) for message in _find_input(event, sample)]
-    body = build_body(messages, [_resolve(tool, kept) for tool in tools] if isinstance(tools, list) else ())
-    content = convert_message({**as_mapping(_resolve(choice.get("message"), kept)), "role": "assistant"})[1]
+    messages = [_resolve(message, attachments) for message in _find_input(event, sample)]
+    body = build_body(messages, [_resolve(tool, attachments) for tool in tools] if isinstance(tools, list) else ())
+    content = convert_message({**as_mapping(_resolve(choice.get("message"), attachments)), "role": "assistant"})[1]
     error = as_text(event.get("error")) or as_text(output.get("error"))
     return Call(body, {"content": content} if content else None, about, (error or "no answer") if not content else "")
 
 
 def _find_input(event: Value, sample: Value) -> list[Any]:
     """What was sent; in newer logs as ranges of the sample's pool of messages."""
-    held, pool = event.get("input"), as_mapping(sample.get("events_data")).get("messages")
-    if isinstance(held, str):
-        return [{"role": "user", "content": held}]
-    if held or not isinstance(pool, list) or not isinstance(event.get("input_refs"), list):
-        return held if isinstance(held, list) else []
+    messages, pool = event.get("input"), as_mapping(sample.get("events_data")).get("messages")
+    if isinstance(messages, str):
+        return [{"role": "user", "content": messages}]
+    if messages or not isinstance(pool, list) or not isinstance(event.get("input_refs"), list):
+        return messages if isinstance(messages, list) else []
     ranges = [part for part in event["input_refs"] if isinstance(part, list) and len(part) == 2]
     return [message for a, b in ranges if isinstance(a, int) and isinstance(b, int) for message in pool[max(0, a) : max(0, b)]]
 
 
-def _resolve(value: Any, kept: Value) -> Any:
+def _resolve(value: Any, attachments: Value) -> Any:
     """A value with its attachments put in."""
     if isinstance(value, str):
-        return kept.get(value.removeprefix(KEPT), value) if value.startswith(KEPT) else value
+        return attachments.get(value.removeprefix(KEPT), value) if value.startswith(KEPT) else value
     if isinstance(value, list):
-        return [_resolve(one, kept) for one in value]
-    return {key: _resolve(one, kept) for key, one in value.items()} if isinstance(value, dict) else value
+        return [_resolve(one, attachments) for one in value]
+    return {key: _resolve(one, attachments) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 IMPORTER = Importer(

@@ -77,22 +77,24 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder = Builder(as_text(about.get("id")) or name, NAME, as_text(about.get("title")))
     builder.notes += notes
     builder.about |= {key: assistant[key] for key in ("assistant_name",) if assistant.get(key)}
-    held = [_clean_message(message, number) for number, message in enumerate(stored)]
-    known = {one["id"]: one for one in reversed(held)}
-    for id, parent in find_new_parents(held).items():
+    messages = [_clean_message(message, number) for number, message in enumerate(stored)]
+    known = {one["id"]: one for one in reversed(messages)}
+    for id, parent in find_new_parents(messages).items():
         known[id]["metadata"]["parentId"] = parent
-    path = list(dict.fromkeys(find_active_path(held, as_text(as_mapping(about.get("metadata")).get("activeRootId")) or None)))
+    path = list(
+        dict.fromkeys(find_active_path(messages, as_text(as_mapping(about.get("metadata")).get("activeRootId")) or None))
+    )
     above = dict(zip(path, ["", *path], strict=False))
-    times = {one["id"]: one["created_at"] for one in held}
+    times = {one["id"]: one["created_at"] for one in messages}
     passed, speeds = SkippedRecords(), dict[str, Any]()
     nodes = list[Node]()
-    for one in held:
+    for one in messages:
         parent = above.get(one["id"], one["metadata"].get("parentId", nodes[-1].id if nodes else "")) or ""
         nodes.append(_make_node(one, parent, times, model, passed))
         speed = one["metadata"].get("tokenSpeed")
         speeds |= {one["id"]: speed} if speed is not None else {}
-    kept = {id: facts for one, node in zip(held, nodes, strict=True) for id, facts in _iter_stored(one, node)}
-    builder.about |= {"stored": {NAME: kept}} if kept else {}
+    details = {id: facts for one, node in zip(messages, nodes, strict=True) for id, facts in _iter_stored(one, node)}
+    builder.about |= {"stored": {NAME: details}} if details else {}
     if speeds:
         builder.about["tokenSpeed"] = speeds
     passed.add_notes(builder)
@@ -174,7 +176,7 @@ def _iter_stored(message: Value, node: Node) -> Iterator[tuple[str, JSON]]:
     for file in as_rows(message["metadata"].get("inline_file_contents")):
         files.append({"name": as_text(file.get("name")), "content": as_text(file.get("content"))})
     parted = split_waves([shown])
-    answers = [n for n, said in enumerate(node.messages) if said.role == shown["role"]]
+    answers = [n for n, each in enumerate(node.messages) if each.role == shown["role"]]
     plain = not files and all(part == {"type": "text", "text": part.get("text")} for part in shown["parts"])
     if not plain and len(answers) == len(parted):
         for number, wave in zip(answers, parted, strict=True):
@@ -201,8 +203,8 @@ def _get_rows(content: Any) -> list[Value]:
 
 
 def _convert_part(part: Value, passed: SkippedRecords) -> list[JSON]:
-    kind, held = part.get("type"), part.get("text")
-    reported = as_text(as_mapping(held).get("value")) or as_text(held)
+    kind, text = part.get("type"), part.get("text")
+    reported = as_text(as_mapping(text).get("value")) or as_text(text)
     if kind == "text":
         return split_thinking(reported)
     if kind == "reasoning":

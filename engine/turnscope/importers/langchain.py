@@ -25,10 +25,10 @@ def sniff(source: Source) -> int:
     if source.kind != "file":
         return 0
     document = source.document
-    held = _find_messages(document) if document is not None else list(source.first)
-    if held and all(_is_message(value) for value in held[:5]):
+    messages = _find_messages(document) if document is not None else list(source.first)
+    if messages and all(_is_message(value) for value in messages[:5]):
         return 85
-    bare = [as_mapping(value) for value in held[:5]]  # dumps without what is empty
+    bare = [as_mapping(value) for value in messages[:5]]  # dumps without what is empty
     known = all(value.get("type") in TYPES and "content" in value for value in bare)
     return 70 if known and any(value.get("type") in ("human", "ai") for value in bare) else 0
 
@@ -42,23 +42,23 @@ def _find_messages(document: Any) -> list[Any]:
 
 
 def _is_message(value: Any) -> bool:
-    held = as_mapping(value)
-    if held.get("lc") == 1 and isinstance(held.get("id"), list):
-        return as_text(held["id"][-1] if held["id"] else "").rstrip("Chunk").endswith("Message")
-    if held.get("type") not in TYPES:
+    fields = as_mapping(value)
+    if fields.get("lc") == 1 and isinstance(fields.get("id"), list):
+        return as_text(fields["id"][-1] if fields["id"] else "").rstrip("Chunk").endswith("Message")
+    if fields.get("type") not in TYPES:
         return False
-    return "content" in as_mapping(held.get("data")) or ("content" in held and any(key in held for key in OWN))
+    return "content" in as_mapping(fields.get("data")) or ("content" in fields and any(key in fields for key in OWN))
 
 
 def _convert_message(value: Any) -> dict[str, Any]:
     """A message with the keys that LangChain gives it, whatever wraps them."""
-    held = as_mapping(value)
-    if held.get("lc") == 1:
-        names = held.get("id")
+    fields = as_mapping(value)
+    if fields.get("lc") == 1:
+        names = fields.get("id")
         role = as_text(names[-1]) if isinstance(names, list) and names else ""
-        return {"type": role.removesuffix("Chunk"), **as_mapping(held.get("kwargs")), "role": role.removesuffix("Chunk")}
-    data = as_mapping(held.get("data"))
-    return {**data, "role": as_text(held.get("type"))} if data else {**held, "role": as_text(held.get("type"))}
+        return {"type": role.removesuffix("Chunk"), **as_mapping(fields.get("kwargs")), "role": role.removesuffix("Chunk")}
+    data = as_mapping(fields.get("data"))
+    return {**data, "role": as_text(fields.get("type"))} if data else {**fields, "role": as_text(fields.get("type"))}
 
 
 def _make_request(message: Mapping[str, Any]) -> dict[str, Any]:

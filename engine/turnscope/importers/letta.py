@@ -47,8 +47,8 @@ def read(source: Source, entry: Entry) -> Thread:
     prompts = any(node.messages and node.messages[0].role == "system" for node in nodes)
     lead = [NodeMessage("system", agent["system"], "system")] if as_text(agent.get("system")) and not prompts else []
     named = {as_text(tool.get("id")): tool for tool in as_rows(document.get("tools"))}
-    held = agent.get("tool_ids")
-    tools = [as_mapping(named.get(as_text(id))).get("json_schema") for id in (held if isinstance(held, list) else ())]
+    ids = agent.get("tool_ids")
+    tools = [as_mapping(named.get(as_text(id))).get("json_schema") for id in (ids if isinstance(ids, list) else ())]
     if as_rows(tools):
         lead.insert(
             0, NodeMessage("tools", [{**tool, "input_schema": tool.get("parameters")} for tool in as_rows(tools)], "system")

@@ -51,8 +51,8 @@ def read(source: Source, _entry: Entry) -> Thread:
     builder = Builder(source.path.stem, NAME, as_text(document.get("title")))
     builder.about |= {key: document[key] for key in ("conversationId", "endpoint", "exportAt") if document.get(key)}
     passed = SkippedRecords()
-    held = document.get("messages", document.get("messagesTree"))
-    stored = list(_flatten(held if isinstance(held, list) else [held]))
+    messages = document.get("messages", document.get("messagesTree"))
+    stored = list(_flatten(messages if isinstance(messages, list) else [messages]))
     times = {as_text(m.get("messageId")): parse_time(m.get("createdAt")) for m, _ in stored}
     summed = {as_text(m.get("messageId")): cut for m, _ in stored if (cut := _make_cut(m, stored))}
     nodes = []
@@ -117,23 +117,23 @@ def _convert_usage(used: Value) -> Any:
 
 def _convert_part(part: Value, passed: SkippedRecords) -> list[JSON]:
     kind = part.get("type")
-    held = part.get(str(kind)) if isinstance(kind, str) else None
+    content = part.get(str(kind)) if isinstance(kind, str) else None
     match kind:
         case "text" | "steer":
-            return make_text(held if isinstance(held, str) else as_text(as_mapping(held).get("value")))
+            return make_text(content if isinstance(content, str) else as_text(as_mapping(content).get("value")))
         case "think" | "thinking" | "reasoning" | "reasoning_content":
-            return make_thinking(extract_text(held) if held else "", as_text(part.get("signature")))
+            return make_thinking(extract_text(content) if content else "", as_text(part.get("signature")))
         case "tool_call":
-            asked = as_mapping(held)
-            id, output = as_text(asked.get("id")), asked.get("output")
+            call = as_mapping(content)
+            id, output = as_text(call.get("id")), call.get("output")
             return [
-                make_call(id, as_text(asked.get("name")), asked.get("args")),
+                make_call(id, as_text(call.get("name")), call.get("args")),
                 *([make_result(id, output)] if output is not None else []),
             ]
         case "image_url":
-            return [make_image(as_text(as_mapping(held).get("url")) or as_text(held))]
+            return [make_image(as_text(as_mapping(content).get("url")) or as_text(content))]
         case "image_file":
-            return [make_image(as_text(as_mapping(held).get("filepath")))]
+            return [make_image(as_text(as_mapping(content).get("filepath")))]
         case "summary":
             return []
     passed.add(f"part {kind}", part)

@@ -109,8 +109,8 @@ def read(source: Source, entry: Entry) -> Thread:
     linked = any(m.get("role") == "user" and m.get("parentId") for m in talk)
     roots = {id: as_text(row.get("sourceMessageId")) for id, row in tables["threads"].items()}
     nodes = list(_make_nodes(talk, linked, roots, as_text(agent.get("model")), builder, passed))
-    kept = {node.id: _select_stored(message) for node, message in zip(nodes, talk, strict=True) if node.messages}
-    builder.about |= {"stored": {NAME: kept}} if kept else {}
+    facts = {node.id: _select_stored(message) for node, message in zip(nodes, talk, strict=True) if node.messages}
+    builder.about |= {"stored": {NAME: facts}} if facts else {}
     role = as_text(agent.get("systemRole"))
     passed.add_notes(builder)
     current = _find_active(nodes, {as_text(m.get("id")): as_mapping(m.get("metadata")) for m in talk}) if linked else ""
@@ -187,7 +187,7 @@ def _select_stored(message: Value) -> dict[str, JSON]:
     error = as_mapping(message.get("pluginError")) or as_mapping(plugin.get("error"))
     reasoning = as_mapping(message.get("reasoning"))
     used = as_mapping(message.get("usage")) or as_mapping(metadata.get("usage")) or metadata
-    kept: dict[str, JSON] = {
+    facts: dict[str, JSON] = {
         "tools": [_select_stored_call(tool) for tool in as_rows(message.get("tools"))],
         "tool_call_id": as_text(message.get("tool_call_id")) or as_text(plugin.get("toolCallId")),
         "plugin": {key: as_text(plugin.get(key)) for key in ("identifier", "apiName", "type") if plugin.get(key)},
@@ -202,17 +202,17 @@ def _select_stored(message: Value) -> dict[str, JSON]:
         **{key: as_text(message.get(key)) for key in ("id", "parentId", "agentId")},
     }
     spoken = {"role": as_text(message.get("role")), "content": as_text(message.get("content"))}
-    return spoken | {key: value for key, value in kept.items() if value}
+    return spoken | {key: value for key, value in facts.items() if value}
 
 
 def _select_stored_call(tool: Value) -> JSON:
-    kept: dict[str, JSON] = {key: as_text(tool[key]) for key in CALL if tool.get(key)}
+    facts: dict[str, JSON] = {key: as_text(tool[key]) for key in CALL if tool.get(key)}
     gave = tool.get("result")
     if isinstance(gave, Mapping):
         error = as_mapping(gave.get("error"))
-        kept["result"] = {"id": as_text(gave.get("id")), "content": as_text(gave.get("content"))}
-        kept["result"] |= {"error": {"message": as_text(error.get("message"))}} if error else {}
-    return kept
+        facts["result"] = {"id": as_text(gave.get("id")), "content": as_text(gave.get("content"))}
+        facts["result"] |= {"error": {"message": as_text(error.get("message"))}} if error else {}
+    return facts
 
 
 def _get_emojis(metadata: Value) -> list[JSON]:

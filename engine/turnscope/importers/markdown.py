@@ -33,8 +33,8 @@ def read(source: Source, _entry: Entry) -> Thread:
     whole = source.data.decode("utf-8", "replace").replace("\r\n", "\n")
     builder = Builder(source.path.stem, NAME)
     builder.title = whole.partition("\n")[0].removeprefix("# ").strip()
-    said = [_make_message(role, body) for role, body in _split_messages(whole)]
-    return build_thread(builder, [Node(str(n), messages=[each]) for n, each in enumerate(said)])
+    messages = [_make_message(role, body) for role, body in _split_messages(whole)]
+    return build_thread(builder, [Node(str(n), messages=[each]) for n, each in enumerate(messages)])
 
 
 def _split_messages(whole: str) -> Iterator[tuple[str, str]]:
@@ -55,8 +55,8 @@ def _make_message(role: str, body: str) -> NodeMessage:
         at = fence.end()
         match kind:
             case "tool_use":
-                name, _, given = inner.partition(" ")
-                blocks.append({"type": kind, "id": about, "name": name, "input": parse_if_json(given)})
+                name, _, arguments = inner.partition(" ")
+                blocks.append({"type": kind, "id": about, "name": name, "input": parse_if_json(arguments)})
             case "tool_result":
                 blocks.append(make_result(about, inner))
             case "thinking" | "redacted_thinking":

@@ -53,8 +53,8 @@ def sniff(source: Source) -> int:
     chat = as_mapping(found.get("chat") or found)
     if isinstance(as_mapping(chat.get("history")).get("messages"), dict):
         return 95
-    said = as_rows(chat.get("messages"))
-    return 85 if "models" in chat and said and all({"id", "role", "content"} <= row.keys() for row in said) else 0
+    messages = as_rows(chat.get("messages"))
+    return 85 if "models" in chat and messages and all({"id", "role", "content"} <= row.keys() for row in messages) else 0
 
 
 def _has_chats(source: Source) -> bool:
@@ -62,10 +62,10 @@ def _has_chats(source: Source) -> bool:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    given = machine.variables.get("DATA_DIR")
+    named = machine.variables.get("DATA_DIR")
     folders = (
-        [Path(given)]
-        if given
+        [Path(named)]
+        if named
         else [machine.home / ".open-webui", machine.data / "open-webui", machine.home / "open-webui" / "backend" / "data"]
     )
     yield from (Place(folder, "webui.db") for folder in folders)
@@ -98,9 +98,9 @@ def read(source: Source, entry: Entry) -> Thread:
     history = as_mapping(chat.get("history"))
     messages = {str(id): as_mapping(value) for id, value in as_mapping(history.get("messages")).items()}
     if not messages:  # the first versions kept a list alone
-        said = as_rows(chat.get("messages"))
-        ups = [None, *(row.get("id") for row in said)]
-        messages = {str(row.get("id")): {"parentId": up, **row} for row, up in zip(said, ups, strict=False)}
+        rows = as_rows(chat.get("messages"))
+        ups = [None, *(row.get("id") for row in rows)]
+        messages = {str(row.get("id")): {"parentId": up, **row} for row, up in zip(rows, ups, strict=False)}
     if not messages and "chat_message" in source.list_tables():
         messages = dict(_read_table(source, entry.id))
     builder = Builder(entry.id or source.path.stem, NAME, entry.title or as_text(chat.get("title")))
@@ -108,8 +108,8 @@ def read(source: Source, entry: Entry) -> Thread:
     passed = SkippedRecords()
     nodes = [_make_node(id, message, messages, passed) for id, message in messages.items()]
     named = (row.get("current_message_id"), history.get("currentId"), chat.get("currentId"), chat.get("branchPointMessageId"))
-    kept = {node.id: facts for node in nodes if (facts := _select_stored(messages[node.id], _get_blocks(node)))}
-    builder.about |= {"stored": {NAME: kept}} if kept else {}
+    details = {node.id: facts for node in nodes if (facts := _select_stored(messages[node.id], _get_blocks(node)))}
+    builder.about |= {"stored": {NAME: details}} if details else {}
     beside = [one for node in nodes for one in _iter_retrieved(messages[node.id])]
     builder.about |= {"context": beside} if beside else {}
     current = next((id for id in named if isinstance(id, str) and id in messages), "")
@@ -123,21 +123,21 @@ def read(source: Source, entry: Entry) -> Thread:
 def _read_table(source: Source, chat: str) -> Iterator[tuple[str, Value]]:
     """The messages of a chat as newer versions keep them in a table of their own; ids there begin with the chat's."""
     for row in source.query("select * from chat_message where chat_id = ? order by created_at, id", (chat,)):
-        held = {
+        fields = {
             key: parse_if_json(value) if isinstance(value, str) and key not in ("id", "role") else value
             for key, value in row.items()
         }
         id = str(row["id"]).removeprefix(f"{chat}-")
         up = as_text(row.get("parent_id")).removeprefix(f"{chat}-")
         named = {"parentId": up, "timestamp": row.get("created_at"), "model": row.get("model_id")}
-        yield id, {**held, **named, "contextSummary": held.get("context_summary")}
+        yield id, {**fields, **named, "contextSummary": fields.get("context_summary")}
 
 
 def _make_node(id: str, message: Value, messages: Mapping[str, Value], passed: SkippedRecords) -> Node:
     above = as_text(message.get("parentId"))
     node = Node(id, above, [], parse_time(message.get("timestamp")))
-    held = message.get("content")
-    reported = held if isinstance(held, str) else extract_text(held) if held else ""
+    content = message.get("content")
+    reported = content if isinstance(content, str) else extract_text(content) if content else ""
     for file in as_rows(message.get("files")):
         if file.get("type") != "image":
             passed.add("file without its content", file)
@@ -168,17 +168,17 @@ def _make_node(id: str, message: Value, messages: Mapping[str, Value], passed: S
 
 def _select_stored(message: Value, blocks: Sequence[JSON]) -> dict[str, JSON]:
     """What is stored with a message beside its text; and for an answer in which more is read than that, all that it is."""
-    kept: dict[str, JSON] = {key: as_mapping(message.get(key)) for key in ("usage", "info") if as_mapping(message.get(key))}
-    kept |= {"files": as_rows(message.get("files"))} if as_rows(message.get("files")) else {}
-    kept |= {key: as_text(message.get(key)) for key in ("contextSummary",) if as_text(message.get(key))}
+    facts: dict[str, JSON] = {key: as_mapping(message.get(key)) for key in ("usage", "info") if as_mapping(message.get(key))}
+    facts |= {"files": as_rows(message.get("files"))} if as_rows(message.get("files")) else {}
+    facts |= {key: as_text(message.get(key)) for key in ("contextSummary",) if as_text(message.get(key))}
     reported, voice = as_text(message.get("content")), as_mapping(as_mapping(message.get("meta")).get("voice"))
     speech = [{"transcript": as_text(part.get("transcript"))} for part in as_rows(voice.get("speech"))]
     if voice:
-        kept |= {"meta": {"voice": {"model": as_text(voice.get("model")), "speech": speech}}, "model": message.get("model")}
+        facts |= {"meta": {"voice": {"model": as_text(voice.get("model")), "speech": speech}}, "model": message.get("model")}
     if message.get("role") == "assistant" and (message.get("output") or voice or [*blocks] != make_text(reported)):
         output = [_select_stored_item(part) for part in as_rows(message.get("output"))]
-        kept |= {"role": "assistant", "content": reported, **({"output": output} if output else {})}
-    return kept
+        facts |= {"role": "assistant", "content": reported, **({"output": output} if output else {})}
+    return facts
 
 
 def _iter_retrieved(message: Value) -> Iterator[JSON]:
@@ -196,14 +196,14 @@ def _iter_retrieved(message: Value) -> Iterator[JSON]:
 
 def _get_blocks(node: Node) -> list[JSON]:
     """All that is read in a message."""
-    held = [said.content for said in node.messages if said.role]
-    return [block for content in held for block in (make_text(content) if isinstance(content, str) else content)]
+    contents = [message.content for message in node.messages if message.role]
+    return [block for content in contents for block in (make_text(content) if isinstance(content, str) else content)]
 
 
 def _select_stored_item(part: Value) -> Value:
     """An item of an answer's output whose parts are objects, and their texts texts."""
     lists = {key: part[key] for key in ("content", "summary", "output") if isinstance(part.get(key), list)}
-    clean = {key: [{**one, "text": as_text(one.get("text"))} for one in as_rows(held)] for key, held in lists.items()}
+    clean = {key: [{**one, "text": as_text(one.get("text"))} for one in as_rows(parts)] for key, parts in lists.items()}
     names = {key: as_text(part[key]) for key in ("type", "call_id", "name", "status") if key in part}
     kind, gave = names.get("type"), part.get("output")
     if kind == "function_call_output" and not isinstance(gave, list):

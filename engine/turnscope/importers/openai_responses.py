@@ -43,31 +43,33 @@ def sniff(source: Source) -> int:
 
 def _find_sides(record: Any) -> tuple[Value, Value] | None:
     """The body and the response of a record; None where it holds no call of this API."""
-    held = as_mapping(record)
-    inner = next((body for key in REQUEST_KEYS if _is_body(body := as_mapping(unwrap_body(held.get(key))))), None)
-    answer = next((found for key in RESPONSE_KEYS if (found := _find_response(held.get(key)))), {})
+    fields = as_mapping(record)
+    inner = next((body for key in REQUEST_KEYS if _is_body(body := as_mapping(unwrap_body(fields.get(key))))), None)
+    answer = next((found for key in RESPONSE_KEYS if (found := _find_response(fields.get(key)))), {})
     if inner is not None:
         return inner, answer
-    if _is_response(held):
-        return {key: held[key] for key in ("model", "instructions", "tools", "previous_response_id") if held.get(key)}, held
-    return (held, answer) if _is_body(held) else ({}, answer) if answer else None
+    if _is_response(fields):
+        return {
+            key: fields[key] for key in ("model", "instructions", "tools", "previous_response_id") if fields.get(key)
+        }, fields
+    return (fields, answer) if _is_body(fields) else ({}, answer) if answer else None
 
 
-def _is_body(held: Value) -> bool:
-    return isinstance(held.get("input"), (str, list)) and isinstance(held.get("model"), str) and "messages" not in held
+def _is_body(fields: Value) -> bool:
+    return isinstance(fields.get("input"), (str, list)) and isinstance(fields.get("model"), str) and "messages" not in fields
 
 
-def _is_response(held: Value) -> bool:
-    return held.get("object") == "response" and isinstance(held.get("output"), list)
+def _is_response(fields: Value) -> bool:
+    return fields.get("object") == "response" and isinstance(fields.get("output"), list)
 
 
 def _find_response(value: Any) -> Value:
-    held = unwrap_body(value)
-    if isinstance(held, str) and "data:" in held:
-        events = [as_mapping(parse_if_json(line[5:].strip())) for line in held.splitlines() if line.startswith("data:")]
+    body = unwrap_body(value)
+    if isinstance(body, str) and "data:" in body:
+        events = [as_mapping(parse_if_json(line[5:].strip())) for line in body.splitlines() if line.startswith("data:")]
         done = ("response.completed", "response.incomplete", "response.failed")
-        held = next((event.get("response") for event in reversed(events) if event.get("type") in done), None)
-    return as_mapping(held) if _is_response(as_mapping(held)) else {}
+        body = next((event.get("response") for event in reversed(events) if event.get("type") in done), None)
+    return as_mapping(body) if _is_response(as_mapping(body)) else {}
 
 
 def _make_messages(items: Any) -> list[JSON]:
@@ -108,14 +110,14 @@ def _iter_calls(source: Source) -> Iterator[Call | Note]:
         if before and before not in known:
             yield Note("warning", line, "a call goes on from a response that the log does not hold: its beginning is not known")
         messages = [*known.get(before, ()), *_make_messages(body.get("input"))]
-        said = _make_messages(response.get("output"))
+        answers = _make_messages(response.get("output"))
         if id := as_text(response.get("id")):
-            known[id] = [*messages, *said]
+            known[id] = [*messages, *answers]
         lead: list[JSON] = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
         settings = {key: body[key] for key in SETTINGS if body.get(key) is not None}
         tools = body.get("tools")
         whole = build_body([*lead, *messages], tools if isinstance(tools, list) else (), **settings)
-        content = [block for message in said for block in message["content"]]
+        content = [block for message in answers for block in message["content"]]
         about: dict[str, Any] = {
             "model": as_text(response.get("model")) or as_text(body.get("model")),
             "id": id,

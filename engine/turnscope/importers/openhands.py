@@ -56,11 +56,11 @@ def sniff(source: Source) -> int:
 
 
 def _is_event(event: Any) -> bool:
-    held = as_mapping(event)
-    if as_text(held.get("kind")) in KINDS or (as_text(held.get("kind")) and {"id", "timestamp", "source"} <= held.keys()):
+    fields = as_mapping(event)
+    if as_text(fields.get("kind")) in KINDS or (as_text(fields.get("kind")) and {"id", "timestamp", "source"} <= fields.keys()):
         return True
-    acted = "action" in held and ("args" in held or "source" in held)
-    return acted or ("observation" in held and "content" in held and ("cause" in held or "extras" in held))
+    acted = "action" in fields and ("args" in fields or "source" in fields)
+    return acted or ("observation" in fields and "content" in fields and ("cause" in fields or "extras" in fields))
 
 
 def _flatten(history: Any) -> list[Value]:
@@ -126,9 +126,9 @@ def _list_files(source: Source) -> list[Source]:
 def _read_state(source: Source) -> tuple[Value, Value]:
     """The model's settings and what was used, as the conversation's state tells them."""
     found = source.open_sibling("../base_state.json") or source.open_sibling("base_state.json")
-    held = as_mapping(found.document) if found else {}
-    used = as_mapping(as_mapping(held.get("stats")).get("usage_to_metrics"))
-    return as_mapping(as_mapping(held.get("agent")).get("llm")), as_mapping(
+    state = as_mapping(found.document) if found else {}
+    used = as_mapping(as_mapping(state.get("stats")).get("usage_to_metrics"))
+    return as_mapping(as_mapping(state.get("agent")).get("llm")), as_mapping(
         used.get("agent") or next(iter(used.values()), None)
     )
 
@@ -214,9 +214,9 @@ class _Events:
             self.calls.pop(id)
         elif not blocks:  # the action alone is known
             self.calls[id] = self.calls[id] or f"event-{id}"
-            given = {key: value for key, value in args.items() if key not in INNER and value not in (None, "")}
+            arguments = {key: value for key, value in args.items() if key not in INNER and value not in (None, "")}
             thought = as_text(args.get("thought"))
-            blocks = [*make_text(thought), make_call(self.calls[id], as_text(about.get("function_name")) or action, given)]
+            blocks = [*make_text(thought), make_call(self.calls[id], as_text(about.get("function_name")) or action, arguments)]
         spent = as_mapping(event.get("llm_metrics")).get("accumulated_cost")
         cost = self.costs.get(answer, max(0.0, spent - self.spent) if parse_usd(spent) is not None and spent else None)
         self.spent = parse_usd(spent) or self.spent
@@ -254,8 +254,8 @@ class _Events:
                     "reasoning_content": event.get("reasoning_content"),
                 }
                 signed = convert_content(as_rows(event.get("thinking_blocks")))
-                said = convert_message({**thoughts, **({"reasoning_content": None} if signed else {})})[1]
-                return self._take_answer(answer, id, [*signed, *said, *blocks], self._make_request(answer), at)
+                thinking = convert_message({**thoughts, **({"reasoning_content": None} if signed else {})})[1]
+                return self._take_answer(answer, id, [*signed, *thinking, *blocks], self._make_request(answer), at)
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent" if as_text(event.get("tool_call_id")):
                 held = as_mapping(event.get("observation"))
                 content = next((held[key] for key in ("content", "output") if held.get(key)), None)
@@ -294,8 +294,8 @@ class _Events:
             return True
         return self._add_node(id, NodeMessage("user", [block], "tool"), at)
 
-    def _add_node(self, id: str, said: NodeMessage, at: float | None) -> bool:
-        node = Node(f"{id}.{len(self.nodes)}", None, [said], at)
+    def _add_node(self, id: str, message: NodeMessage, at: float | None) -> bool:
+        node = Node(f"{id}.{len(self.nodes)}", None, [message], at)
         self.nodes.append(node)
         self.homes[id] = node.id
         return True

@@ -31,8 +31,8 @@ def _read_state(source: Source) -> Value:
 def _list_chats(source: Source) -> list[Value]:
     """The conversations of a store, the current one first."""
     state = _read_state(source)
-    held = next((state[key] for key in ("conversations", "chats", "sessions") if key in state), None)
-    chats = as_rows(list(held.values())) if isinstance(held, Mapping) else as_rows(held)
+    value = next((state[key] for key in ("conversations", "chats", "sessions") if key in state), None)
+    chats = as_rows(list(value.values())) if isinstance(value, Mapping) else as_rows(value)
     found = chats or ([state] if isinstance(state.get("messages"), list) else [])
     current = state.get("currentConversationId") or state.get("currentChatId")
     return sorted(found, key=lambda chat: chat.get("id") != current or current is None)

@@ -61,11 +61,13 @@ def sniff(source: Source) -> int:
     document = source.document
     head = (document[:5] if isinstance(document, list) else [document]) if document is not None else source.first[:5]
     for value in head:
-        held = as_mapping(value)
-        traced = any(isinstance(held.get(key), list) for key in BATCHES) or as_mapping(held.get("trace")).keys() & {*BATCHES}
-        jaeger = any("traceID" in row for row in as_rows(held.get("data"))[:2])
-        grouped = any(is_span(row) for row in as_rows(held.get("spans"))[:3])
-        if traced or jaeger or grouped or is_span(held) or any(is_span(row) for row in as_rows(value)[:3]):
+        fields = as_mapping(value)
+        traced = any(isinstance(fields.get(key), list) for key in BATCHES) or as_mapping(fields.get("trace")).keys() & {
+            *BATCHES
+        }
+        jaeger = any("traceID" in row for row in as_rows(fields.get("data"))[:2])
+        grouped = any(is_span(row) for row in as_rows(fields.get("spans"))[:3])
+        if traced or jaeger or grouped or is_span(fields) or any(is_span(row) for row in as_rows(value)[:3]):
             return 85
     return 0
 
@@ -74,27 +76,27 @@ def _group_conversations(source: Source) -> dict[str, tuple[Conversations, str]]
     """The conversations of each group of calls, by the ids of their entries, those with the most calls first."""
     if "found" not in source.cache:
         notes: list[Note] = []
-        held: list[TraceSpan] = []
+        spans: list[TraceSpan] = []
         for span in read_spans(source):
-            (notes if isinstance(span, Note) else held).append(span)  # type: ignore[arg-type]
+            (notes if isinstance(span, Note) else spans).append(span)  # type: ignore[arg-type]
         groups: dict[str, list[Call]] = {}
-        passed = len(held)
-        for group, calls in _iter_calls(held):
+        passed = len(spans)
+        for group, calls in _iter_calls(spans):
             groups.setdefault(group, []).extend(calls)
             passed -= len(calls)
         if passed:
             notes.append(Note("info", 0, f"{passed} spans are no call of a model of their own"))
-        ours = {as_text(span.attributes[GROUP[0]]) for span in held if OURS in span.attributes}
+        ours = {as_text(span.attributes[GROUP[0]]) for span in spans if OURS in span.attributes}
         found = [group_calls(calls, source.path.stem, one_conversation=group in ours) for group, calls in groups.items()]
-        named = {as_text(span.attributes.get(key)) for span in held for key in GROUP} - {""}
+        named = {as_text(span.attributes.get(key)) for span in spans for key in GROUP} - {""}
         source.cache["named"] = {id(one): group for one, group in zip(found, groups, strict=True) if group in named}
         listed = [(f"{n}.{e.id}", (one, e.id), e.requests) for n, one in enumerate(found) for e in one.list_entries()]
         listed.sort(key=lambda row: -row[2])
         if listed:
             listed[0][1][0].notes[:0] = notes
         source.cache["found"] = {id: place for id, place, _ in listed}
-    kept: dict[str, tuple[Conversations, str]] = source.cache["found"]
-    return kept
+    conversations: dict[str, tuple[Conversations, str]] = source.cache["found"]
+    return conversations
 
 
 def list_entries(source: Source) -> Iterator[Entry]:
@@ -124,16 +126,16 @@ def _is_call(span: TraceSpan) -> bool:
         or "count_tokens" in span.name
     ):
         return False
-    asked = span.get_first("gen_ai.request.model", "gen_ai.response.model", "llm.request.type", "gen_ai.prompt.0.role")
-    return operation in CALLS or inner.rpartition(".")[2].startswith("do") or asked is not None
+    model = span.get_first("gen_ai.request.model", "gen_ai.response.model", "llm.request.type", "gen_ai.prompt.0.role")
+    return operation in CALLS or inner.rpartition(".")[2].startswith("do") or model is not None
 
 
-def _iter_calls(held: Sequence[TraceSpan]) -> Iterator[tuple[str, list[Call]]]:
+def _iter_calls(listed: Sequence[TraceSpan]) -> Iterator[tuple[str, list[Call]]]:
     """The calls of the spans, by what they belong to, in order. A call that several spans tell of is one."""
-    by_id = {(span.trace, span.id): span for span in held}
-    reported = {id(span): _find_prompt(span) for span in held if _is_call(span)}
+    by_id = {(span.trace, span.id): span for span in listed}
+    reported = {id(span): _find_prompt(span) for span in listed if _is_call(span)}
     doubled: set[int] = set()
-    for span in held:
+    for span in listed:
         if id(span) not in reported:
             continue
         above, seen = by_id.get((span.trace, span.parent)), {id(span)}
@@ -143,10 +145,10 @@ def _iter_calls(held: Sequence[TraceSpan]) -> Iterator[tuple[str, list[Call]]]:
                 doubled.add(id(above) if reported[id(span)] or not reported[id(above)] else id(span))
             above = by_id.get((above.trace, above.parent))
     alone: dict[str, str] = {}  # what a trace as a whole belongs to
-    for span in held:
+    for span in listed:
         if (named := next((as_text(span.attributes[key]) for key in GROUP if span.attributes.get(key)), "")) and span.trace:
             alone.setdefault(span.trace, named)
-    order = sorted(held, key=lambda span: (span.trace, span.started or 0))
+    order = sorted(listed, key=lambda span: (span.trace, span.started or 0))
     traces = [list(spans) for _, spans in groupby(order, key=lambda span: span.trace)]
     for trace in sorted(traces, key=lambda spans: min(span.started or 0 for span in spans)):
         calls = [span for span in trace if id(span) in reported and id(span) not in doubled]
@@ -161,24 +163,24 @@ def _iter_calls(held: Sequence[TraceSpan]) -> Iterator[tuple[str, list[Call]]]:
 def _join_calls(calls: Sequence[TraceSpan], trace: Sequence[TraceSpan], reported: Mapping[int, list[JSON]]) -> Iterator[Call]:
     """Calls of a trace that does not hold every prompt."""
     root = as_mapping(next((span.get_first("langfuse.input", "input.value") for span in trace if not _is_call(span)), None))
-    said: list[JSON] = [{"role": "system", "content": root["system"]}] if root.get("system") else []
+    messages: list[JSON] = [{"role": "system", "content": root["system"]}] if root.get("system") else []
     open_: list[Mapping[str, Any]] = []
     tools = [span for span in trace if _is_tool(span)]
     for span in calls:
-        known = [dumps(message) for message in said]
+        known = [dumps(message) for message in messages]
         for tool in [tool for tool in tools if (tool.ended or tool.started or 0) <= (span.started or 0)]:
             use = next((use for use in open_ if _find_answers(tool, use)), None)
             if use is not None:
                 tools.remove(tool)
                 open_.remove(use)
-                said.append({"role": "user", "content": [make_result(use["id"], _find_output(tool), bool(tool.error))]})
-        said += [message for message in reported[id(span)] if dumps(message) not in known]
-        if not any(as_mapping(message).get("role") == "user" for message in said) and root.get("prompt"):
-            said.append({"role": "user", "content": root["prompt"]})
-        found = _is_whole(span, said)
+                messages.append({"role": "user", "content": [make_result(use["id"], _find_output(tool), bool(tool.error))]})
+        messages += [message for message in reported[id(span)] if dumps(message) not in known]
+        if not any(as_mapping(message).get("role") == "user" for message in messages) and root.get("prompt"):
+            messages.append({"role": "user", "content": root["prompt"]})
+        found = _is_whole(span, messages)
         yield found
         content = (found.answer or {}).get("content") or []
-        said.append({"role": "assistant", "content": content})
+        messages.append({"role": "assistant", "content": content})
         open_ += [block for block in content if block.get("type") == "tool_use"]
 
 
@@ -192,10 +194,10 @@ def _find_answers(tool: TraceSpan, use: Mapping[str, Any]) -> bool:
     """Whether a tool's span is the run of a call."""
     if id := _find_run(tool):
         return bool(id == use["id"])
-    given = _get_value(tool, "gen_ai.tool.call.arguments", "langfuse.input", "input.value")
-    given = as_mapping(given).get("input", given)
+    arguments = _get_value(tool, "gen_ai.tool.call.arguments", "langfuse.input", "input.value")
+    arguments = as_mapping(arguments).get("input", arguments)
     named = as_text(tool.get_first("gen_ai.tool.name", "tool.name")) or tool.name.removeprefix("execute_tool ")
-    return named == use["name"] and given in (use["input"], None)
+    return named == use["name"] and arguments in (use["input"], None)
 
 
 def _find_run(tool: TraceSpan) -> str:
@@ -205,13 +207,13 @@ def _find_run(tool: TraceSpan) -> str:
 
 def _get_value(span: TraceSpan, *keys: str) -> Any:
     """The first of some attributes, as a value."""
-    held = span.get_first(*keys)
-    return parse_if_json(held) if isinstance(held, str) else held
+    value = span.get_first(*keys)
+    return parse_if_json(value) if isinstance(value, str) else value
 
 
 def _find_output(tool: TraceSpan) -> Any:
-    held = _get_value(tool, "gen_ai.tool.call.result", "langfuse.output", "output.value", "ai.toolCall.result")
-    return as_mapping(held).get("content", held)
+    output = _get_value(tool, "gen_ai.tool.call.result", "langfuse.output", "output.value", "ai.toolCall.result")
+    return as_mapping(output).get("content", output)
 
 
 def _is_whole(span: TraceSpan, messages: Sequence[JSON]) -> Call:
@@ -260,11 +262,11 @@ def _make_passes(span: TraceSpan) -> tuple[Usage, ...]:
 def _find_tools(span: TraceSpan) -> Sequence[JSON]:
     keys = ("gen_ai.tool.definitions", "llm.tools", "llm.request.functions", "gen_ai.request.tools", "ai.prompt.tools")
     for key in keys:
-        held = span.get_nested(key)
-        if isinstance(held, list) and held:
+        tools = span.get_nested(key)
+        if isinstance(tools, list) and tools:
             return [
                 as_mapping(row).get("tool", row)
-                for row in (parse_if_json(one) if isinstance(one, str) else one for one in held)
+                for row in (parse_if_json(one) if isinstance(one, str) else one for one in tools)
             ]
     listed = as_mapping(_make_body(span)).get("tools")
     return listed if isinstance(listed, list) else ()
@@ -282,11 +284,11 @@ def _find_prompt(span: TraceSpan) -> list[JSON]:
         if found := find_messages(span.get_nested(key)):
             return [*lead, *found]
     reported: list[JSON] = []
-    for name, held in _find_events(span):
+    for name, fields in _find_events(span):
         if name in EVENTS:
-            reported.append(_convert_event(name, held))
-        elif found := find_messages(held.get("gen_ai.input.messages") or held.get("gen_ai.prompt")):
-            return [*(convert_system_prompt(held.get("gen_ai.system_instructions")) or lead), *found]
+            reported.append(_convert_event(name, fields))
+        elif found := find_messages(fields.get("gen_ai.input.messages") or fields.get("gen_ai.prompt")):
+            return [*(convert_system_prompt(fields.get("gen_ai.system_instructions")) or lead), *found]
     body = _make_body(span)
     found = reported or find_messages(body) or ([{"role": "user", "content": body}] if isinstance(body, str) and body else [])
     return [*lead, *found] if found else []
@@ -299,8 +301,8 @@ def _find_events(span: TraceSpan) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield as_text(row.get("event.name")), row
 
 
-def _convert_event(name: str, held: Mapping[str, Any]) -> dict[str, JSON]:
-    body = as_mapping(parse_if_json(as_text(held.get("event_body"))) or held.get("event_body")) or held
+def _convert_event(name: str, fields: Mapping[str, Any]) -> dict[str, JSON]:
+    body = as_mapping(parse_if_json(as_text(fields.get("event_body"))) or fields.get("event_body")) or fields
     role = as_text(body.get("role")) or name.split(".")[1]
     calls = body.get("tool_calls")
     return {**body, "role": role, "tool_calls": parse_if_json(calls) if isinstance(calls, str) else calls}
@@ -315,13 +317,13 @@ def _make_answer(span: TraceSpan) -> list[Any]:
     if words or calls:
         return [{"role": "assistant", "content": words, "tool_calls": calls}]
     reported: list[Any] = []
-    for name, held in _find_events(span):
-        body = as_mapping(parse_if_json(as_text(held.get("event_body"))) or held.get("event_body")) or held
+    for name, fields in _find_events(span):
+        body = as_mapping(parse_if_json(as_text(fields.get("event_body"))) or fields.get("event_body")) or fields
         if name == "gen_ai.choice":
             inner = body.get("message", body)
             reported += find_answers(inner if isinstance(inner, (Mapping, list)) else parse_if_json(as_text(inner)))
-        elif given := held.get("gen_ai.output.messages") or held.get("gen_ai.completion"):
-            reported += find_answers(given)
+        elif messages := fields.get("gen_ai.output.messages") or fields.get("gen_ai.completion"):
+            reported += find_answers(messages)
     return reported or find_answers(
         _get_value(span, "langfuse.output", "output.value", "response_data", "gen_ai.response.body")
     )

@@ -58,12 +58,12 @@ def read(source: Source, _entry: Entry) -> Thread:
 
 def _read_claude(builder: Builder, role: str, message: Event, line: str) -> None:
     content = message.get("content")
-    held = content if isinstance(content, (str, list)) else ""
+    blocks = content if isinstance(content, (str, list)) else ""
     if role == "user":
-        builder.add_message("user", held)
+        builder.add_message("user", blocks)
         return
     id = as_text(message.get("id")) or line
-    draft = builder.add_message("assistant", held, id=id)
+    draft = builder.add_message("assistant", blocks, id=id)
     stop = as_text(message.get("stop_reason")) or None
     builder.set_request(
         draft, id=id, model=as_text(message.get("model")), usage=parse_usage(message.get("usage")), stop_reason=stop
@@ -75,8 +75,8 @@ def _read_gemini(builder: Builder, event: Event, model: str, before: float | Non
     id, last = as_text(event.get("tool_id")), builder.drafts[-1] if builder.drafts else None
     if event["type"] == "tool_result":
         failed = event.get("status") == "error"
-        given = event.get("output") or as_mapping(event.get("error")).get("message")
-        builder.add_message("user", [make_result(id, given, failed)], origin="tool", sent_at=at)
+        output = event.get("output") or as_mapping(event.get("error")).get("message")
+        builder.add_message("user", [make_result(id, output, failed)], origin="tool", sent_at=at)
     elif event["type"] == "message" and event.get("role") != "assistant":
         builder.add_message("user", as_text(event.get("content")), sent_at=at)
     else:

@@ -58,10 +58,10 @@ def _gather(source: Source) -> dict[str, Conversations]:
             if isinstance(record, dict) and isinstance(record.get("request_file"), str):
                 calls.setdefault(as_text(record.get("session_id")), []).append(_read_call(source, record, line))
         found = {id: group_calls(own, id) for id, own in calls.items()}
-        held = {id: one for id, one in found.items() if one.all}
-        source.cache["raw-bodies"] = dict(sorted(held.items(), key=lambda item: -sum(len(one.sent) for one in item[1].all)))
-    kept: dict[str, Conversations] = source.cache["raw-bodies"]
-    return kept
+        whole = {id: one for id, one in found.items() if one.all}
+        source.cache["raw-bodies"] = dict(sorted(whole.items(), key=lambda item: -sum(len(one.sent) for one in item[1].all)))
+    conversations: dict[str, Conversations] = source.cache["raw-bodies"]
+    return conversations
 
 
 def _read_call(source: Source, record: dict[str, Any], line: int) -> Call | Note:

@@ -90,12 +90,12 @@ def _observe_elided(session: Session, queries: list[list[Mapping[str, Any]]]) ->
 
 def _convert_message(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message of the history; the model's thoughts and its command repeat the content."""
-    held = {key: value for key, value in message.items() if key not in ("thought", "action", "agent", "message_type")}
+    fields = {key: value for key, value in message.items() if key not in ("thought", "action", "agent", "message_type")}
     blocks = as_rows(message.get("thinking_blocks"))
     if blocks:
         content = message.get("content")
-        held["content"] = [*blocks, *(content if isinstance(content, list) else [{"type": "text", "text": as_text(content)}])]
-    return held
+        fields["content"] = [*blocks, *(content if isinstance(content, list) else [{"type": "text", "text": as_text(content)}])]
+    return fields
 
 
 def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
@@ -113,12 +113,12 @@ def _find_command(message: Mapping[str, Any]) -> tuple[int, int, str] | None:
 def _list_steps(steps: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The chat as the steps tell it, where the file has no other."""
     first = next((step.get("query") or step.get("messages") for step in steps), None)
-    said = list(as_rows(first))
+    messages = list(as_rows(first))
     for step in steps:
         reported = as_text(step.get("response")) or dumps(step.get("action"))
-        said.append({"role": "assistant", "content": reported, "action": step.get("action")})
-        said.append({"role": "user", "content": as_text(step.get("observation"))})
-    return [message for message in said if message.get("content")]
+        messages.append({"role": "assistant", "content": reported, "action": step.get("action")})
+        messages.append({"role": "user", "content": as_text(step.get("observation"))})
+    return [message for message in messages if message.get("content")]
 
 
 IMPORTER = Importer(

@@ -70,11 +70,11 @@ def _group_threads(source: Source) -> dict[str, list[Row]]:
                     found.setdefault(str(row.get("thread_id")), []).append(row)
         except csv.Error as error:
             source.cache["note"] = Note("error", 0, f"the rest is not readable as CSV: {error}")
-        for held in found.values():
-            held.sort(key=_make_sort_key)
+        for rows in found.values():
+            rows.sort(key=_make_sort_key)
         source.cache["threads"] = found
-    kept: dict[str, list[Row]] = source.cache["threads"]
-    return kept
+    threads: dict[str, list[Row]] = source.cache["threads"]
+    return threads
 
 
 def _make_sort_key(row: Row) -> tuple[float, int]:
@@ -87,22 +87,22 @@ def list_entries(source: Source) -> Iterator[Entry]:
         for row in source.query(LISTED):
             yield Entry(str(row["thread_id"]), "", parse_time(row["at"]), requests=int(row["n"] or 0))
         return
-    for id, held in _group_threads(source).items():
+    for id, rows in _group_threads(source).items():
         yield Entry(
-            id, "", parse_time(held[-1].get("created_at")), requests=sum(row.get("role") == "assistant" for row in held)
+            id, "", parse_time(rows[-1].get("created_at")), requests=sum(row.get("role") == "assistant" for row in rows)
         )
 
 
 def read(source: Source, entry: Entry) -> Thread:
     if source.kind == "sqlite":
         sql = "select * from conversation_messages where cast(thread_id as text) = ? order by created_at, rowid"
-        held: list[Row] = list(source.query(sql, (entry.id,)))
+        rows: list[Row] = list(source.query(sql, (entry.id,)))
     else:
-        held = _group_threads(source)[entry.id]
+        rows = _group_threads(source)[entry.id]
     builder, passed = Builder(entry.id, NAME), SkippedRecords()
     if "note" in source.cache:
         builder.notes.append(source.cache["note"])
-    messages = [{**row, "metadata": _parse_metadata(row), "content": _convert_content(row)} for row in held]
+    messages = [{**row, "metadata": _parse_metadata(row), "content": _convert_content(row)} for row in rows]
     nodes = list(make_nodes(messages, _make_request, passed, "created_at"))
     cut = sum(row["metadata"].get("status") == "interrupted" for row in messages)
     if cut:
@@ -112,15 +112,15 @@ def read(source: Source, entry: Entry) -> Thread:
 
 
 def _parse_metadata(row: Row) -> Row:
-    held = row.get("metadata")
-    return as_mapping(parse_if_json(held) if isinstance(held, str) else held)
+    metadata = row.get("metadata")
+    return as_mapping(parse_if_json(metadata) if isinstance(metadata, str) else metadata)
 
 
 def _convert_content(row: Row) -> Any:
     """The content; blocks may stand in the column as JSON text."""
-    held = row.get("content")
-    inner = parse_if_json(held) if isinstance(held, str) and held[:2] == "[{" else held
-    return inner if isinstance(inner, list) and all("type" in as_mapping(part) for part in inner) else held
+    content = row.get("content")
+    inner = parse_if_json(content) if isinstance(content, str) and content[:2] == "[{" else content
+    return inner if isinstance(inner, list) and all("type" in as_mapping(part) for part in inner) else content
 
 
 def _make_request(row: Row) -> dict[str, Any]:

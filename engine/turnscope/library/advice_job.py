@@ -105,10 +105,10 @@ def run_worker(questions: IO[bytes] | None = None, answers: IO[bytes] | None = N
         out.write(msgspec.json.encode(report) + b"\n")
         out.flush()
 
-    given = questions or sys.stdin.buffer
-    task = msgspec.json.decode(given.readline(), type=AdviceTask)
+    stream = questions or sys.stdin.buffer
+    task = msgspec.json.decode(stream.readline(), type=AdviceTask)
     try:
-        sessions = Path(task.path) if task.path else loads(json.loads(given.read()))
+        sessions = Path(task.path) if task.path else loads(json.loads(stream.read()))
         send(WorkerReport(advice=_search(sessions, task, lambda done, of: send(WorkerReport(done, of)))))
     except TurnscopeError as error:
         send(WorkerReport(failed=error.what, hint=error.hint))

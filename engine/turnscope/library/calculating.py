@@ -218,8 +218,8 @@ def build_session(shape: Shape) -> Session:
                 "input": {"about": words.make_text(CALL_WORDS)},
             }
             now = _add_request(builder, [call], shape.model, now)
-            said = words.make_text(shape.results * (number + 1) // shape.calls - shape.results * number // shape.calls)
-            builder.add_message("user", [{"type": "tool_result", "tool_use_id": call["id"], "content": said}], sent_at=now)
+            text = words.make_text(shape.results * (number + 1) // shape.calls - shape.results * number // shape.calls)
+            builder.add_message("user", [{"type": "tool_result", "tool_use_id": call["id"], "content": text}], sent_at=now)
         now = _add_request(builder, words.make_text(shape.answer), shape.model, now) + shape.pause
     return builder.build([])
 

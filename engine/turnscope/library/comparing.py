@@ -43,10 +43,10 @@ class _Memory:
         """Replay policies and make their rows. The record, and what all replays share, is made once."""
         self.record = record = self.record or replay(self.session)
         self.shared = shared = self.shared or SharedFacts.from_trace(record)
-        asked = replace_model(record, model)
+        session = replace_model(record, model)
         wanted = {_build_key(policy, model): policy for policy in policies}
         new = {key: policy for key, policy in wanted.items() if key not in self.made}
-        begin = {key: begin_replay(asked, policy) for key, policy in new.items() if model or policy != record.policy}
+        begin = {key: begin_replay(session, policy) for key, policy in new.items() if model or policy != record.policy}
 
         def one(key: str) -> tuple[Sequence[Plan], Row]:
             whole, plans = begin.get(key, (record, record.plans))
@@ -146,8 +146,8 @@ def resize_budget(policy: Policy, window: int, limit: int = 0) -> Policy:
     """
     if policy.name == AS_RECORDED or not (window or limit):
         return policy
-    asked = replace(policy.budget, window=window or policy.budget.window)
-    return replace(policy, budget=replace(asked, formula="fixed", tokens=limit) if limit else asked)
+    budget = replace(policy.budget, window=window or policy.budget.window)
+    return replace(policy, budget=replace(budget, formula="fixed", tokens=limit) if limit else budget)
 
 
 def replace_model(recorded: Trace, model: str) -> Trace:
@@ -162,5 +162,5 @@ def replace_model(recorded: Trace, model: str) -> Trace:
     if not model:
         return recorded
     session = recorded.session
-    asked = tuple(structs.replace(request, model=model, requested_model="", window=0) for request in session.requests)
-    return replace(recorded, session=structs.replace(session, requests=asked, window=None))
+    requests = tuple(structs.replace(request, model=model, requested_model="", window=0) for request in session.requests)
+    return replace(recorded, session=structs.replace(session, requests=requests, window=None))

@@ -157,12 +157,12 @@ def run_worker(questions: IO[bytes] | None = None, answers: IO[bytes] | None = N
     """
     answers = answers or sys.stdout.buffer
     with ExitStack() as stack:
-        held: set[str] = set()
+        keys: set[str] = set()
         for path, source, known in read_tasks(questions or sys.stdin.buffer):
             try:
-                if path not in held:
+                if path not in keys:
                     stack.enter_context(kept.hold_open(Path(path)))
-                    held.add(path)
+                    keys.add(path)
                 done = index_source(Path(path), Path(source), known)
             except Exception as error:  # noqa: BLE001 - it is reported to the first process
                 done = IndexedSource(source, problem=Problem(source, str(error), getattr(error, "hint", HINT)))

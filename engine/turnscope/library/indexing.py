@@ -133,8 +133,8 @@ def read_sessions(source: Source, where: str) -> Iterator[IndexedSession]:
     if importer is None:
         for id in [entry.id for entry in contents.list_entries(source)]:
             with suppress(BrokenFile):  # an entry without messages is no session; the others are read all the same
-                session, held = contents.read_entry(source, id).session, contents.locate_entry(source, id)[1]
-                yield build_entry(session, source, where=where, entry=id, title=held.title)
+                session, place = contents.read_entry(source, id).session, contents.locate_entry(source, id)[1]
+                yield build_entry(session, source, where=where, entry=id, title=place.title)
         return
     listed, empty = [*importer.entries(source)], True
     for entry in listed:

@@ -83,15 +83,15 @@ def thread(path: Path | str, entry: Entry | str = "") -> Thread:
     return read_thread(open_source(Path(path)), entry.id if isinstance(entry, Entry) else entry)
 
 
-def get_session(given: Session | Thread | Path | str) -> Session:
+def get_session(source: Session | Thread | Path | str) -> Session:
     """The session itself, that of a thread, or the main one of a path. TurnscopeError: it is none of these."""
-    if isinstance(given, Session):
-        return given
-    if isinstance(given, Thread):
-        return given.session
-    if isinstance(given, (str, Path)):
-        return load(given)
-    raise make_wrong_type_error(given)
+    if isinstance(source, Session):
+        return source
+    if isinstance(source, Thread):
+        return source.session
+    if isinstance(source, (str, Path)):
+        return load(source)
+    raise make_wrong_type_error(source)
 
 
 def read_thread(source: Source, entry: str = "") -> Thread:

@@ -145,13 +145,15 @@ def replay(
     <Plan of request 55: 89,191 -> 64,708 tokens, drop, send>
     """
     prices, session = prices or load_prices(), get_session(session)
-    asked, chosen = _prepare(session, policy, answers)
+    prepared, chosen = _prepare(session, policy, answers)
     if ledger:
-        return trace(asked, chosen, ledger, prices)
+        return trace(prepared, chosen, ledger, prices)
     record = _get_record(session, prices)
-    if chosen == record.policy and asked is session:
+    if chosen == record.policy and prepared is session:
         return record
-    return trace(asked, chosen, ledger=replace(record.ledger, memo={**record.ledger.memo}), prices=record.prices, record=record)
+    return trace(
+        prepared, chosen, ledger=replace(record.ledger, memo={**record.ledger.memo}), prices=record.prices, record=record
+    )
 
 
 def _get_record(session: Session, prices: Prices) -> Trace:

@@ -172,11 +172,11 @@ def _estimate_bytes(previous: Plan | None, plan: Plan, texts: set[int]) -> int:
     fresh = {id(chunk): len(chunk.pieces) for chunk in _iter_chunks(plan) if id(chunk) not in known}
     envelopes = {id(each): len(each.chunks) for each in _list_envelopes(plan)}
     made = [decision for decision in plan.decisions if decision.splice]
-    said = {id(part.text): part.text for decision in made for part in decision.edit.body or ()}
-    asked = {id(text): text for ask, answer in plan.asks for text in (ask.content, ask.prompt, answer.text)}
-    size = sum(_TEXT * sys.getsizeof(text) for each, text in said.items() if each not in texts)
-    size += sum(sys.getsizeof(text) for each, text in asked.items() if each not in texts)
-    texts.update(said, asked)
+    placeholders = {id(part.text): part.text for decision in made for part in decision.edit.body or ()}
+    queries = {id(text): text for ask, answer in plan.asks for text in (ask.content, ask.prompt, answer.text)}
+    size = sum(_TEXT * sys.getsizeof(text) for each, text in placeholders.items() if each not in texts)
+    size += sum(sys.getsizeof(text) for each, text in queries.items() if each not in texts)
+    texts.update(placeholders, queries)
     return (
         _PLAN
         + _DECISION * (len(plan.decisions) + len(plan.server))

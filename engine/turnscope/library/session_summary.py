@@ -108,5 +108,5 @@ def _to_builtin(value: Any) -> Any:
 
 def _to_array(_kind: type, packed: Any) -> Any:
     dtype, shape, data = packed
-    held = base64.b64decode(data) if isinstance(data, str) else data
-    return np.frombuffer(held, dtype=dtype).reshape(shape)
+    content = base64.b64decode(data) if isinstance(data, str) else data
+    return np.frombuffer(content, dtype=dtype).reshape(shape)

@@ -136,21 +136,21 @@ class Store:
 
     def measure_size(self) -> int:
         """Bytes of stored and indexed sessions: about what `delete` frees. Chats do not count."""
-        held = library_index.measure_size(self.index_path) + sum(
+        size = library_index.measure_size(self.index_path) + sum(
             file.stat().st_size for file in old_database.list_files(self.path)
         )
         with suppress(StorageError):
-            held += sessions.measure_size(self.path)
-        return held
+            size += sessions.measure_size(self.path)
+        return size
 
     def delete(self) -> int:
         """Delete all stored and indexed sessions and exact counts. Returns the bytes that this freed.
 
         Neither chats nor session files are touched. StorageError: the database cannot be written.
         """
-        held = library_index.remove(self.index_path) + sum(file.stat().st_size for file in old_database.list_files(self.path))
+        size = library_index.remove(self.index_path) + sum(file.stat().st_size for file in old_database.list_files(self.path))
         old_database.remove(self.path)
-        return held + sessions.forget(self.path)
+        return size + sessions.forget(self.path)
 
     def forget(self, sources: Sequence[str]) -> None:
         """Remove sources from the library, by their paths; the files stay. StorageError: it cannot be written."""

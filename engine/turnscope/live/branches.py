@@ -136,10 +136,10 @@ def continue_thread(
         The id of the new thread.
     """
     base = trace.fork(request)
-    kept = {"live_from": len(base.requests), "from": trace.session.id, "from_request": request}
-    kept["answers_from"] = len(base.recorded.answers)
+    origin = {"live_from": len(base.requests), "from": trace.session.id, "from_request": request}
+    origin["answers_from"] = len(base.recorded.answers)
     return threads.create(
-        title=f"{base.title or base.id} from request {request}", base=base, about={**about, **kept}, place=destination
+        title=f"{base.title or base.id} from request {request}", base=base, about={**about, **origin}, place=destination
     )
 
 

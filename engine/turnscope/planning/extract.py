@@ -129,7 +129,7 @@ def _count_line(line: str) -> int:
 def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> set[int]:
     """Places of the sentences that fit: the best of each kind first, then the best that add something new."""
     chosen: set[int] = set()
-    said: set[str] = set()
+    texts: set[str] = set()
     known: set[str] = set()
     openers = [
         next((s for s in ranked if kind in s.about), None) for kind in ("opening", "decision", "error", "question", "file")
@@ -137,11 +137,11 @@ def _choose(ranked: Sequence[_Sentence], costs: dict[int, int], room: int) -> se
     rest = iter(sorted(ranked, key=lambda s: (-s.score / (8 + costs[s.place]) ** 0.5, s.place)))
     for sentence in (*filter(None, openers), *rest):
         cost, words = costs[sentence.place], _find_words(sentence.text)
-        stale = len(words & known) > 0.8 * len(words) if words else sentence.text in said
-        if sentence.place in chosen or cost > room or sentence.text in said or (stale and "opening" not in sentence.about):
+        stale = len(words & known) > 0.8 * len(words) if words else sentence.text in texts
+        if sentence.place in chosen or cost > room or sentence.text in texts or (stale and "opening" not in sentence.about):
             continue
         chosen.add(sentence.place)
-        said.add(sentence.text)
+        texts.add(sentence.text)
         known |= words
         room -= cost
     return chosen
@@ -205,8 +205,8 @@ def _split_transcript(content: str) -> Iterator[tuple[str, str]]:
     for found in _iter_lines(content):
         line = found[: READ * 4].rstrip()
         within = ""
-        if said := _SPEAKER.match(line):
-            speaker, line = said[1], said[2].strip()
+        if speech := _SPEAKER.match(line):
+            speaker, line = speech[1], speech[2].strip()
         if speaker == "tool" and not _FAILS.search(line):  # of what tools print only failures are picked
             continue
         if (speaker, line) in known or line == HEAD or line.startswith("Files named: "):
@@ -214,8 +214,8 @@ def _split_transcript(content: str) -> Iterator[tuple[str, str]]:
         known.add((speaker, line))
         if line.startswith("- "):
             line = line[2:]
-            if speaker == "summary" and (said := _SPEAKER.match(line)):
-                within, line = said[1], said[2]
+            if speaker == "summary" and (speech := _SPEAKER.match(line)):
+                within, line = speech[1], speech[2]
         for text in _split_sentences(line):
             yield within or speaker, text
 

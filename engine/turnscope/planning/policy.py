@@ -102,15 +102,15 @@ class Policy:
     def to_toml(self) -> str:
         """The policy as TOML text that `parse` reads back to an equal policy. A prompt of several lines stays readable."""
         texts = {key: getattr(self, key) for key in TEXTS}
-        held = texts | {"per_message": self.per_message, "guarantees": list(self.guarantees)}
-        held |= {"budget": _convert_to_table(self.budget)} | ({"constants": dict(self.constants)} if self.constants else {})
-        held |= (
+        document = texts | {"per_message": self.per_message, "guarantees": list(self.guarantees)}
+        document |= {"budget": _convert_to_table(self.budget)} | ({"constants": dict(self.constants)} if self.constants else {})
+        document |= (
             {"models": {key: {k: dict(v) for k, v in row.items()} for key, row in self.models.items()}} if self.models else {}
         )
-        held |= {"rules": [{"rule": part.rule.name, **_convert_to_table(part.params)} for part in self.rules]}
-        text = tomli_w.dumps(held, multiline_strings=True)
+        document |= {"rules": [{"rule": part.rule.name, **_convert_to_table(part.params)} for part in self.rules]}
+        text = tomli_w.dumps(document, multiline_strings=True)
         # TOML readers change CRLF to LF in a text on several lines
-        return text if tomllib.loads(text) == held else tomli_w.dumps(held)
+        return text if tomllib.loads(text) == document else tomli_w.dumps(document)
 
     def __repr__(self) -> str:
         return f"<Policy {self.name!r}: {', '.join(part.rule.name for part in self.rules) or 'no rule, everything is kept'}>"
@@ -191,8 +191,8 @@ def set_pairs(policy: Policy, pairs: int | None) -> Policy:
     """
     if pairs is None or not any(s.rule.name == "keep_last_pairs" and s.params.pairs >= 0 for s in policy.rules):
         return policy
-    given = {"keep_last_pairs": {"pairs": pairs}, "condense": {"keep_turns": pairs + 1}}  # the summary covers all others
-    steps = [replace(s, params=replace(s.params, **given.get(s.rule.name, {}))) for s in policy.rules]
+    changes = {"keep_last_pairs": {"pairs": pairs}, "condense": {"keep_turns": pairs + 1}}  # the summary covers all others
+    steps = [replace(s, params=replace(s.params, **changes.get(s.rule.name, {}))) for s in policy.rules]
     return replace(policy, rules=tuple(steps))
 
 
@@ -216,9 +216,9 @@ def add_repairs(policy: Policy) -> Policy:
     while end and steps[end - 1].rule.name in CHECKS:
         end -= 1
     paired = not PAIRING.isdisjoint(names)
-    given = {"repair": {"begin": False}, REPAIRS[-1]: {"bound": True}}
+    changes = {"repair": {"begin": False}, REPAIRS[-1]: {"bound": True}}
     mending = (find_rule(name) for name in REPAIRS if name != "repair" or not paired)
-    steps[end:end] = (Step(rule, replace(rule.params(), **given.get(rule.name, {}))) for rule in mending)
+    steps[end:end] = (Step(rule, replace(rule.params(), **changes.get(rule.name, {}))) for rule in mending)
     return replace(policy, rules=tuple(steps))
 
 
@@ -305,8 +305,8 @@ def _override_params(name: str, params: T, table: Mapping[str, Any]) -> T:
     """Parameters with those of a model's table in place of their own."""
     if not table:
         return params
-    given = _convert_params(f"{name} in a table of models", type(params), table)
-    return replace(params, **{key: getattr(given, key) for key in table})  # type: ignore[type-var]
+    values = _convert_params(f"{name} in a table of models", type(params), table)
+    return replace(params, **{key: getattr(values, key) for key in table})  # type: ignore[type-var]
 
 
 def _check_tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Sequence[Step]) -> None:
@@ -316,8 +316,8 @@ def _check_tables(name: str, models: Mapping[str, Mapping[str, Any]], steps: Seq
         whose = f"[models.{json.dumps(pattern)}] of policy {name!r}"
         if unknown := sorted(set(table) - set(known)):
             raise PolicyError(f"{whose} names {unknown[0]!r}", hint=f"It may hold: {', '.join(known)}.")
-        for part, given in table.items():
-            _convert_params(f"{part} in {whose}", known[part], given)
+        for part, values in table.items():
+            _convert_params(f"{part} in {whose}", known[part], values)
 
 
 def _parse_step(row: Mapping[str, Any]) -> Step:
@@ -327,25 +327,25 @@ def _parse_step(row: Mapping[str, Any]) -> Step:
     )
 
 
-def _convert_params(whose: str, kind: type[T], given: Mapping[str, Any]) -> T:
+def _convert_params(whose: str, kind: type[T], values: Mapping[str, Any]) -> T:
     """Parameters as the frozen dataclass of the rule. PolicyError names an unknown or ill-typed one."""
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     known = ", ".join(names) or "none"
-    if unknown := sorted(set(given) - set(names)):
+    if unknown := sorted(set(values) - set(names)):
         raise PolicyError(f"{whose} has no parameter {unknown[0]!r}", hint=f"Its parameters are: {known}.")
     try:
-        return msgspec.convert(dict(given), kind, strict=True)
+        return msgspec.convert(dict(values), kind, strict=True)
     except msgspec.ValidationError as error:
         raise PolicyError(f"{whose}: {error}", hint=f"Its parameters are: {known}.") from error
 
 
 def _format_params(params: Any) -> str:
     """Parameters in one line for people."""
-    held = _convert_to_table(params).items()
-    return "; ".join(f"{name} = {json.dumps(value, ensure_ascii=False, default=dict)}" for name, value in held)
+    items = _convert_to_table(params).items()
+    return "; ".join(f"{name} = {json.dumps(value, ensure_ascii=False, default=dict)}" for name, value in items)
 
 
 def _convert_to_table(params: Any) -> dict[str, Any]:
     """Parameters as TOML has them: lists only, and no null."""
-    held = {f.name: getattr(params, f.name) for f in fields(params)}
-    return {name: [*value] if isinstance(value, tuple) else value for name, value in held.items() if value is not None}
+    values = {f.name: getattr(params, f.name) for f in fields(params)}
+    return {name: [*value] if isinstance(value, tuple) else value for name, value in values.items() if value is not None}

@@ -123,19 +123,19 @@ class Seen:
             ctx: What the rule may read.
             answers: Answers what it asks.
         """
-        given: Any = None
+        reply: Any = None
         try:
             while True:
-                wish = edits.send(given)
+                wish = edits.send(reply)
                 if isinstance(wish, Ask):
-                    given = answers(wish)
-                    self.asks.append((wish, given))
+                    reply = answers(wish)
+                    self.asks.append((wish, reply))
                     continue
                 number, old = len(self.decisions), self.envelope
                 self.envelope, splice = old.replace(wish, number, ctx.ledger)
                 made = Decision(number, ctx.request.n, name, wish, splice=splice, before=old.tokens, after=self.envelope.tokens)
                 self.decisions.append(made)
-                given = self.envelope
+                reply = self.envelope
         except StopIteration as end:
             return end.value
 

@@ -157,20 +157,20 @@ class RequestChecker:
 
     def _find_ranges(self, spans: Iterable[Span]) -> Iterator[tuple[int, int, int]]:
         """Entries that changed spans may affect, as ranges that do not touch, each with the address of its first change."""
-        held: tuple[int, int, int] | None = None
+        run: tuple[int, int, int] | None = None
         for start, stop in spans:
             first = max(bisect_left(self.entries, start, key=_START) - 1, 0)
             while first and not self.entries[first].row.clean:
                 first -= 1
             last = self._find_clean(max(bisect_left(self.entries, max(stop, start + 1), key=_START), first + 1))
-            if held and first <= held[1]:
-                held = held[0], max(held[1], last), held[2]
+            if run and first <= run[1]:
+                run = run[0], max(run[1], last), run[2]
                 continue
-            if held:
-                yield held
-            held = first, last, start
-        if held:
-            yield held
+            if run:
+                yield run
+            run = first, last, start
+        if run:
+            yield run
 
     def _find_clean(self, number: int) -> int:
         """The first entry from there on that begins at an address without a part of another message."""
@@ -195,17 +195,17 @@ class RequestChecker:
             self.wrong.pop(id(entry), None)
         for entry in (*old, *new):
             self.marks += entry.row.marked * (-1 if entry.gone else 1)
-            for names, held in ((entry.row.calls, self.calls), (entry.row.results, self.results)):
+            for names, table in ((entry.row.calls, self.calls), (entry.row.results, self.results)):
                 for name in names:
-                    held.setdefault(name, []).append(entry)
-                    held[name] = [known for known in held[name] if not known.gone]
+                    table.setdefault(name, []).append(entry)
+                    table[name] = [known for known in table[name] if not known.gone]
         if fronts or any(entry.tools or entry.system for entry in (*old, *new)):
             tools = (*self.front[1], *(raw for entry in self.entries for raw in entry.tools))
             system = (*self.front[2], *(raw for entry in self.entries for raw in entry.system))
             self.tools = self.tools if tools == self.tools else tools
             self.system = self.system if system == self.system else system
         known = {name for entry in (*old, *new) for name in (*entry.row.calls, *entry.row.results)}
-        touched = [entry for name in known for held in (self.calls, self.results) for entry in held.get(name, ())]
+        touched = [entry for name in known for table in (self.calls, self.results) for entry in table.get(name, ())]
         before = self.entries[first - 1 : first] if same and old else []
         return [*before, *new, *self.entries[first + len(new) :][:1], *touched]
 

@@ -256,30 +256,32 @@ def _render_part(part: Part, piece: Piece, place: tuple[int, int], read: _Output
 
 def _merge_messages(messages: list[_Message]) -> Iterator[_Message]:
     """Neighbours of one role become one message, unless either is fenced."""
-    held: _Message | None = None
+    pending: _Message | None = None
     for message in messages:
-        if held and held.role == message.role and not held.fence and not message.fence:
-            content = [*map(_to_block, held.content), *map(_to_block, message.content)]
-            held = _Message(
-                held.role,
+        if pending and pending.role == message.role and not pending.fence and not message.fence:
+            content = [*map(_to_block, pending.content), *map(_to_block, message.content)]
+            pending = _Message(
+                pending.role,
                 content,
-                ordinal=held.ordinal,
+                ordinal=pending.ordinal,
                 fence=False,
-                extra={**held.extra, **message.extra},
+                extra={**pending.extra, **message.extra},
                 bare=False,
-                point=held.point,
+                point=pending.point,
             )
             continue
-        if held:
-            yield held
-        held = message
-    if held:
-        yield held
+        if pending:
+            yield pending
+        pending = message
+    if pending:
+        yield pending
 
 
 def _write_message(message: _Message) -> dict[str, JSON]:
-    held = message.content
-    content = held[0] if message.bare and len(held) == 1 else [_to_block(raw) if isinstance(raw, str) else raw for raw in held]
+    blocks = message.content
+    content = (
+        blocks[0] if message.bare and len(blocks) == 1 else [_to_block(raw) if isinstance(raw, str) else raw for raw in blocks]
+    )
     return {**message.extra, "role": message.role, "content": content}
 
 

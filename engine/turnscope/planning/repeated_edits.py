@@ -33,8 +33,8 @@ def collect_fresh_edits(decisions: Sequence[Decision], fresh: Sequence[Decision]
     meet = any(b.start < a.stop or a == b or b.start == b.stop == a.start for a, b in pairwise(ends))
     if meet or any(d.edit.restore for d in fresh):
         return None
-    held = ((d.edit.span, d.edit.body, d.edit.slot) for d in fresh if d.edit.span)
-    return tuple(sorted(held, key=lambda one: one[0]))
+    edits = ((d.edit.span, d.edit.body, d.edit.slot) for d in fresh if d.edit.span)
+    return tuple(sorted(edits, key=lambda one: one[0]))
 
 
 def share_fresh_edits(was: FreshEdits, now: FreshEdits) -> FreshEdits:
@@ -44,8 +44,8 @@ def share_fresh_edits(was: FreshEdits, now: FreshEdits) -> FreshEdits:
         was: The edits of the previous request.
         now: The edits of this request.
     """
-    held = {(one[0], one[2]): one for one in was}
-    same = tuple(known if (known := held.get((one[0], one[2]))) == one else one for one in now)
+    by_place = {(one[0], one[2]): one for one in was}
+    same = tuple(known if (known := by_place.get((one[0], one[2]))) == one else one for one in now)
     return was if same == was else same
 
 

@@ -36,9 +36,9 @@ class Chat(NamedTuple):
 
 def find_stored(session: Session, tool: str) -> Mapping[str, Any]:
     """Return what a tool stored with messages, by message id."""
-    held = session.about.get("stored")
-    kept = held.get(tool) if isinstance(held, Mapping) else None
-    return kept if isinstance(kept, Mapping) else {}
+    stored = session.about.get("stored")
+    chat = stored.get(tool) if isinstance(stored, Mapping) else None
+    return chat if isinstance(chat, Mapping) else {}
 
 
 def find_stored_id(name: str, stored: Mapping[str, Any]) -> str:
@@ -106,25 +106,25 @@ def _get_id(block: Block, key: str) -> str:
 
 def build_call(block: Block) -> dict[str, Any]:
     """Return a call in the form of chat completions."""
-    given = block.raw.get("input") if isinstance(block.raw, Mapping) else None
-    written = given if isinstance(given, str) else dumps(given if given is not None else {})
+    arguments = block.raw.get("input") if isinstance(block.raw, Mapping) else None
+    written = arguments if isinstance(arguments, str) else dumps(arguments if arguments is not None else {})
     return {"id": _get_id(block, "id"), "type": "function", "function": {"name": block.name, "arguments": written}}
 
 
 def build_parts(messages: Iterable[Mapping[str, Any]]) -> Iterator[Part]:
     """Return chat messages as the parts of a placeholder."""
     for message in messages:
-        role, held = str(message.get("role")), message.get("content")
+        role, content = str(message.get("role")), message.get("content")
         if role == "tool":
-            raw = {"type": "tool_result", "tool_use_id": message.get("tool_call_id", ""), "content": held}
-            yield Part("user", "tool_result", extract_text(held), raw)
+            raw = {"type": "tool_result", "tool_use_id": message.get("tool_call_id", ""), "content": content}
+            yield Part("user", "tool_result", extract_text(content), raw)
             continue
         for key in ("thinking", "reasoning_content"):
             if message.get(key):
                 yield Part(role, "thinking", message[key], {"type": "thinking", "thinking": message[key]})
-        if isinstance(held, str) and (held or not message.get("tool_calls")):
-            yield Part(role, "text", held, held)
-        for raw in held if isinstance(held, list) else ():
+        if isinstance(content, str) and (content or not message.get("tool_calls")):
+            yield Part(role, "text", content, content)
+        for raw in content if isinstance(content, list) else ():
             kind = str(raw.get("type", "text")) if isinstance(raw, Mapping) else "text"
             yield Part(role, "image" if "image" in kind else kind, "" if "image" in kind else extract_text(raw), raw)
         for made in message.get("tool_calls") or ():

@@ -108,8 +108,8 @@ def build_content(session: Session, row: Row) -> str | list[JSON] | None:
     """Return the `content` of a row: a string, a list of parts without calls, or None if there is neither."""
     blocks = session.blocks[row.start : row.stop]
     if row.role == "tool":
-        held = blocks[0].raw.get("content") if isinstance(blocks[0].raw, Mapping) else None
-        return held if isinstance(held, (str, list)) else None
+        content = blocks[0].raw.get("content") if isinstance(blocks[0].raw, Mapping) else None
+        return content if isinstance(content, (str, list)) else None
     for block in blocks:
         if isinstance(block.raw, str):
             return block.raw
@@ -118,16 +118,16 @@ def build_content(session: Session, row: Row) -> str | list[JSON] | None:
 
 def build_raws(blocks: Iterable[Block]) -> list[JSON]:
     """Return the content of blocks as it was stored: a text that was split at its thinking is one again."""
-    held: list[JSON] = []
+    raws: list[JSON] = []
     thought = False
     for block in blocks:
-        raw, told = block.raw, block.in_tags
-        if (thought or told) and held and _get_type(raw) == _get_type(held[-1]) == "text":
-            held[-1] = {**held[-1], **raw, "text": f"{held[-1]['text']}{raw['text']}"}
+        raw, in_tags = block.raw, block.in_tags
+        if (thought or in_tags) and raws and _get_type(raw) == _get_type(raws[-1]) == "text":
+            raws[-1] = {**raws[-1], **raw, "text": f"{raws[-1]['text']}{raw['text']}"}
         elif raw is not None:
-            held.append(raw)
-        thought = told
-    return held
+            raws.append(raw)
+        thought = in_tags
+    return raws
 
 
 def list_text_blocks(session: Session, row: Row) -> list[Block]:
@@ -153,8 +153,8 @@ def replace_text(
         because: The reason of the edits.
         facts: Facts about them.
     """
-    held = list_text_blocks(session, row)
-    first = held[0] if held else session.blocks[row.start]
+    blocks = list_text_blocks(session, row)
+    first = blocks[0] if blocks else session.blocks[row.start]
     fence = session.messages[first.message].fence and row.stop - row.start == 1
     if row.role == "tool" and isinstance(first.raw, Mapping):
         part = Part(first.role, "tool_result", text, {**first.raw, "content": text})
@@ -162,9 +162,9 @@ def replace_text(
         part = Part(first.role, "text", text, {"type": "text", "text": text}, fence=fence)
     else:
         part = Part(first.role, "text", text, fence=fence)
-    if held or first.raw is None:
+    if blocks or first.raw is None:
         yield Edit(action, because, Span(first.at, first.at + 1), (part,), facts=facts)
-        for block in held[1:]:
+        for block in blocks[1:]:
             yield Edit(action, "its text stands in the block before it", Span(block.at, block.at + 1), facts=facts)
     else:
         yield Edit(action, because, Span(row.start, row.start), (part,), slot="text", facts=facts)

@@ -175,12 +175,12 @@ class Alignment:
     def _alter(self, cell: Cell, original: RecordedMessage, message: RecordedMessage) -> None:
         """Change single blocks of a message. The others stay."""
         blocks = align_blocks(original, message)
-        held: list[Bodies] = [None] * len(blocks)
+        bodies: list[Bodies] = [None] * len(blocks)
         if cell.state == "blocks":
-            held = cell.blocks
+            bodies = cell.blocks
         elif cell.state != "own":
             self.record_edit(BlockRange(cell.lo, 0, cell.hi, 0), "restore", "in the request again, changed", None)
-        for i, (old, new) in enumerate(zip(held, blocks, strict=True)):
+        for i, (old, new) in enumerate(zip(bodies, blocks, strict=True)):
             if old != new:
                 action, because = describe_change(original.parts[i], new)
                 self.record_edit(BlockRange(cell.lo, i, cell.lo, i + 1), action, because, new)
@@ -224,16 +224,16 @@ class _Static:
                 to.builder.add_message(self.name, now.parts[taken:], origin="system")
                 wanted = [*wanted, *((number, i) for i in range(len(keys) - taken))]
         wanted = wanted or []
-        held, left = set(self.standing), set(wanted)
+        standing, left = set(self.standing), set(wanted)
         because = "replaced by another version" if keys else "not in the recorded request"
-        for draft, start, stop in _group_runs(sorted(held - left)):
+        for draft, start, stop in _group_runs(sorted(standing - left)):
             to.record_edit(
                 BlockRange(draft, start, draft, stop),
                 "drop",
                 f"{self.name}: {because}",
                 facts={"superseded": True} if keys else {},
             )
-        for draft, start, stop in _group_runs(sorted(block for block in left - held if block[0] < number)):
+        for draft, start, stop in _group_runs(sorted(block for block in left - standing if block[0] < number)):
             to.record_edit(
                 BlockRange(draft, start, draft, stop), "restore", f"{self.name}: an earlier version is in force again", None
             )
@@ -255,16 +255,16 @@ class _Static:
 
 def _group_runs(blocks: list[tuple[int, int]]) -> Iterator[tuple[int, int, int]]:
     """Group neighbouring blocks of one draft as (draft, start, stop)."""
-    held: tuple[int, int, int] | None = None
+    run: tuple[int, int, int] | None = None
     for draft, at in blocks:
-        if held and held[0] == draft and held[2] == at:
-            held = (draft, held[1], at + 1)
+        if run and run[0] == draft and run[2] == at:
+            run = (draft, run[1], at + 1)
             continue
-        if held:
-            yield held
-        held = (draft, at, at + 1)
-    if held:
-        yield held
+        if run:
+            yield run
+        run = (draft, at, at + 1)
+    if run:
+        yield run
 
 
 def _describe_shape(of: Alignment, body: RecordedBody) -> dict[str, JSON]:

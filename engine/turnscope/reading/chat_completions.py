@@ -62,14 +62,18 @@ def convert_content(message: Mapping[str, Any]) -> list[Any]:
     """Convert a message into blocks: reasoning, text and other parts, then calls."""
     content = message.get("content")
     if _is_tool_message(message):
-        held = content if isinstance(content, str) else _convert_parts(content)
+        converted = content if isinstance(content, str) else _convert_parts(content)
         return [
-            {"type": "tool_result", "tool_use_id": as_text(message.get("tool_call_id") or message.get("name")), "content": held}
+            {
+                "type": "tool_result",
+                "tool_use_id": as_text(message.get("tool_call_id") or message.get("name")),
+                "content": converted,
+            }
         ]
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     blocks: list[Any] = [{"type": "thinking", "thinking": reasoning}] if isinstance(reasoning, str) and reasoning else []
-    said = _convert_parts(content)
-    blocks += [one for block in said for one in _split_thoughts(block)] if message.get("role") == "assistant" else said
+    parts = _convert_parts(content)
+    blocks += [one for block in parts for one in _split_thoughts(block)] if message.get("role") == "assistant" else parts
     if isinstance(message.get("refusal"), str) and message["refusal"]:
         blocks.append({"type": "refusal", "text": message["refusal"]})
     calls = message.get("tool_calls")
@@ -98,10 +102,10 @@ def _convert_call(call: Mapping[str, Any]) -> dict[str, JSON]:
     """Convert a tool call. Arguments that are no JSON object stay text."""
     known = call.get("function") or call.get("custom")
     function: Mapping[str, Any] = known if isinstance(known, Mapping) else {}
-    given = function.get("arguments", function.get("input"))
-    value = parse_if_json(given) if isinstance(given, str) else given
+    arguments = function.get("arguments", function.get("input"))
+    value = parse_if_json(arguments) if isinstance(arguments, str) else arguments
     use = {"type": "tool_use", "id": as_text(call.get("id")), "name": as_text(function.get("name"))}
-    return {**use, "input": value if isinstance(value, dict) else given}
+    return {**use, "input": value if isinstance(value, dict) else arguments}
 
 
 def _convert_tool(tool: Any) -> Any:

@@ -28,8 +28,8 @@ def convert_commands(
     """
     waiting, answered = "", False
     for number, message in enumerate(messages):
-        role, held = message.get("role"), dict(message)
-        if held.get("origin") == "meta":  # an example
+        role, converted = message.get("role"), dict(message)
+        if converted.get("origin") == "meta":  # an example
             pass
         elif role == "assistant":
             found = None if message.get("tool_calls") else written(message)
@@ -37,10 +37,14 @@ def convert_commands(
             if found:
                 reported = extract_text(message.get("content"))
                 use = make_call(waiting, name, {"command": found[2]})
-                held["content"] = [*make_text(reported[: found[0]].rstrip()), use, *make_text(reported[found[1] :].strip())]
+                converted["content"] = [
+                    *make_text(reported[: found[0]].rstrip()),
+                    use,
+                    *make_text(reported[found[1] :].strip()),
+                ]
         elif role == "user" and waiting:
-            held |= {"role": "tool", "tool_call_id": waiting}
+            converted |= {"role": "tool", "tool_call_id": waiting}
             waiting = ""
         elif role == "user" and answered:
-            held["origin"] = "meta"
-        yield held
+            converted["origin"] = "meta"
+        yield converted

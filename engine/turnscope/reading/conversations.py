@@ -108,13 +108,13 @@ class Conversations:
         """Add a call to the conversation that it belongs to."""
         body = parse_body(call.body)
         body.messages = messages = [self._share_message(message) for message in body.messages]
-        body.system, body.tools = (self._share_message(held) if held else None for held in (body.system, body.tools))
+        body.system, body.tools = (self._share_message(head) if head else None for head in (body.system, body.tools))
         at = self._find_conversation(messages)
         if at is None:
             at = len(self.all)
             self.all.append(Conversation(at + 1, _make_title(messages)))
-        said = {"role": "assistant", "content": (call.answer or {}).get("content") or []}
-        answer = parse_body({"messages": [said]}).messages[0] if call.answer else None
+        reply = {"role": "assistant", "content": (call.answer or {}).get("content") or []}
+        answer = parse_body({"messages": [reply]}).messages[0] if call.answer else None
         self.all[at].sent.append(ParsedCall(body, answer, Call({}, None, call.about, call.error, call.line)))
         for message in (*messages, answer) if answer else messages:
             self._knows.setdefault(message.key, set()).add(at)

@@ -66,17 +66,17 @@ def find_new_parents(messages: Sequence[Stored]) -> dict[str, str]:
 def convert_message(message: Stored) -> dict[str, Any]:
     """Convert a stored message into a UI message, without its metadata."""
     parts: list[dict[str, Any]] = []
-    for held in message.get("content") or ():
-        kind = held.get("type")
+    for part in message.get("content") or ():
+        kind = part.get("type")
         if kind in ("text", "reasoning"):
-            text = (held.get("text") or {}).get("value") or ""
+            text = (part.get("text") or {}).get("value") or ""
             parts += [{"type": "reasoning", "text": text}] if kind == "reasoning" else _split_text(text)
         elif kind == "image_url":
-            parts.append({"type": "file", "mediaType": "image/jpeg", "url": (held.get("image_url") or {}).get("url", "")})
+            parts.append({"type": "file", "mediaType": "image/jpeg", "url": (part.get("image_url") or {}).get("url", "")})
         elif kind == "tool_call":
-            call = {"type": f"tool-{held.get('tool_name')}", "toolCallId": held.get("tool_call_id"), "input": held.get("input")}
-            done = held.get("output") is not None
-            call |= {"state": "output-available", "output": held["output"]} if done else {"state": "input-available"}
+            call = {"type": f"tool-{part.get('tool_name')}", "toolCallId": part.get("tool_call_id"), "input": part.get("input")}
+            done = part.get("output") is not None
+            call |= {"state": "output-available", "output": part["output"]} if done else {"state": "input-available"}
             parts.append(call)
     parts += [_convert_old_call(call) for call in _get_metadata(message).get("tool_calls") or ()]
     return {"id": message["id"], "role": message["role"], "parts": parts or [{"type": "text", "text": ""}]}
@@ -122,10 +122,10 @@ def _convert_old_call(call: Stored) -> dict[str, Any]:
     function = tool.get("function") or {}
     written: Any = function.get("arguments")
     try:
-        given = json.loads(written)
+        arguments = json.loads(written)
     except (TypeError, ValueError):
-        given = written
-    part = {"type": f"tool-{function.get('name')}", "toolCallId": tool.get("id"), "input": given}
+        arguments = written
+    part = {"type": f"tool-{function.get('name')}", "toolCallId": tool.get("id"), "input": arguments}
     if call.get("state") != "ready":
         return {**part, "state": "input-available"}
     texts = (p.get("text") or "" for p in (call.get("response") or {}).get("content") or ())

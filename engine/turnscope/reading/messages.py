@@ -29,22 +29,27 @@ def convert_message(message: Value) -> tuple[str, list[JSON]]:
     A tool's answer is the user's.
     """
     role = ROLES.get(as_text(message.get("role")) or as_text(message.get("type")), "")
-    held = next((message[key] for key in ("content", "parts", "contents", "message") if message.get(key) is not None), None)
-    if isinstance(held, str) and held[:2] in ("[{", '{"') and isinstance(parse_if_json(held), (list, dict)) and role != "tool":
-        inner = parse_if_json(held)
-        held = inner if as_rows(inner) and all(_is_part(part) for part in as_rows(inner)) else held
+    content = next((message[key] for key in ("content", "parts", "contents", "message") if message.get(key) is not None), None)
+    if (
+        isinstance(content, str)
+        and content[:2] in ("[{", '{"')
+        and isinstance(parse_if_json(content), (list, dict))
+        and role != "tool"
+    ):
+        inner = parse_if_json(content)
+        content = inner if as_rows(inner) and all(_is_part(part) for part in as_rows(inner)) else content
     if role == "tool":
         id = next((as_text(message[key]) for key in ("tool_call_id", "id", "name") if message.get(key)), "")
         many = message.get("tool_call_ids")
         id = as_text(many[0]) if isinstance(many, list) and many and not message.get("tool_call_id") else id
-        blocks = convert_content(held)
+        blocks = convert_content(content)
         if any(block.get("type") == "tool_result" for block in blocks):
             return "user", blocks
         failed = bool(message.get("error")) or message.get("status") == "error"
         reported = as_mapping(message.get("error")).get("message")
-        return "user", [make_result(id, blocks if not isinstance(held, str) else held or as_text(reported), failed)]
+        return "user", [make_result(id, blocks if not isinstance(content, str) else content or as_text(reported), failed)]
     reasoning = next((message[k] for k in ("reasoning_content", "reasoning") if isinstance(message.get(k), str)), "")
-    blocks = [*make_thinking(reasoning), *convert_content(held)]
+    blocks = [*make_thinking(reasoning), *convert_content(content)]
     return role, [*blocks, *_iter_calls(message, {as_text(b.get("id")) for b in blocks if b.get("type") == "tool_use"})]
 
 
@@ -53,16 +58,16 @@ def _iter_calls(message: Value, known: set[str]) -> Iterator[JSON]:
     aside = as_mapping(message.get("additional_kwargs"))
     listed = as_rows(message.get("tool_calls")) or as_rows(message.get("toolCalls")) or as_rows(aside.get("tool_calls"))
     for each in [*listed, *as_rows(message.get("invalid_tool_calls"))]:
-        held = as_mapping(each.get("tool_call")) or each
-        function = as_mapping(held.get("function"))
+        call = as_mapping(each.get("tool_call")) or each
+        function = as_mapping(call.get("function"))
         name = (
-            as_text(function.get("name")) or as_text(held.get("function")) or as_text(held.get("name") or held.get("toolName"))
+            as_text(function.get("name")) or as_text(call.get("function")) or as_text(call.get("name") or call.get("toolName"))
         )
-        id = next((as_text(held[key]) for key in ("id", "tool_call_id", "toolCallId") if held.get(key)), "")
+        id = next((as_text(call[key]) for key in ("id", "tool_call_id", "toolCallId") if call.get(key)), "")
         keys = ("arguments", "args", "input")
         if not id or id not in known:
             yield make_call(
-                id, name, next((one[key] for one in (function, held) for key in keys if one.get(key) is not None), None)
+                id, name, next((one[key] for one in (function, call) for key in keys if one.get(key) is not None), None)
             )
     single = as_mapping(message.get("function_call"))
     if single:
@@ -100,20 +105,20 @@ def _convert_part(part: Value) -> list[JSON]:
                 return make_thinking(as_text(part.get("summary")), words)
             return make_thinking(words, as_text(part.get("signature")))
         case "tool_call" | "tool-call" | "function_call" | "tool_use" | "server_tool_call" | "server_tool_use":
-            given = next((part[key] for key in ("input", "arguments", "args") if part.get(key) is not None), None)
+            arguments = next((part[key] for key in ("input", "arguments", "args") if part.get(key) is not None), None)
             name = as_text(part.get("name") or part.get("toolName") or part.get("tool_name"))
-            return [make_call(id, name, given, "server_tool_use" if "server" in kind else "tool_use")]
+            return [make_call(id, name, arguments, "server_tool_use" if "server" in kind else "tool_use")]
         case "tool_result" | "tool_call_response" | "tool-result" | "server_tool_call_response" | "tool_return":
-            held = next((part[k] for k in ("content", "response", "result", "output") if part.get(k) is not None), "")
-            held = held.get("value", held) if isinstance(held, Mapping) else held
+            content = next((part[k] for k in ("content", "response", "result", "output") if part.get(k) is not None), "")
+            content = content.get("value", content) if isinstance(content, Mapping) else content
             failed = bool(part.get("is_error") or part.get("isError"))
-            listed = convert_content(held) if isinstance(held, list) else held
+            listed = convert_content(content) if isinstance(content, list) else content
             return [make_result(as_text(part.get("tool_use_id")) or id, listed, failed)]
         case "blob" if part.get("modality") == "image" and isinstance(part.get("content"), str):
             return [make_image(f"data:{as_text(part.get('mime_type'))};base64,{part['content']}")]
         case "image_url" | "input_image" | "image" | "uri":
-            held = part.get("image_url") or part.get("image") or part.get("uri") or part.get("url")
-            address = as_text(as_mapping(held).get("url")) or as_text(held)
+            content = part.get("image_url") or part.get("image") or part.get("uri") or part.get("url")
+            address = as_text(as_mapping(content).get("url")) or as_text(content)
             return [make_image(address)] if address and "source" not in part else [{**part, "type": "image"}]
     return [{**part, "type": kind}] if kind else _convert_untyped(part, reported)
 
@@ -123,8 +128,8 @@ def _convert_untyped(part: Value, reported: str) -> list[JSON]:
     if use := as_mapping(part.get("toolUse")):
         return [make_call(as_text(use.get("toolUseId")), as_text(use.get("name")), use.get("input"))]
     if back := as_mapping(part.get("toolResult")):
-        held = [row.get("text", row.get("json", row)) for row in as_rows(back.get("content"))]
-        listed = [block for one in held for block in convert_content(one if isinstance(one, str) else dumps(one))]
+        rows = [row.get("text", row.get("json", row)) for row in as_rows(back.get("content"))]
+        listed = [block for one in rows for block in convert_content(one if isinstance(one, str) else dumps(one))]
         return [make_result(as_text(back.get("toolUseId")), listed, back.get("status") == "error")]
     if thought := as_mapping(part.get("reasoningContent")):
         words = as_mapping(thought.get("reasoningText")) or thought
@@ -142,14 +147,16 @@ def _convert_untyped(part: Value, reported: str) -> list[JSON]:
 
 def convert_tool(tool: Any) -> JSON:
     """Convert a tool's definition."""
-    held = parse_if_json(tool) if isinstance(tool, str) else tool
-    held = as_mapping(held).get("json_schema", held)
-    held = as_mapping(parse_if_json(held) if isinstance(held, str) else held)
-    held = as_mapping(held.get("function")) or as_mapping(held.get("toolSpec")) or held
-    given: Any = next((held[key] for key in ("input_schema", "parameters", "inputSchema") if held.get(key) is not None), {})
-    given = parse_if_json(given) if isinstance(given, str) else given
-    rest = {key: value for key, value in held.items() if key not in ("input_schema", "parameters", "inputSchema", "type")}
-    return {**rest, "input_schema": as_mapping(given).get("json", given)}
+    fields = parse_if_json(tool) if isinstance(tool, str) else tool
+    fields = as_mapping(fields).get("json_schema", fields)
+    fields = as_mapping(parse_if_json(fields) if isinstance(fields, str) else fields)
+    fields = as_mapping(fields.get("function")) or as_mapping(fields.get("toolSpec")) or fields
+    schema: Any = next(
+        (fields[key] for key in ("input_schema", "parameters", "inputSchema") if fields.get(key) is not None), {}
+    )
+    schema = parse_if_json(schema) if isinstance(schema, str) else schema
+    rest = {key: value for key, value in fields.items() if key not in ("input_schema", "parameters", "inputSchema", "type")}
+    return {**rest, "input_schema": as_mapping(schema).get("json", schema)}
 
 
 def build_body(messages: Iterable[Any], tools: Sequence[Any] = (), **rest: JSON) -> dict[str, JSON]:
@@ -182,26 +189,31 @@ def build_body(messages: Iterable[Any], tools: Sequence[Any] = (), **rest: JSON)
 
 def convert_system_prompt(value: Any) -> list[JSON]:
     """Convert a system prompt into a message."""
-    held = parse_if_json(value) if isinstance(value, str) else value
-    blocks = convert_content(held)
+    content = parse_if_json(value) if isinstance(value, str) else value
+    blocks = convert_content(content)
     return [{"role": "system", "content": blocks}] if blocks else []
 
 
 def find_messages(value: Any) -> list[JSON]:
     """Find the messages in whatever holds them: a list, a body of any API, or one message."""
-    held = parse_if_json(value) if isinstance(value, str) else value
-    if isinstance(held, Mapping):
-        lead = held.get("system") or held.get("systemInstruction") or held.get("system_instruction") or held.get("instructions")
-        inner = next((held[k] for k in ("messages", "contents", "input") if isinstance(held.get(k), (list, str))), None)
-        if isinstance(held.get("contents"), str) or isinstance(inner, str):
+    parsed = parse_if_json(value) if isinstance(value, str) else value
+    if isinstance(parsed, Mapping):
+        lead = (
+            parsed.get("system")
+            or parsed.get("systemInstruction")
+            or parsed.get("system_instruction")
+            or parsed.get("instructions")
+        )
+        inner = next((parsed[k] for k in ("messages", "contents", "input") if isinstance(parsed.get(k), (list, str))), None)
+        if isinstance(parsed.get("contents"), str) or isinstance(inner, str):
             inner = [{"role": "user", "content": inner}]
         if inner is None:
-            return [held] if as_text(held.get("role")) in ROLES and "content" in held else []
+            return [parsed] if as_text(parsed.get("role")) in ROLES and "content" in parsed else []
         return [*convert_system_prompt(as_mapping(lead).get("parts", lead)), *find_messages(inner)]
-    if not isinstance(held, list):
+    if not isinstance(parsed, list):
         return []
     found = [
-        as_mapping(row).get("message", row) if isinstance(as_mapping(row).get("message"), Mapping) else row for row in held
+        as_mapping(row).get("message", row) if isinstance(as_mapping(row).get("message"), Mapping) else row for row in parsed
     ]
     while found and isinstance(found[0], list):  # batches of prompts, as LangChain gives them
         found = found[0]
@@ -218,18 +230,18 @@ def _has_role(row: Mapping[str, Any]) -> bool:
 
 def find_answers(value: Any) -> list[Any]:
     """Find the answers in whatever holds them: messages, a response of any API, or a text."""
-    held = parse_if_json(value) if isinstance(value, str) else value
-    while isinstance(held, list) and held and isinstance(held[0], list):  # batches of answers, as LangChain gives them
-        held = held[0]
-    if isinstance(held, str) and held:
-        return [{"role": "assistant", "content": held}]
-    if isinstance(held, list):
-        if held and all(
-            as_mapping(row).get("type") in ("text", "tool_use", "thinking") or "toolUse" in as_mapping(row) for row in held
+    found = parse_if_json(value) if isinstance(value, str) else value
+    while isinstance(found, list) and found and isinstance(found[0], list):  # batches of answers, as LangChain gives them
+        found = found[0]
+    if isinstance(found, str) and found:
+        return [{"role": "assistant", "content": found}]
+    if isinstance(found, list):
+        if found and all(
+            as_mapping(row).get("type") in ("text", "tool_use", "thinking") or "toolUse" in as_mapping(row) for row in found
         ):
-            return [{"role": "assistant", "content": held}]
-        return [message for row in held[:1] for message in find_answers(row)]
-    body = as_mapping(held)
+            return [{"role": "assistant", "content": found}]
+        return [message for row in found[:1] for message in find_answers(row)]
+    body = as_mapping(found)
     for key in ("choices", "candidates", "generations"):
         if isinstance(body.get(key), list):
             return find_answers(body[key][:1])
@@ -276,8 +288,8 @@ def make_nodes(
         node = Node(str(number), None, [], at)
         if role == "assistant":
             fields = request(message)
-            asked = None if fields is None else {"sent_at": before, **fields}
-            node.messages = [NodeMessage("assistant" if blocks or asked is None else "", blocks, request=asked)]
+            sent = None if fields is None else {"sent_at": before, **fields}
+            node.messages = [NodeMessage("assistant" if blocks or sent is None else "", blocks, request=sent)]
         elif role == "system":
             node.messages = [NodeMessage("system", blocks, "system", fence=begun)]
         else:

@@ -63,15 +63,15 @@ def align_blocks(original: RecordedMessage, message: RecordedMessage) -> list[Bo
             for k in range(x, y):
                 blocks[min(i + k - x, last) if tag == "replace" else last].append(message.parts[k])
     blocks[0][:0] = ahead
-    verbatim = any(held == [itself] for held in blocks)
+    verbatim = any(shown == [itself] for shown in blocks)
     bodies: list[Bodies] = []
     begun = False
-    for held in blocks:
-        if held == [itself]:
+    for shown in blocks:
+        if shown == [itself]:
             bodies.append(None)
         else:
             parts: list[Part] = []
-            for raw in held:
+            for raw in shown:
                 place: Any = "before" if begun or parts else "after" if verbatim else "own"
                 fence = place == "own"
                 ref = raw is itself
@@ -79,7 +79,7 @@ def align_blocks(original: RecordedMessage, message: RecordedMessage) -> list[Bo
                     Part(message.role, ref=0, place=place, fence=fence) if ref else make_part(message.role, raw, place, fence)
                 )
             bodies.append(tuple(parts))
-        begun = begun or bool(held)
+        begun = begun or bool(shown)
     return bodies
 
 

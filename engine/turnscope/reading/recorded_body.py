@@ -62,16 +62,16 @@ def parse_body(body: Mapping[str, JSON]) -> RecordedBody:
     settings = {key: value for key, value in body.items() if key not in ("messages", "system", "tools")}
     marks: list[list[Any]] = []
     odd: list[list[Any]] = []
-    held: dict[str, RecordedMessage | None] = {"system": None, "tools": None}
-    for name in held:
+    heads: dict[str, RecordedMessage | None] = {"system": None, "tools": None}
+    for name in heads:
         value = body.get(name)
         listed = isinstance(value, list) and value and all(isinstance(block, dict) for block in value)
         if listed or (name == "system" and isinstance(value, str) and value):
-            held[name] = _make_message(name, value, [name], marks)
+            heads[name] = _make_message(name, value, [name], marks)
         elif name in body:
             settings[name] = value
     messages = [_parse_message(number, message, marks, odd) for number, message in enumerate(body["messages"])]
-    return RecordedBody(messages, held["system"], held["tools"], settings, marks, odd)
+    return RecordedBody(messages, heads["system"], heads["tools"], settings, marks, odd)
 
 
 def _parse_message(number: int, message: Any, marks: list[list[Any]], odd: list[list[Any]]) -> RecordedMessage:

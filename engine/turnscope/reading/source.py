@@ -120,9 +120,9 @@ class Source:
     @cached_property
     def data(self) -> bytes:
         """All bytes, for formats that are one document."""
-        held = BytesIO()  # never holds the content twice, unlike a joined list
-        held.writelines(self._iter_lines(BUFFER_BYTES))
-        return held.getvalue()
+        buffer = BytesIO()  # never holds the content twice, unlike a joined list
+        buffer.writelines(self._iter_lines(BUFFER_BYTES))
+        return buffer.getvalue()
 
     @cached_property
     def head(self) -> bytes:

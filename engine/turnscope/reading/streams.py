@@ -58,8 +58,8 @@ def _add(block: dict[str, Any], delta: dict[str, Any]) -> None:
     kind = delta.get("type")
     if kind in DELTAS:
         source, target = DELTAS[kind]
-        held = block.get(target)
-        block[target] = (held if isinstance(held, str) else "") + as_text(delta.get(source))
+        content = block.get(target)
+        block[target] = (content if isinstance(content, str) else "") + as_text(delta.get(source))
     elif kind == "citations_delta":
         block["citations"] = [*(block.get("citations") or []), delta.get("citation")]
     else:  # compaction_delta and others like it hold whole values
@@ -82,10 +82,10 @@ def join_completion(stream: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
             if isinstance(delta.get(key), str):
                 message[key] = message.get(key, "") + delta[key]
         for call in delta.get("tool_calls") or ():
-            held = calls.setdefault(call.get("index", 0), {"id": "", "function": {"name": "", "arguments": ""}})
-            held["id"] = held["id"] or as_text(call.get("id"))
+            entry = calls.setdefault(call.get("index", 0), {"id": "", "function": {"name": "", "arguments": ""}})
+            entry["id"] = entry["id"] or as_text(call.get("id"))
             for key in ("name", "arguments"):
-                held["function"][key] += as_text((call.get("function") or {}).get(key))
+                entry["function"][key] += as_text((call.get("function") or {}).get(key))
     if calls:
         message["tool_calls"] = [calls[index] for index in sorted(calls)]
     return {**whole, "choices": [{"message": message, "finish_reason": finish}]} if whole else None

@@ -105,10 +105,10 @@ def find_spans(value: Any, depth: int = 4) -> Iterator[TraceSpan]:
 
 def is_span(value: Value) -> bool:
     """Whether a value is one span: it has attributes (or tags), an id and a time."""
-    held = value.keys() & {"attributes", "tags"} or any(key.startswith("attributes.") for key in list(value)[:60])
+    marks = value.keys() & {"attributes", "tags"} or any(key.startswith("attributes.") for key in list(value)[:60])
     named = value.keys() & {"context", "spanId", "span_id", "spanID", "spanContext", "context.span_id"} or "traceId" in value
     timed = value.keys() & {"start_time", "startTime", "startTimeUnixNano", "start_timestamp", "timestamp"}
-    return bool((held and named and timed) or _is_observation(value))
+    return bool((marks and named and timed) or _is_observation(value))
 
 
 def _is_observation(value: Value) -> bool:
@@ -128,11 +128,11 @@ def _convert_span(value: Value) -> TraceSpan:
     trace = _find_text(value, "traceId", "trace_id", "context.trace_id") or _find_text(context, "trace_id", "traceId")
     parent = _find_text(value, "parent_id", "parentSpanId", "parentId", "parent_span_id")
     parent = parent or _find_text(as_mapping(value.get("parentSpanContext")), "spanId")
-    held = _flatten(value.get("attributes"))
-    held |= _flatten({key[11:]: one for key, one in value.items() if key.startswith("attributes.")})
+    attributes = _flatten(value.get("attributes"))
+    attributes |= _flatten({key[11:]: one for key, one in value.items() if key.startswith("attributes.")})
     kind = _find_text(value, "span_kind")
     if kind:
-        held.setdefault("openinference.span.kind", kind)
+        attributes.setdefault("openinference.span.kind", kind)
     events = [(as_text(e.get("name")), _flatten(e.get("attributes"))) for e in as_rows(value.get("events"))]
     started = _find_time(value, "start_time", "startTime", "start_timestamp", "timestamp")
     ended = _find_time(value, "end_time", "endTime", "end_timestamp")
@@ -143,7 +143,7 @@ def _convert_span(value: Value) -> TraceSpan:
     )
     reported = _find_text(value, "status_message") or _find_text(as_mapping(value.get("status")), "description", "message")
     return TraceSpan(
-        id, parent, trace, _find_text(value, "name"), started, ended, held, events, _describe_error(status, reported)
+        id, parent, trace, _find_text(value, "name"), started, ended, attributes, events, _describe_error(status, reported)
     )
 
 
@@ -167,8 +167,8 @@ def _convert_jaeger(value: Value) -> TraceSpan:
     tags = _flatten({as_text(row.get("key")): row.get("value") for row in as_rows(value.get("tags"))})
     events = []
     for log in as_rows(value.get("logs")):
-        held = _flatten({as_text(row.get("key")): row.get("value") for row in as_rows(log.get("fields"))})
-        events.append((as_text(held.get("event")), held))
+        fields = _flatten({as_text(row.get("key")): row.get("value") for row in as_rows(log.get("fields"))})
+        events.append((as_text(fields.get("event")), fields))
     parents = [row for row in as_rows(value.get("references")) if row.get("refType") in ("CHILD_OF", None)]
     started, lasted = _parse_time(value.get("startTime")), value.get("duration")
     ended = started + lasted / 1e6 if started and isinstance(lasted, int) and not isinstance(lasted, bool) else None
@@ -192,26 +192,28 @@ def _convert_jaeger(value: Value) -> TraceSpan:
 def _convert_langfuse(value: Value) -> Iterator[TraceSpan]:
     """Convert the observations of a trace. The trace itself is the span above them."""
     trace = as_mapping(value.get("trace")) or value
-    held = {
+    attributes = {
         f"langfuse.{key}": _unpack_json(trace.get(key)) for key in ("input", "output", "sessionId", "userId") if trace.get(key)
     }
-    yield TraceSpan("", "", _find_text(trace, "id"), _find_text(trace, "name"), parse_time(trace.get("timestamp")), None, held)
+    yield TraceSpan(
+        "", "", _find_text(trace, "id"), _find_text(trace, "name"), parse_time(trace.get("timestamp")), None, attributes
+    )
     yield from map(_convert_observation, as_rows(value.get("observations")) or as_rows(trace.get("observations")))
 
 
 def _convert_observation(value: Value) -> TraceSpan:
     about = as_mapping(_unpack_json(value.get("metadata")))
     inner = about.get("attributes")
-    held = _flatten(parse_if_json(inner) if isinstance(inner, str) else inner)
+    attributes = _flatten(parse_if_json(inner) if isinstance(inner, str) else inner)
     kind = as_text(value.get("type")).upper()
-    held["langfuse.type"] = kind
+    attributes["langfuse.type"] = kind
     for key in ("input", "output", "model", "usageDetails", "usage", "totalCost", "calculatedTotalCost", "modelParameters"):
         if value.get(key) is not None:
-            held[f"langfuse.{key}"] = _unpack_json(value[key])
+            attributes[f"langfuse.{key}"] = _unpack_json(value[key])
     error = (as_text(value.get("statusMessage")) or "error") if value.get("level") == "ERROR" else ""
     started, ended = (parse_time(value.get(key)) for key in ("startTime", "endTime"))
     id, parent, trace, name = (_find_text(value, key) for key in ("id", "parentObservationId", "traceId", "name"))
-    return TraceSpan(id, parent, trace, name, started, ended, held, [], error)
+    return TraceSpan(id, parent, trace, name, started, ended, attributes, [], error)
 
 
 def _unpack_json(value: Any) -> JSON:
@@ -231,8 +233,8 @@ def _read_pairs(attributes: Any) -> dict[str, Any]:
 
 
 def _read_value(value: Any, depth: int = 20) -> Any:
-    held = as_mapping(value)
-    for key, one in held.items():
+    fields = as_mapping(value)
+    for key, one in fields.items():
         match key:
             case "intValue" | "int_value":
                 return (

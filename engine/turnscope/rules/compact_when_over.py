@@ -53,15 +53,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     because = f"the request fills {level:.0%} of the budget, more than {params.share:.0%}"
     facts = {"fill": round(level, 4), "limit": ctx.limit, "size": ctx.count_envelope(envelope)}
     begin, old, fresh = find_leading_summary(envelope, ctx, params.pin_first)
-    held = _explain_hold(last if old and old.slot == SLOT else None, ctx, params)
+    reason = _explain_hold(last if old and old.slot == SLOT else None, ctx, params)
     user = params.shape != "user" and not (params.shape == "system" and params.pin_first)
     want = find_turn_start(ctx, params.keep_turns)
     inside = want <= fresh  # the newest turns are larger than the budget: cut inside them
     if inside:
         want = starts[(count_before(starts, fresh) + count_before(starts, ctx.request.cut)) // 2]
     stop = find_boundary(envelope, ctx, want, fresh, user, later=inside) or find_boundary(envelope, ctx, want, fresh, user)
-    if held:
-        yield Edit("keep", f"{because}, but {held}", facts={**facts, "suppressed": held})
+    if reason:
+        yield Edit("keep", f"{because}, but {reason}", facts={**facts, "suppressed": reason})
     elif stop is None or ctx.count_tokens(fresh, stop) <= params.cap:
         yield Edit("keep", f"{because}, but the condensable part is no larger than a summary", facts=facts)
     else:

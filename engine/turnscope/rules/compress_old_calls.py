@@ -64,16 +64,16 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _format_line(call: Block, block: Block, size: int) -> str:
     raw = call.raw if isinstance(call.raw, Mapping) else {}
-    given = raw.get("input")
-    values = [*given.values()] if isinstance(given, Mapping) else [given]
-    said = ", ".join(value if isinstance(value, str) else dumps(value) for value in values)
+    arguments = raw.get("input")
+    values = [*arguments.values()] if isinstance(arguments, Mapping) else [arguments]
+    listed = ", ".join(value if isinstance(value, str) else dumps(value) for value in values)
     text = block.text
     first = next((line.strip() for line in text.splitlines() if line.strip()), "nothing")
     failed = "failed: " if isinstance(block.raw, Mapping) and block.raw.get("is_error") else ""
     head, tail = f"[called {block.name or 'a tool'}: ", f" ({text.count(chr(10)) + 1} lines)]"
     room = max(0, size - len(head) - len(tail) - len(failed) - 4)
-    said = _shorten(said, room // 2)
-    return f"{head}{said} -> {failed}{_shorten(first, room - len(said))}{tail}"
+    listed = _shorten(listed, room // 2)
+    return f"{head}{listed} -> {failed}{_shorten(first, room - len(listed))}{tail}"
 
 
 def _shorten(text: str, size: int) -> str:

@@ -31,17 +31,17 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     for block in ctx.session.blocks[get_previous_cut(ctx) : ctx.request.cut]:
         if block.role != "user" or envelope.find_piece(block.at).body is not None:
             continue
-        said, cut = (get_result_text(block) or "") if block.kind == "tool_result" else block.text, []
+        whole, cut = (get_result_text(block) or "") if block.kind == "tool_result" else block.text, []
         for reading in find_file_reads(block, ctx.session):
             text = get_file_text(block, reading.path)
             lines = text.removesuffix("\n").split("\n")
             if len(lines) > most:
                 values = _build_values(block, ctx.session, reading.path, most, len(lines))
                 short = _fill_notice(params.notice, values) + "\n" + "\n".join(lines[:most])
-                said = short if HEADED.match(said) else said.replace(text, short, 1)
+                whole = short if HEADED.match(whole) else whole.replace(text, short, 1)
                 cut.append(values)
         if cut:
-            part = build_result(block, said) if block.kind == "tool_result" else Part(block.role, block.kind, said)
+            part = build_result(block, whole) if block.kind == "tool_result" else Part(block.role, block.kind, whole)
             files = ", ".join(f"{values['path']} has {values['total']:,} lines" for values in cut)
             because = f"{files}: {most:,} are sent"
             envelope = yield Edit("truncate", because, Span(block.at, block.at + 1), (part,), facts={"files": cut})
@@ -63,8 +63,8 @@ def _fill_notice(notice: str, values: Mapping[str, str | int]) -> str:
 
 def _get_first_line(block: Block, session: Session) -> int:
     """The number of the first line that was read."""
-    given = get_call_input(session, block)
-    found = next((given[key] for key in STARTS if isinstance(given.get(key), int)), 1)
+    arguments = get_call_input(session, block)
+    found = next((arguments[key] for key in STARTS if isinstance(arguments.get(key), int)), 1)
     return max(1, int(found))
 
 

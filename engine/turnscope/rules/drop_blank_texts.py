@@ -30,8 +30,8 @@ def _find_blank(envelope: Envelope, ctx: Ctx, change: Span) -> Iterator[tuple[Sp
 
 def _is_blank(block: Block) -> bool:
     """Whether a block is a text of white space, or a user's message without any content."""
-    said = block.kind == "text" and block.role in ("user", "assistant") and block.raw is not None
-    return (said or (block.kind == "empty" and block.role == "user")) and not block.text.strip()
+    spoken = block.kind == "text" and block.role in ("user", "assistant") and block.raw is not None
+    return (spoken or (block.kind == "empty" and block.role == "user")) and not block.text.strip()
 
 
 def _build_body(ctx: Ctx, at: int) -> tuple[Part, ...]:

@@ -32,21 +32,25 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     old = ctx.index.messages[looked - 1] if looked else 0
     for at in range(old, ctx.request.cut):
         block = blocks[at]
-        held = first.get(at)
+        original = first.get(at)
         if (
-            held is None
+            original is None
             or (at >= fresh and block.kind != "tool_result")
             or (at < get_previous_cut(ctx) and block.kind == "tool_result")
         ):
             continue
         tokens = ctx.count_tokens(at, at + 1)
-        if tokens < params.min_tokens or envelope.find_piece(at).body is not None or envelope.find_piece(held).body is not None:
+        if (
+            tokens < params.min_tokens
+            or envelope.find_piece(at).body is not None
+            or envelope.find_piece(original).body is not None
+        ):
             continue
-        text = params.notice.replace("{where}", _describe_place(blocks[held]))
+        text = params.notice.replace("{where}", _describe_place(blocks[original]))
         part = build_result(block, text) if block.kind == "tool_result" else Part(block.role, "text", text)
         if (saved := tokens - sum(ctx.own.count_placeholder((part,)))) > 0:
-            because = f"the same {tokens:,} tokens are already in {_describe_place(blocks[held])}"
-            facts = {"first": held, "tokens": tokens, "saved": saved}
+            because = f"the same {tokens:,} tokens are already in {_describe_place(blocks[original])}"
+            facts = {"first": original, "tokens": tokens, "saved": saved}
             envelope = yield Edit("clear", because, Span(at, at + 1), (part,), facts=facts)
 
 

@@ -28,8 +28,8 @@ def _explain_end(envelope: Envelope, ctx: Ctx) -> str:
     if last is None:
         return ""
     if last.body:
-        said = "the placeholder of the newest messages is an answer, and models do not continue an answer"
-        return said if last.body[-1].role == "assistant" else ""
+        reason = "the placeholder of the newest messages is an answer, and models do not continue an answer"
+        return reason if last.body[-1].role == "assistant" else ""
     block = ctx.session.blocks[max(span.stop for span in ctx.index.find_conversation_spans(last.start, last.stop)) - 1]
     if block.role != "assistant" or block.kind == "compaction":  # a server continues behind its own summary
         return ""

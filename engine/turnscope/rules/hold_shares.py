@@ -48,9 +48,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 def _cut_insert(piece: Piece, most: int, params: Params) -> tuple[Part, ...]:
     """The insert's text, shortened in proportion to its share."""
     text = "\n".join(part.text for part in piece.body or ())
-    kept = text[: int(len(text) * max(0, most - 4) / max(1, sum(piece.counts)))]
+    beginning = text[: int(len(text) * max(0, most - 4) / max(1, sum(piece.counts)))]
     first = (piece.body or (Part(),))[0]
-    return (Part(first.role, text=kept + params.mark, place=first.place),) if kept else ()
+    return (Part(first.role, text=beginning + params.mark, place=first.place),) if beginning else ()
 
 
 def _iter_oldest(envelope: Envelope, ctx: Ctx, bucket: Bucket) -> Iterator[int]:

@@ -34,18 +34,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     calls = ctx.index.calls
     for at in calls[count_before(calls, get_previous_cut(ctx)) : count_before(calls, ctx.request.cut)]:
         block = ctx.session.blocks[at]
-        given = _get_input(block)
+        arguments = _get_input(block)
         if block.name == params.read:
-            name = str(given.get("id", ""))
+            name = str(arguments.get("id", ""))
             what = "was read back" if name in written else "was requested and does not exist"
             yield Edit("retrieve", f"the note {name[:40]!r} {what}", facts={"note": name[:40], "call": at})
-        text = given.get("text")
+        text = arguments.get("text")
         if block.name != params.write or not isinstance(text, str) or not text.strip():
             continue
         name = make_address(text)
         written.pop(name, None)
-        written[name] = " ".join(str(given.get("title") or text).split())[:80]
-        part = build_call(block, {**given, "text": f"[note {name}, kept outside the window]"})
+        written[name] = " ".join(str(arguments.get("title") or text).split())[:80]
+        part = build_call(block, {**arguments, "text": f"[note {name}, kept outside the window]"})
         tokens, left = ctx.own.count_tokens(at, at + 1), sum(ctx.own.count_placeholder((part,)))
         span = Span(at, at + 1) if left < tokens and find_replaceable(envelope, at) else None
         facts: dict[str, Any] = {"note": name, "call": at, "tokens": tokens, "left": left}
@@ -76,8 +76,8 @@ def _build_index(notes: tuple[tuple[str, str], ...], ctx: Ctx, params: Params) -
 
 def _get_input(block: Block) -> Mapping[str, Any]:
     raw = block.raw if isinstance(block.raw, Mapping) else {}
-    given = raw.get("input")
-    return given if isinstance(given, Mapping) else {}
+    arguments = raw.get("input")
+    return arguments if isinstance(arguments, Mapping) else {}
 
 
 RULE = Rule(

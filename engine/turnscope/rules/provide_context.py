@@ -72,7 +72,7 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         room = min(
             ctx.limit - ctx.count_envelope(envelope) + sum(ctx.own.count_placeholder(there)), share
         )  # an insert shrinks before anything else is cut
-        text, many = fit_items(texts, params.form, room, lambda said: ctx.own.count_parts((part(said),)))
+        text, many = fit_items(texts, params.form, room, lambda written: ctx.own.count_parts((part(written),)))
         body = (part(text),) if text else ()
         if body != there:
             because = (

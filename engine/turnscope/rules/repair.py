@@ -93,12 +93,12 @@ def _undo_repairs(envelope: Envelope, ctx: Ctx, calls: list[int], theirs: set[in
     behind = {at for call in calls for at in range(call + 1, session.messages[session.blocks[call].message].stop)}
     for at in sorted(theirs | behind):
         piece = envelope.find_piece(at)
-        said = piece.body[0].text if piece.body and piece.stop - piece.start == 1 else ""
-        if at in behind and said == params.notice and piece.body:
+        text = piece.body[0].text if piece.body and piece.stop - piece.start == 1 else ""
+        if at in behind and text == params.notice and piece.body:
             rest = piece.body[1:]
             why, bare = "the calls before it are sent again", len(rest) == 1 and rest[0].ref == at
             envelope = yield Edit("repair", why, Span(at, at + 1), () if bare else rest, restore=bare, facts={"block": at})
-        elif at in theirs and said.startswith(f"{params.stray}\n") and is_sent(envelope, ctx, session.blocks[at].pair):
+        elif at in theirs and text.startswith(f"{params.stray}\n") and is_sent(envelope, ctx, session.blocks[at].pair):
             envelope = yield Edit("repair", "the call of this result is sent again", Span(at, at + 1), restore=True)
     return envelope
 
@@ -133,11 +133,11 @@ def _repair_inputs(envelope: Envelope, ctx: Ctx, spans: list[Span]) -> RepairSte
     """Wrap a call's input that is no object in one."""
     for at in select_within(find_invalid_inputs(ctx), spans):
         piece, parts = get_parts(envelope, ctx, at)
-        given = as_mapping(parts[0].raw) or as_mapping(ctx.session.blocks[at].raw) if parts else {}
-        open_input = not isinstance(given.get("input"), Mapping)
+        call = as_mapping(parts[0].raw) or as_mapping(ctx.session.blocks[at].raw) if parts else {}
+        open_input = not isinstance(call.get("input"), Mapping)
         if parts and piece.stop - piece.start == 1 and open_input and not _is_text(parts[0]):
-            held = given.get("input")
-            raw = {**given, "input": {} if held is None else {"input": held}}
+            arguments = call.get("input")
+            raw = {**call, "input": {} if arguments is None else {"input": arguments}}
             body = (structs.replace(parts[0], text=extract_block_text("tool_use", raw), raw=raw, ref=None), *parts[1:])
             envelope = yield Edit("repair", "a call's input must be an object", Span(at, at + 1), body, facts={"block": at})
     return envelope

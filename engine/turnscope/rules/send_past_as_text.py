@@ -58,8 +58,8 @@ def _find_heads(_session: Session, index: Index) -> tuple[int, ...]:
 def _render_call(call: Block, session: Session, most: int) -> str:
     raw = call.raw if isinstance(call.raw, Mapping) else {}
     head = f"[{call.name or raw.get('name') or 'a tool'}]"
-    said = session.blocks[call.pair].text if call.pair >= 0 else ""
-    return f"{head} {said[:most]}" if most > 0 and said else head
+    result = session.blocks[call.pair].text if call.pair >= 0 else ""
+    return f"{head} {result[:most]}" if most > 0 and result else head
 
 
 RULE = Rule(

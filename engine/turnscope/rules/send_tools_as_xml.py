@@ -70,18 +70,18 @@ def _render_part(part: Part, block: Block, session: Session) -> Iterator[Part]:
         yield from (Part(part.role, str(one["type"]), raw=one) for one in media)
 
 
-def render_element(name: str, given: Any) -> str:
+def render_element(name: str, content: Any) -> str:
     """Return a value as an XML element: keys of an object are its children. Text is not escaped, as in the tools that do this.
 
     Args:
         name: Name of the element.
-        given: The value.
+        content: The value.
     """
     name = _ODD.sub("_", name) or "tool"
-    if isinstance(given, Mapping):
-        inside = "\n".join(render_element(str(key), value) for key, value in given.items())
+    if isinstance(content, Mapping):
+        inside = "\n".join(render_element(str(key), value) for key, value in content.items())
         return f"<{name}>\n{inside}\n</{name}>" if inside else f"<{name}>\n</{name}>"
-    return f"<{name}>{given if isinstance(given, str) else dumps(given)}</{name}>"
+    return f"<{name}>{content if isinstance(content, str) else dumps(content)}</{name}>"
 
 
 RULE = Rule(

@@ -83,8 +83,8 @@ def _condense_older(envelope: Envelope, ctx: Ctx, params: Params, begin: int, si
     want = max(find_turn_start(ctx, params.keep_turns), find_next_present(envelope, ctx, since))
     stop = find_boundary(envelope, ctx, want, since, later=False) if want > since else None
     if stop is None or ctx.count_tokens(since, stop) <= params.cap:
-        kept = f"there is nothing to condense before the newest {params.keep_turns} turns"
-        return (yield Edit("keep", f"{because}, but {kept}", facts=facts))  # type: ignore[no-any-return]
+        reason = f"there is nothing to condense before the newest {params.keep_turns} turns"
+        return (yield Edit("keep", f"{because}, but {reason}", facts=facts))  # type: ignore[no-any-return]
     how = SummaryOptions(params.prompt, params.model, params.cap, include_dropped=True, allow_larger=False)
     return (yield from condense(envelope, ctx, Span(begin, stop), how, because, facts))
 

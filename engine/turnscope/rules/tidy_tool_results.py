@@ -29,21 +29,25 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     first, last = (max(0, count_before(results, cut) - keep) for cut in (get_previous_cut(ctx), ctx.request.cut))
     outputs = _read_outputs(ctx)
     for at in new:
-        block, (tidy, named, held) = ctx.session.blocks[at], outputs.get(at, (False, "", -1))
+        block, (tidy, named, original) = ctx.session.blocks[at], outputs.get(at, (False, "", -1))
         if not named or block.name in params.exclude_tools or envelope.find_piece(at).body is not None:
             continue
         text = get_result_text(block) or ""
-        if held >= 0 and (there := envelope.find_piece(held).body) != () and (there is None or there[0].kind == "tool_result"):
-            said = f"[Same output as {named}, {_describe_place(ctx.session.blocks[held])}.]"
+        if (
+            original >= 0
+            and (there := envelope.find_piece(original).body) != ()
+            and (there is None or there[0].kind == "tool_result")
+        ):
+            replacement = f"[Same output as {named}, {_describe_place(ctx.session.blocks[original])}.]"
             what: Action = "clear"
-            facts = {"address": named, "first": held}
+            facts = {"address": named, "first": original}
             because = f"{block.name or 'a tool'} returned the same text as before, at address {named}"
         elif not tidy:
             continue
         else:
-            said, what, facts = tidy_output(text), "truncate", {"address": named, "characters": len(text)}
+            replacement, what, facts = tidy_output(text), "truncate", {"address": named, "characters": len(text)}
             because = f"the output of {block.name or 'a tool'} is sent without colours, times and repeated lines"
-        part = build_result(block, said)
+        part = build_result(block, replacement)
         tokens, left = ctx.own.count_tokens(at, at + 1), sum(ctx.own.count_placeholder((part,)))
         if left < tokens:
             facts |= {"tokens": tokens, "left": left}
@@ -78,8 +82,8 @@ def _read_outputs(session: Session, index: Index) -> dict[int, tuple[bool, str, 
         if text:
             tidy = tidy_output(text)
             named = make_address(tidy)
-            held = seen.setdefault(named, at)
-            found[at] = (tidy != text, named, held if held != at else -1)
+            original = seen.setdefault(named, at)
+            found[at] = (tidy != text, named, original if original != at else -1)
     return found
 
 

@@ -49,8 +49,8 @@ class Index:
         for message in talk:
             turns.setdefault(session.blocks[message.start].turn, message.start)
         starts = tuple(message.start for message in talk)
-        held = (static, calls, results, thinking, compactions)
-        return Index(starts, tuple(turns.values()), *map(tuple, held))
+        lists = (static, calls, results, thinking, compactions)
+        return Index(starts, tuple(turns.values()), *map(tuple, lists))
 
     def find_conversation_spans(self, start: int, stop: int) -> Iterator[Span]:
         """Find the conversation inside `[start, stop)`: the spans without system and tool blocks.

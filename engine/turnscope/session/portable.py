@@ -33,9 +33,9 @@ VERSION = 3
 _LISTED = ("blocks", "messages", "requests")  # fields with lines of their own
 
 
-def make_wrong_type_error(given: object) -> TurnscopeError:
+def make_wrong_type_error(value: object) -> TurnscopeError:
     """Make the error for a value that is no session."""
-    what = f"expected a session, not {'a path' if isinstance(given, str) else type(given).__name__}"
+    what = f"expected a session, not {'a path' if isinstance(value, str) else type(value).__name__}"
     return TurnscopeError(what, hint="turnscope.load(path) returns the session of a file, folder, archive or database.")
 
 
@@ -90,8 +90,10 @@ def loads(value: JSON, name: str = "the file") -> Session:
         newer = f"Another version of Turnscope wrote it. This one reads versions 1 to {VERSION}."
         raise BrokenFile(f"{name} has version {version!r} at $.version", hint=newer)
     try:
-        held = value.get("session")
-        session = _convert_version(version, held, "$") if version < VERSION else msgspec.convert(held, Session, str_keys=True)
+        stored = value.get("session")
+        session = (
+            _convert_version(version, stored, "$") if version < VERSION else msgspec.convert(stored, Session, str_keys=True)
+        )
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:  # UnicodeError: a lone surrogate in a name
         raise BrokenFile(f"{name} does not hold a session: {_locate(str(error))}", hint=hint) from error
     return _check(session, name)
@@ -183,8 +185,8 @@ def _find_contradiction(session: Session, start: int = 0, spoken: int = 0, sent:
     if at != size:
         return "blocks", f"{size - at} blocks belong to no message"
     for number, block in enumerate(session.blocks):
-        held = spoken <= block.message < spoken + len(session.messages)
-        if block.at != start + number or not -1 <= block.pair < size or not held:
+        inside = spoken <= block.message < spoken + len(session.messages)
+        if block.at != start + number or not -1 <= block.pair < size or not inside:
             return (
                 f"blocks[{number}]",
                 f"wrong address: the block has number {block.at}, message {block.message} and pair {block.pair}",
@@ -252,5 +254,9 @@ def join_lines(values: Iterable[JSON]) -> JSON:
             listed["blocks"] += line.get("blocks") or []
         elif isinstance(line, Mapping) and "request" in line:
             listed["requests"].append(line["request"])
-    held = head.get("session")
-    return {"format": FORMAT, "version": head.get("version"), "session": {**held, **listed} if isinstance(held, dict) else held}
+    session = head.get("session")
+    return {
+        "format": FORMAT,
+        "version": head.get("version"),
+        "session": {**session, **listed} if isinstance(session, dict) else session,
+    }

@@ -101,8 +101,8 @@ def to_anthropic(session: Session) -> dict[str, JSON]:
         elif content:
             messages.append({"role": message.role, "content": content})
     for each in messages:
-        held = each["content"]
-        each["content"] = held[0] if len(held) == 1 and isinstance(held[0], str) else [_to_block(raw) for raw in held]
+        blocks = each["content"]
+        each["content"] = blocks[0] if len(blocks) == 1 and isinstance(blocks[0], str) else [_to_block(raw) for raw in blocks]
     return body | {"messages": messages}
 
 
@@ -143,10 +143,10 @@ def _convert_answer(blocks: list[Any]) -> Iterator[JSON]:
 
 def _convert_call(call: Mapping[str, Any]) -> JSON:
     """A call; one of a custom tool has text as its input."""
-    name, given = call.get("name"), call.get("input")
-    if isinstance(given, str):
-        return {"id": call.get("id"), "type": "custom", "custom": {"name": name, "input": given}}
-    return {"id": call.get("id"), "type": "function", "function": {"name": name, "arguments": dumps(given)}}
+    name, arguments = call.get("name"), call.get("input")
+    if isinstance(arguments, str):
+        return {"id": call.get("id"), "type": "custom", "custom": {"name": name, "input": arguments}}
+    return {"id": call.get("id"), "type": "function", "function": {"name": name, "arguments": dumps(arguments)}}
 
 
 def _convert_prompt(role: str, blocks: list[Any]) -> Iterator[JSON]:
@@ -165,11 +165,11 @@ def _convert_prompt(role: str, blocks: list[Any]) -> Iterator[JSON]:
 def _convert_part(block: Mapping[str, Any]) -> dict[str, JSON]:
     source = block.get("source")
     if block.get("type") == "image" and isinstance(source, Mapping):
-        held = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
-        return {"type": "image_url", "image_url": {"url": held}}
+        url = source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
+        return {"type": "image_url", "image_url": {"url": url}}
     if block.get("type") == "document" and isinstance(source, Mapping) and source.get("type") == "base64":
-        held = f"data:{source.get('media_type')};base64,{source.get('data')}"
-        return {"type": "file", "file": {"filename": str(block.get("title") or "document.pdf"), "file_data": held}}
+        url = f"data:{source.get('media_type')};base64,{source.get('data')}"
+        return {"type": "file", "file": {"filename": str(block.get("title") or "document.pdf"), "file_data": url}}
     return {"type": "text", "text": extract_text(block)}
 
 
@@ -185,10 +185,14 @@ def to_chainreview(session: Session) -> dict[str, JSON]:
     """
     history: list[JSON] = []
     for message in to_anthropic(session)["messages"]:
-        held = message["content"]
-        kept = held if isinstance(held, str) else [b for b in held if b.get("type") not in ("thinking", "redacted_thinking")]
-        if kept:
-            history.append({"role": message["role"], "content": kept})
+        content = message["content"]
+        shown = (
+            content
+            if isinstance(content, str)
+            else [b for b in content if b.get("type") not in ("thinking", "redacted_thinking")]
+        )
+        if shown:
+            history.append({"role": message["role"], "content": shown})
     times = [message.sent_at for message in session.messages if message.sent_at is not None]
     usage = next((request.usage for request in reversed(session.requests) if request.usage), None)
     return {

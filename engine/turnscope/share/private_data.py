@@ -43,16 +43,16 @@ def find_private(text: str) -> list[PrivateSpan]:
     counts.
     """
     found = sorted(_iter_matches(text), key=lambda one: (one.start, -one.stop))
-    kept: list[PrivateSpan] = []
+    spans: list[PrivateSpan] = []
     for one in found:
         if one.start >= one.stop:
             continue
-        if kept and one.start < kept[-1].stop:
-            if one.stop > kept[-1].stop:
-                kept[-1] = kept[-1]._replace(stop=one.stop)
+        if spans and one.start < spans[-1].stop:
+            if one.stop > spans[-1].stop:
+                spans[-1] = spans[-1]._replace(stop=one.stop)
             continue
-        kept.append(one)
-    return kept
+        spans.append(one)
+    return spans
 
 
 def mask_text(text: str) -> tuple[str, list[str]]:
@@ -88,8 +88,8 @@ def _passes_luhn(digits: str) -> bool:
 
 def _is_iban(text: str) -> bool:
     """Whether the check digits of ISO 13616 are right."""
-    held = "".join(text.split())
-    return 15 <= len(held) <= 34 and int("".join(str(int(char, 36)) for char in held[4:] + held[:4])) % 97 == 1
+    compact = "".join(text.split())
+    return 15 <= len(compact) <= 34 and int("".join(str(int(char, 36)) for char in compact[4:] + compact[:4])) % 97 == 1
 
 
 def _is_address(text: str) -> bool:

@@ -167,8 +167,8 @@ def _walk(value: Any, change: Callable[[str], str], names: _Names | None, key: s
             return value
         return names.rename_text(value, change(value)) if names and key == "text" else change(value)
     if isinstance(value, Mapping):
-        return {change(name): _walk(held, change, names, name) for name, held in value.items()}
-    return [_walk(held, change, names, key) for held in value] if isinstance(value, (list, tuple)) else value
+        return {change(name): _walk(item, change, names, name) for name, item in value.items()}
+    return [_walk(item, change, names, key) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _strip_texts(value: Any, names: _Names, key: str = "") -> Any:
@@ -179,9 +179,9 @@ def _strip_texts(value: Any, names: _Names, key: str = "") -> Any:
         return value if key in _PLAIN or not value else _rename_value(value, names, key)
     if isinstance(value, Mapping):
         if key in _OPEN:
-            return {name: held for name, held in value.items() if isinstance(held, (int, float)) and name.isidentifier()}
-        return {name: _strip_texts(held, names, name) for name, held in value.items()}
-    return [_strip_texts(held, names, key) for held in value] if isinstance(value, (list, tuple)) else value
+            return {name: item for name, item in value.items() if isinstance(item, (int, float)) and name.isidentifier()}
+        return {name: _strip_texts(item, names, name) for name, item in value.items()}
+    return [_strip_texts(item, names, key) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _rename_value(value: str, names: _Names, key: str) -> str:
@@ -199,16 +199,16 @@ def _strip_content(raw: Any, names: _Names) -> Any:
     for key in _KEPT_KEYS:
         if key not in raw:
             continue
-        held = raw[key]
+        content = raw[key]
         if key == "input":
             made[key] = {}
         elif key == "source":
-            kind, media = (held.get(name, "") if isinstance(held, Mapping) else "" for name in ("type", "media_type"))
+            kind, media = (content.get(name, "") if isinstance(content, Mapping) else "" for name in ("type", "media_type"))
             made[key] = {"type": kind, "media_type": media, "data": ""}
         elif key in ("id", "tool_use_id"):
-            made[key] = names.rename_id(str(held))
+            made[key] = names.rename_id(str(content))
         elif key == "name":
-            made[key] = names.rename_tool(str(held))
+            made[key] = names.rename_tool(str(content))
         else:
-            made[key] = held if key in ("type", "role", "is_error") else PLACEHOLDER
+            made[key] = content if key in ("type", "role", "is_error") else PLACEHOLDER
     return made

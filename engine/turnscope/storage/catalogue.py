@@ -115,8 +115,8 @@ def put_row(db: Database, values: Mapping[str, object]) -> None:
         values: The columns.
     """
     names, places = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
-    kept = [make_sqlite_text(value) if isinstance(value, str) else value for value in values.values()]
-    db.conn.execute(f"insert or replace into catalogue ({names}) values ({places})", kept)  # noqa: S608 - names are ours
+    texts = [make_sqlite_text(value) if isinstance(value, str) else value for value in values.values()]
+    db.conn.execute(f"insert or replace into catalogue ({names}) values ({places})", texts)  # noqa: S608 - names are ours
 
 
 def list_recent(path: Path, limit: int) -> tuple[CatalogueRow, ...]:

@@ -160,8 +160,8 @@ class ChatWriter:
                     start = row["cut"]
                     message = Message(start, start + len(blocks), "assistant", "answer", sent_at=now)
                     self._insert_message(db, message, blocks, "interrupted")
-                said = sum(count_texts(texts, CHARS))
-                estimate = structs.replace(decode_value(row["estimate"], Usage), output_tokens=said)
+                tokens = sum(count_texts(texts, CHARS))
+                estimate = structs.replace(decode_value(row["estimate"], Usage), output_tokens=tokens)
                 values = [
                     "interrupted",
                     "interrupted",
@@ -245,12 +245,12 @@ class ChatWriter:
         Conflict where the thread does not end at address `start`.
         """
         newest = "select {} from {} where thread = ? order by n desc limit 1"
-        said = next(db.query(newest.format("n, blobs, uid", "messages"), [self.thread]), None)
+        message = next(db.query(newest.format("n, blobs, uid", "messages"), [self.thread]), None)
         static = next(db.query(newest.format("n, blobs", "statics"), [self.thread]), None)
-        last = max((row for row in (said, static) if row), key=lambda row: int(row["n"]), default=None)
+        last = max((row for row in (message, static) if row), key=lambda row: int(row["n"]), default=None)
         if last and last["n"] + max(1, len(json.loads(last["blobs"]))) != start:
             raise Conflict(_CONTINUED_ELSEWHERE, hint=_RELOAD)
-        return str(said["uid"]) if said else ""
+        return str(message["uid"]) if message else ""
 
 
 def find_lost_requests(db: Database, path: Path, thread: str) -> list[Mapping[str, Any]]:

@@ -250,10 +250,10 @@ def measure_size(path: Path) -> int:
 
 def remove(path: Path) -> int:
     """Delete the index. Gives the bytes that were freed."""
-    held = measure_size(path)
+    size = measure_size(path)
     for file in _list_files(path):
         file.unlink(missing_ok=True)
-    return held
+    return size
 
 
 def read_version(path: Path) -> tuple[int, ...]:

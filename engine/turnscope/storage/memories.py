@@ -162,20 +162,20 @@ class Memories:
             )
             db.conn.execute("delete from memories_fts where user_id = ? and project = ? and id = ?", [*self._scope, id])
             mine = "thread in (select id from threads where user_id = ?)"
-            for said in _list_json_forms(text):
+            for form in _list_json_forms(text):
                 for table, column, which in (
                     ("facts", "fact", "(fact like '%\"recall:%' or fact like '%\"extract:%')"),
                     ("decisions", "edit", "rule = 'insert_memories'"),
                 ):
                     sql = f"update {table} set {column} = replace({column}, ?, ?) where {which} and {mine}"  # noqa: S608 - ours
-                    db.conn.execute(sql, [said, FORGOTTEN, self.user])
+                    db.conn.execute(sql, [form, FORGOTTEN, self.user])
 
     def withdraw(self, id: str) -> None:
         """Remove a fact that was refused, without a trace: it may be remembered again. A forgotten fact stays forgotten."""
         with begin_write(self.path) as db:
             where = "where user_id = ? and project = ? and id = ?"
-            kept = f"delete from memories {where} and not forgotten"  # noqa: S608 - ours
-            if db.conn.execute(kept, [*self._scope, id]).rowcount:
+            statement = f"delete from memories {where} and not forgotten"  # noqa: S608 - ours
+            if db.conn.execute(statement, [*self._scope, id]).rowcount:
                 db.conn.execute(f"delete from memories_fts {where}", [*self._scope, id])  # noqa: S608 - ours
 
     @property

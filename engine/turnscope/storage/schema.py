@@ -105,9 +105,9 @@ def infer_destination(about: JSON, model: str) -> Destination | None:
         about: What the thread says about itself.
         model: Model of its newest request.
     """
-    said = about if isinstance(about, Mapping) else {}
-    kind, url = str(said.get("provider") or ""), str(said.get("url") or "")
-    model = model or str(said.get("model") or "")
+    fields = about if isinstance(about, Mapping) else {}
+    kind, url = str(fields.get("provider") or ""), str(fields.get("url") or "")
+    model = model or str(fields.get("model") or "")
     if model.startswith("offline-"):
         return Destination("offline", "", model)
     if model and (kind == "anthropic" or (kind == "server" and parse_origin(url))):

@@ -189,15 +189,15 @@ def _drop_old(db: Database, newest: str) -> None:
 
     `newest` was stored just now. It comes into the catalogue next.
     """
-    kept = """select s.key from sessions s join catalogue c on c.key = s.key where s.key != ?1
+    query = """select s.key from sessions s join catalogue c on c.key = s.key where s.key != ?1
               group by s.key order by max(c.opened) desc limit ?2"""
-    sql = f"select key, blobs from sessions where key != ?1 and key not in ({kept})"  # noqa: S608 - no value is part of it
+    sql = f"select key, blobs from sessions where key != ?1 and key not in ({query})"  # noqa: S608 - no value is part of it
     gone = db.conn.execute(sql, [newest, MAX_SESSIONS - 1]).fetchall()
     if not gone:
         return
     db.conn.executemany("delete from sessions where key = ?", [(key,) for key, _ in gone])
-    held = {digest for (packed,) in db.conn.execute("select blobs from sessions") for digest in split_digests(packed)}
-    blobs.drop(db, {digest for _, packed in gone for digest in split_digests(packed)} - held)
+    digests = {digest for (packed,) in db.conn.execute("select blobs from sessions") for digest in split_digests(packed)}
+    blobs.drop(db, {digest for _, packed in gone for digest in split_digests(packed)} - digests)
 
 
 def _split_batches(contents: Iterator[tuple[str, Content]]) -> Iterator[Iterator[tuple[str, Content]]]:

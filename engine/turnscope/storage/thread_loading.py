@@ -74,11 +74,11 @@ def load_thread(db: Database, path: Path, thread: str) -> Session:
     )
 
 
-def _load_base(path: Path, kept: bytes) -> Session:
+def _load_base(path: Path, stored: bytes) -> Session:
     """Load the imported session that a thread continues. Its texts are among the blobs; older rows hold the whole session."""
-    if kept[:1] == b"{":
-        return load_session(json.loads(kept), "base")
-    digests, packed = msgspec.msgpack.decode(kept, type=tuple[bytes, bytes])
+    if stored[:1] == b"{":
+        return load_session(json.loads(stored), "base")
+    digests, packed = msgspec.msgpack.decode(stored, type=tuple[bytes, bytes])
     return unpack(packed, digests, lambda wanted: sessions.read_texts(path, wanted))
 
 
@@ -157,13 +157,13 @@ def read_policy_name(toml: str) -> str:
     return resolve_name(str(tomllib.loads(toml).get("name", "")))
 
 
-def read_about(kept: str, newest: str | None) -> dict[str, JSON]:
+def read_about(stored: str, newest: str | None) -> dict[str, JSON]:
     """Read what a thread says about itself, with the name of its newest policy.
 
     Args:
-        kept: The stored value, as JSON.
+        stored: The stored value, as JSON.
         newest: The newest policy as TOML; None = none was stored.
     """
-    about: dict[str, JSON] = decode_content(kept)
+    about: dict[str, JSON] = decode_content(stored)
     name = read_policy_name(newest) if newest else resolve_name(str(about.get("policy") or ""))
     return about | {"policy": name} if name else about

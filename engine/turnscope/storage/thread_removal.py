@@ -36,10 +36,10 @@ def remove_thread(db: Database, thread: str) -> None:
     for table in TABLES:
         db.execute(f"delete from {table} where thread = ?", [thread])  # noqa: S608 - names are ours
     db.execute("delete from threads where id = ?", [thread])
-    kept = set(_iter_digests(db, "!= ?", thread))
+    shared = set(_iter_digests(db, "!= ?", thread))
     for row in db.query("select blobs from sessions"):
-        kept.update(split_digests(row["blobs"]))
-    db.conn.executemany("delete from blobs where digest = ?", ((digest,) for digest in gone - kept))
+        shared.update(split_digests(row["blobs"]))
+    db.conn.executemany("delete from blobs where digest = ?", ((digest,) for digest in gone - shared))
 
 
 def _iter_digests(db: Database, which: str, thread: str) -> Iterator[str]:

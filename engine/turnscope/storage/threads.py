@@ -125,8 +125,8 @@ class Threads:
         with begin_write(self.path) as db:
             if parent:
                 get_owned_row(db, parent, self.user)
-            kept = encode_base(db, base) if base else None
-            insert(db, "threads", {**row, "about": dumps(dict(about or {})), "base": kept})
+            packed = encode_base(db, base) if base else None
+            insert(db, "threads", {**row, "about": dumps(dict(about or {})), "base": packed})
             if place:
                 insert(db, "places", {"thread": id, "request": 0, "place": encode_value(place), "decided": now})
         return id
@@ -317,7 +317,7 @@ class Threads:
         if not own or own[0]["request"] > shared:  # only the name of the first one is known
             with suppress(PolicyError):
                 found.append((shared, load(str(decode_content(row["about"]).get("policy") or ""))))
-        return [*found, *((kept["request"], parse(read_policy_name(kept["toml"]), kept["toml"])) for kept in own)]
+        return [*found, *((change["request"], parse(read_policy_name(change["toml"]), change["toml"])) for change in own)]
 
 
 def _query_pending(db: Database, thread: str) -> Iterator[Mapping[str, Any]]:

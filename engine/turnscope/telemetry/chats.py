@@ -81,12 +81,12 @@ def trace_requests(
 
     def run(chat: Chat) -> Generator[Event]:
         tracing = TracingSink(exporting, chat, content=content)
-        kept = chat.sink
-        chat.sink = Sinks(kept, tracing, conversation=chat.live_session.session.id)
+        sink = chat.sink
+        chat.sink = Sinks(sink, tracing, conversation=chat.live_session.session.id)
         try:
             yield from turn(chat)
         finally:
-            chat.sink = kept
+            chat.sink = sink
             tracing.end_turn()
 
     return run

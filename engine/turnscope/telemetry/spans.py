@@ -141,9 +141,9 @@ def _build_attributes(record: RequestRecord) -> dict[str, Any]:
         **{names.BUCKETS + bucket: tokens for bucket, tokens in record.buckets.items()},
     }
     reason = request.stop_reason if record.status != "replayed" else None
-    asked = {names.MAX_TOKENS: settings.get("max_tokens"), names.TEMPERATURE: settings.get("temperature")}
+    parameters = {names.MAX_TOKENS: settings.get("max_tokens"), names.TEMPERATURE: settings.get("temperature")}
     told_of: dict[str, Any] = {
-        **asked,
+        **parameters,
         names.WINDOW: record.plan.limit,
         names.ANSWER_ID: request.id,
         names.ANSWER_MODEL: record.plan.model if request.id else "",
@@ -211,8 +211,8 @@ def _iter_events(record: RequestRecord, at: int) -> Iterator[Event]:
         }
         yield Event(names.REFUSAL, {names.CONVERSATION: record.session, **over, **record.error.counters}, at)
     for edit in record.request.applied:
-        said: dict[str, Any] = {"edit": edit.edit, "cleared": edit.cleared, "tokens": edit.tokens}
-        yield Event(names.APPLIED, {names.CONVERSATION: record.session, **said}, at)
+        attributes: dict[str, Any] = {"edit": edit.edit, "cleared": edit.cleared, "tokens": edit.tokens}
+        yield Event(names.APPLIED, {names.CONVERSATION: record.session, **attributes}, at)
 
 
 def _build_ask_span(record: RequestRecord, above: SpanContext, number: int, ask: Ask, answer: Answer) -> ReadableSpan:

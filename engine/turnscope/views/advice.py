@@ -176,10 +176,10 @@ class Advice(Struct, frozen=True):
     def describe_changes(self, changes: Mapping[str, JSON]) -> str:
         """Describe the changes of a setting for people."""
         words = {axis.key: axis.words for axis in self.axes}
-        said = (
+        listed = (
             f"{words.get(key, key)}: {f'{value:,}' if type(value) in (int, float) else value}" for key, value in changes.items()
         )
-        return "; ".join(said) or "as its file says"
+        return "; ".join(listed) or "as its file says"
 
     def to_json(self) -> str:
         """Write all of it as JSON, with the TOML of the chosen policy."""

@@ -137,8 +137,8 @@ def _splits_pair(trace: Trace, decision: Decision) -> bool:
     span = decision.edit.span
     if span is None:
         return False
-    held = trace.session.blocks[span.start : span.stop]
-    return any(block.pair >= 0 and not span.start <= block.pair < span.stop for block in held)
+    blocks = trace.session.blocks[span.start : span.stop]
+    return any(block.pair >= 0 and not span.start <= block.pair < span.stop for block in blocks)
 
 
 def _check_cache(case: _Case) -> _Outcome:

@@ -207,17 +207,17 @@ def _explain(trace: Trace, pair: _Pair, least: int) -> CacheBreak | None:
     at = find_prefix_break(base.seen, plan.seen)
     behind, gone = _count_removed(base.seen, plan.seen, at, trace.ledger) if at is not None else (0, 0)
     added = round(trace.ledger.count_tokens(base.request.cut, plan.request.cut) * scale)
-    kept = pair.expected
+    expected = pair.expected
     if gone:
-        kept = min(kept, pair.prompt - round(gone * scale))
+        expected = min(expected, pair.prompt - round(gone * scale))
         if (
             gone >= base.seen.tokens
         ):  # content that the log does not hold may be gone too: expect the shortest known prefix only
-            kept = min(kept, least)
+            expected = min(expected, least)
     shrunk = pair.prompt + added - round(gone * scale) - usage.prompt_tokens
     if gone or base.model != plan.model or shrunk > max(MIN_LOSS, MIN_LOSS_SHARE * pair.prompt):
-        kept = min(kept, usage.prompt_tokens - added)
-    rebilled = max(0, min(kept, usage.prompt_tokens) - read)
+        expected = min(expected, usage.prompt_tokens - added)
+    rebilled = max(0, min(expected, usage.prompt_tokens) - read)
     cause, evidence, idle = _find_diagnosis(pair) or _find_cause(
         trace, pair, at=at, behind=round(behind * scale), shrunk=shrunk
     )

@@ -99,25 +99,25 @@ def count_answer_tokens(trace: Trace) -> tuple[int, ...]:
     )
 
 
-def simulate_cost(trace: Trace, kept: Sequence[CacheUse], answers: Sequence[int] | None = None) -> SimulatedCost:
+def simulate_cost(trace: Trace, uses: Sequence[CacheUse], answers: Sequence[int] | None = None) -> SimulatedCost:
     """Price a replay.
 
     Args:
         trace: the replay.
-        kept: what the simulated cache does for each request.
+        uses: what the simulated cache does for each request.
         answers: output tokens by request; None = those of `count_answer_tokens`.
     """
     answers = count_answer_tokens(trace) if answers is None else answers
     usd: list[Decimal | None] = []
     condensing: list[Decimal] = []
-    asked: set[str] = set()
-    for n, (plan, cache) in enumerate(zip(trace.plans, kept, strict=True)):
+    keys: set[str] = set()
+    for n, (plan, cache) in enumerate(zip(trace.plans, uses, strict=True)):
         request = plan.request
         calls = Decimal(0)
         for ask, answer in plan.asks:
-            if ask.kind == "summary" and ask.key not in asked:
+            if ask.kind == "summary" and ask.key not in keys:
                 calls += _price_summary(trace, ask, answer=answer, model=plan.model, request=request) or Decimal(0)
-                asked.add(ask.key)
+                keys.add(ask.key)
         condensing.append(calls)
         if not cache.sent:
             usd.append(calls)
@@ -131,7 +131,7 @@ def simulate_cost(trace: Trace, kept: Sequence[CacheUse], answers: Sequence[int]
         )
         cost = trace.prices.compute_cost(billed, plan.model, request.sent_at)
         usd.append(cost.total + calls if cost else None)
-    return SimulatedCost(tuple(usd), tuple(condensing), sum(c.read for c in kept), sum(c.prompt for c in kept))
+    return SimulatedCost(tuple(usd), tuple(condensing), sum(c.read for c in uses), sum(c.prompt for c in uses))
 
 
 def _price_summary(trace: Trace, ask: Ask, answer: Answer, model: str, request: Request) -> Decimal | None:
@@ -158,7 +158,7 @@ def _estimate_tokens(trace: Trace, text: str) -> int:
     return round(counted * max(1.0, len(text) / MAX_COUNTED))
 
 
-def price_decisions(trace: Trace, kept: Sequence[CacheUse], request: int) -> Mapping[int, CachePrice]:
+def price_decisions(trace: Trace, uses: Sequence[CacheUse], request: int) -> Mapping[int, CachePrice]:
     """Price each decision of a request that changed something, by its number.
 
     The tokens that the cache has to write again are divided among the decisions in their order. Each decision pays for the
@@ -166,13 +166,13 @@ def price_decisions(trace: Trace, kept: Sequence[CacheUse], request: int) -> Map
 
     Args:
         trace: the replay.
-        kept: what the simulated cache does for each request.
+        uses: what the simulated cache does for each request.
         request: number of the request.
 
     Raises:
         IndexError: there is no such request.
     """
-    plan, cache = trace.plans[request], kept[request]
+    plan, cache = trace.plans[request], uses[request]
     made = [decision for decision in plan.decisions if decision.splice]
     ends = trace.plans[request - 1].seen.stop if request else 0
     parts = _split_rewritten(trace, request, made, ends)

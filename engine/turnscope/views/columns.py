@@ -74,11 +74,11 @@ def build_outline(view: Overview, by: Unit, most: int) -> Outline:
     if len(shown) > most:
         width = -(-len(shown) // most)
         sizes = view.prompts[shown]
-        kept = {0, len(shown) - 1}
+        places = {0, len(shown) - 1}
         for start in range(0, len(shown), width):
             part = sizes[start : start + width]
-            kept |= {start + int(part.argmin()), start + int(part.argmax())}
-        at = np.array(sorted(kept))
+            places |= {start + int(part.argmin()), start + int(part.argmax())}
+        at = np.array(sorted(places))
     return Outline(at, shown[at])
 
 
@@ -103,8 +103,8 @@ def build_grid(view: Overview, by: Unit, measure: Measure, most: int) -> Grid:
     cold = paid[:, :, READ] > MIN_CACHED_SHARE * np.maximum(paid.sum(axis=2), 1)
     whole = [np.broadcast_to(row[:, None], tokens.shape) for row in (last, view.turns[last])]
     answer = (np.add.reduceat(of, starts) if len(view) else of for of in (view.answers, view.answer_usd))
-    said = [np.broadcast_to(row[:, None], tokens.shape) for row in answer]
-    facts = np.stack([*whole, tokens, share, usd, read, written, uncached, *said], axis=2).astype(np.float64)
+    rows = [np.broadcast_to(row[:, None], tokens.shape) for row in answer]
+    facts = np.stack([*whole, tokens, share, usd, read, written, uncached, *rows], axis=2).astype(np.float64)
     width = max(1, -(-len(last) // most))
     best = _find_largest_rows(values, width)
     cell = np.arange(tokens.shape[1])[None, :]

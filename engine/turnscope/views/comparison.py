@@ -397,7 +397,7 @@ def rows_to_json(rows: Sequence[Row]) -> str:
     """Write rows as JSON: the values of the table, and by request the prompt tokens and those read from the cache."""
     listed = [
         dict(zip(COLUMNS, row.cells, strict=True))
-        | {"sizes": row.sizes, "read": [kept.read for kept in row.cache], "rejected_requests": row.rejected}
+        | {"sizes": row.sizes, "read": [use.read for use in row.cache], "rejected_requests": row.rejected}
         | {"lost_references": [hit._asdict() for hit in row.losses.hits]}
         for row in rows
     ]

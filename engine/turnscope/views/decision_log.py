@@ -55,9 +55,9 @@ _FENCE = re.compile(r"`{3,}")
 
 def iter_rows(trace: Trace) -> Iterator[dict[str, JSON]]:
     """Yield one flat row per decision, in order. `by` is `policy`, or `server` for edits of the provider."""
-    kept = simulate_prompt_cache(trace)
+    uses = simulate_prompt_cache(trace)
     for plan in trace.plans:
-        prices = price_decisions(trace, kept, plan.request.n) if plan.is_changed else {}
+        prices = price_decisions(trace, uses, plan.request.n) if plan.is_changed else {}
         for decision in plan.decisions:
             yield _build_row(trace, plan, decision=decision, by="policy", price=prices.get(decision.seq))
         for decision in plan.server:

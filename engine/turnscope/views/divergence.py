@@ -88,11 +88,13 @@ def list_differences(one: Trace, other: Trace, request: int) -> tuple[BlockDiffe
             )
     was, now = _find_inserts(one, request), _find_inserts(other, request)
     for slot in dict.fromkeys((*was, *now)):
-        if (held := [known[slot] for known in (was, now) if slot in known]) and (len(held) == 1 or held[0] != held[1]):
-            how = "other form" if len(held) == 2 else "only in A" if slot in was else "only in B"
+        if (inserts := [known[slot] for known in (was, now) if slot in known]) and (
+            len(inserts) == 1 or inserts[0] != inserts[1]
+        ):
+            how = "other form" if len(inserts) == 2 else "only in A" if slot in was else "only in B"
             found.append(
                 BlockDifference(
-                    at=held[0].at, label=slots.label_slot(slot), tokens=held[0].tokens, how=how, where=held[0].where
+                    at=inserts[0].at, label=slots.label_slot(slot), tokens=inserts[0].tokens, how=how, where=inserts[0].where
                 )
             )
     return tuple(sorted(found, key=lambda each: each.at))
@@ -118,10 +120,10 @@ def list_placements(one: Trace, other: Trace, request: int) -> tuple[Placement, 
     was, now = _find_inserts(one, request), _find_inserts(other, request)
     for slot in dict.fromkeys((*was, *now)):
         how = "in both" if slot in was and slot in now else "only in A" if slot in was else "only in B"
-        held = was.get(slot) or now[slot]
+        insert = was.get(slot) or now[slot]
         first: Region | Literal[""] = was[slot].where if slot in was else ""
         second: Region | Literal[""] = now[slot].where if slot in now else ""
-        found.append(Placement(held.at, slots.label_slot(slot), held.tokens, how, a=first, b=second))
+        found.append(Placement(insert.at, slots.label_slot(slot), insert.tokens, how, a=first, b=second))
     return tuple(sorted(found, key=lambda each: each.at))
 
 

@@ -341,13 +341,13 @@ def _find_mid_prompt(known: _Facts) -> list[Finding]:
     The number of prompts follows from what was said after it, whatever was done to that since; the named prompt is checked.
     """
     trace, session = known.trace, known.trace.session
-    asked = np.array([message.start for message in session.messages if message.origin == "prompt"], dtype=np.int64)
+    starts = np.array([message.start for message in session.messages if message.origin == "prompt"], dtype=np.int64)
     long = np.flatnonzero(known.prompts >= LONG_PROMPT)
     cuts = np.array([session.requests[n].cut for n in long], dtype=np.int64)
-    last = np.searchsorted(asked, cuts) - 1
+    last = np.searchsorted(starts, cuts) - 1
     found: list[Finding] = []
     for what, number in (("task", np.where(last >= 0, 0, -1)), ("last instruction", np.where(last > 0, last, -1))):
-        there, at = long[number >= 0], asked[number[number >= 0]]
+        there, at = long[number >= 0], starts[number[number >= 0]]
         whole, per_token = (
             _count_message_tokens(trace.ledger, cuts[number >= 0]),
             known.view.scales[there] / known.prompts[there],

@@ -28,20 +28,20 @@ def label_block(session: Session, block: Block) -> str:
     return block.name or block.kind.replace("_", " ")
 
 
-def _describe_range(given: Mapping[str, JSON]) -> str:
+def _describe_range(arguments: Mapping[str, JSON]) -> str:
     """The part of a file that a call asked for; "" = the whole file. Reads of two parts are different reads."""
-    asked = [f"{given[key]}" for key in RANGE_KEYS if isinstance(given.get(key), int | list)]
-    return f" [{' '.join(asked)}]"[:40] if asked else ""
+    bounds = [f"{arguments[key]}" for key in RANGE_KEYS if isinstance(arguments.get(key), int | list)]
+    return f" [{' '.join(bounds)}]"[:40] if bounds else ""
 
 
 def find_subject(call: Block) -> str:
     """What a tool call worked on: the path, command or query of its input, at most 60 characters."""
-    given = call.raw.get("input") if isinstance(call.raw, dict) else None
-    if isinstance(given, dict):
+    arguments = call.raw.get("input") if isinstance(call.raw, dict) else None
+    if isinstance(arguments, dict):
         for key in ("file_path", "path", "notebook_path", "command", "pattern", "query", "url", "description", "prompt"):
-            if isinstance(given.get(key), str) and given[key]:
-                text = " ".join(given[key].split())
+            if isinstance(arguments.get(key), str) and arguments[key]:
+                text = " ".join(arguments[key].split())
                 if len(text) > 60:
                     text = f"…{text[-59:]}" if "path" in key else f"{text[:59]}…"
-                return text + (_describe_range(given) if "path" in key else "")
+                return text + (_describe_range(arguments) if "path" in key else "")
     return ""

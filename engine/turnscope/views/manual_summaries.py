@@ -60,5 +60,5 @@ def get_rating(edit: Edit, session: Session) -> str:
         edit: an edit with a summary in its body.
         session: the chat, which holds the ratings.
     """
-    said = next((part.text for part in edit.body or () if part.kind == "summary"), "")
-    return wishes.get_rating(session, strip_summary_frame(said)) if said else ""
+    text = next((part.text for part in edit.body or () if part.kind == "summary"), "")
+    return wishes.get_rating(session, strip_summary_frame(text)) if text else ""

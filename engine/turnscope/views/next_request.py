@@ -72,10 +72,10 @@ def find_mid_prompt(plan: Plan, session: Session, ledger: Ledger) -> tuple[str, 
     Returns:
         What it is, in the words of `views.findings`, and the share of the prompt before it; None = neither is there.
     """
-    asked = [message.start for message in session.messages if message.origin == "prompt" and message.start < plan.seen.stop]
-    if not asked or plan.expected_tokens < position.LONG_PROMPT:
+    prompts = [message.start for message in session.messages if message.origin == "prompt" and message.start < plan.seen.stop]
+    if not prompts or plan.expected_tokens < position.LONG_PROMPT:
         return None
-    named = {asked[0]: "task"} | ({asked[-1]: "last instruction"} if len(asked) > 1 else {})
+    named = {prompts[0]: "task"} | ({prompts[-1]: "last instruction"} if len(prompts) > 1 else {})
     for at, what in reversed(named.items()):
         before, upto = (
             1 - count_tokens_from(plan.seen, n, ledger) * plan.calibration.scale / plan.expected_tokens for n in (at, at + 1)
@@ -123,15 +123,15 @@ def _list_piece_states(plan: Plan) -> list[tuple[Piece, State]]:
     return found
 
 
-def find_context_start(states: Sequence[State], said: Sequence[int]) -> int | None:
+def find_context_start(states: Sequence[State], numbers: Sequence[int]) -> int | None:
     """Find the message with which the context begins, after the first removed ones; None = none is removed.
 
     Args:
         states: those of `list_states`.
-        said: numbers of the messages to look at.
+        numbers: numbers of the messages to look at.
     """
     gone = False
-    for number in said:
+    for number in numbers:
         if states[number] in ("summarised", "left out"):
             gone = True
         elif gone:

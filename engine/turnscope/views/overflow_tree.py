@@ -162,8 +162,8 @@ def _find_decisions(plan: Plan, *actions: str) -> list[tuple[int, Decision]]:
 def _find_limit(plan: Plan) -> int:
     """The limit of the model that the request was meant for."""
     limits = (decision.edit.facts.get("limit") for _, decision in _find_decisions(plan, "fallback"))
-    held = next((limit for limit in limits if isinstance(limit, int)), None)
-    return plan.budget.limit if held is None else min(plan.budget.limit, plan.calibration.predict(held))
+    limit_reported = next((limit for limit in limits if isinstance(limit, int)), None)
+    return plan.budget.limit if limit_reported is None else min(plan.budget.limit, plan.calibration.predict(limit_reported))
 
 
 _IDLE = {*CHECKS, *REPAIRS, WISHES, FALLBACK}  # rules that save no tokens

@@ -148,14 +148,14 @@ def apply_changes(policy: Policy, changes: Mapping[str, JSON]) -> Policy:
     return replace(policy, budget=budget, rules=steps)
 
 
-def _change_params(params: Any, given: Mapping[str, JSON]) -> Any:
+def _change_params(params: Any, values: Mapping[str, JSON]) -> Any:
     hints = get_type_hints(type(params), include_extras=True)
-    if unknown := sorted(set(given) - set(hints)):
+    if unknown := sorted(set(values) - set(hints)):
         raise PolicyError(f"there is no parameter {unknown[0]!r}", hint=f"Its parameters are: {', '.join(hints) or 'none'}.")
     try:
-        new = {name: msgspec.convert(value, hints[name], strict=True) for name, value in given.items()}
+        new = {name: msgspec.convert(value, hints[name], strict=True) for name, value in values.items()}
     except msgspec.ValidationError as error:
-        raise PolicyError(f"{', '.join(given)}: {error}", hint="Give a value of the parameter's type.") from error
+        raise PolicyError(f"{', '.join(values)}: {error}", hint="Give a value of the parameter's type.") from error
     try:
         return replace(params, **new) if new else params
     except ValueError as error:  # the rule itself rejects the value
@@ -194,19 +194,19 @@ def decode_changes(text: str) -> dict[str, JSON]:
     return found
 
 
-def parse_field(parameter: Parameter, given: Any) -> JSON:
+def parse_field(parameter: Parameter, entry: Any) -> JSON:
     """Read the value of a form field: lists are separated by commas, tables are lines of `name = value`.
 
     Args:
         parameter: the parameter.
-        given: the field's content.
+        entry: the field's content.
     """
     if parameter.kind == "list":
-        return [part.strip() for part in str(given).split(",") if part.strip()]
+        return [part.strip() for part in str(entry).split(",") if part.strip()]
     if parameter.kind == "table":
-        pairs = (line.partition("=") for line in str(given).splitlines() if line.strip())
+        pairs = (line.partition("=") for line in str(entry).splitlines() if line.strip())
         return {name.strip(): _parse_number(value.strip()) for name, _, value in pairs}
-    return given
+    return entry
 
 
 def format_field(parameter: Parameter) -> JSON:

@@ -141,7 +141,7 @@ def get_first_sentence(doc: str) -> str:
 def _describe_models(policy: Policy) -> tuple[tuple[str, str], ...]:
     parameters = {
         pattern: "; ".join(
-            f"{part}: {', '.join(f'{key} = {value}' for key, value in given.items())}" for part, given in table.items()
+            f"{part}: {', '.join(f'{key} = {value}' for key, value in values.items())}" for part, values in table.items()
         )
         for pattern, table in policy.models.items()
     }
@@ -255,7 +255,7 @@ def _format_parameters(rule: RulePage) -> str:
 
 def _escape(text: str) -> str:
     """Text on one line, with Markdown's markup escaped."""
-    kept = " ".join(text.split())
+    line = " ".join(text.split())
     for mark in ("\\", "*", "_", "<", "[", "`"):
-        kept = kept.replace(mark, f"\\{mark}")
-    return kept
+        line = line.replace(mark, f"\\{mark}")
+    return line

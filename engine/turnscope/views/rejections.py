@@ -61,8 +61,8 @@ class Rejections:
         more = f"; and {len(self.kinds) - MAX_REASONS} more" if len(self.kinds) > MAX_REASONS else ""
         others = sorted({*self.rules} - {UNKNOWN, "Anthropic"})
         by = f" (rules of {' and '.join(others)})" if others else ""
-        said = f"{self.count:,} of {len(self.requests):,} requests would be refused by the API{by}: {'; '.join(reasons)}{more}"
-        return f"{said}; {left}" if unknown else said
+        text = f"{self.count:,} of {len(self.requests):,} requests would be refused by the API{by}: {'; '.join(reasons)}{more}"
+        return f"{text}; {left}" if unknown else text
 
 
 def find_rejections(trace: Trace, shared: SharedChecks | None = None) -> Rejections:

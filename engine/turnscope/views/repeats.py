@@ -83,13 +83,13 @@ def _group_reads(trace: Trace) -> Iterator[tuple[str, list[int]]]:
 
 def _build_key(call: Block) -> tuple[str, ...]:
     """What makes two reading calls the same: path first, then tool and input. Empty for calls that read no file."""
-    given = call.raw.get("input") if isinstance(call.raw, dict) else None
-    if not isinstance(given, dict) or not WRITES.isdisjoint(given):
+    arguments = call.raw.get("input") if isinstance(call.raw, dict) else None
+    if not isinstance(arguments, dict) or not WRITES.isdisjoint(arguments):
         return ()
-    path = next((given[key] for key in PATHS if isinstance(given.get(key), str) and given[key]), "")
+    path = next((arguments[key] for key in PATHS if isinstance(arguments.get(key), str) and arguments[key]), "")
     if "." not in path.replace("\\", "/").rpartition("/")[2]:  # a folder is listed or searched, not read
         return ()
-    return (path, call.name, *(f"{key}={given[key]}" for key in sorted(given, key=str)))
+    return (path, call.name, *(f"{key}={arguments[key]}" for key in sorted(arguments, key=str)))
 
 
 def _find_departure(plans: Sequence[Plan], changed: Sequence[int], at: int, came: int) -> int:
@@ -129,10 +129,10 @@ def _join_copies(path: str, copies: Sequence[_Copy], paid: Floats) -> Iterator[R
 
 
 def _build_repeat(path: str, start: int, stop: int, group: Sequence[_Copy], weight: float) -> Repeat:
-    peak = held = most = reads = copies = 0
+    peak = present = most = reads = copies = 0
     events = [(copy.came, copy.tokens) for copy in group] + [(copy.left, -copy.tokens) for copy in group]
     for request, tokens in sorted(events):  # at one request, removals come before additions
-        held, copies = held + tokens, copies + (1 if tokens > 0 else -1)
-        if held > peak:
-            peak, most, reads = held, request, copies
+        present, copies = present + tokens, copies + (1 if tokens > 0 else -1)
+        if present > peak:
+            peak, most, reads = present, request, copies
     return Repeat(path=path, start=start, stop=stop - 1, peak_request=most, reads=reads, tokens=peak, weight=weight)

@@ -44,14 +44,14 @@ def price_replay(trace: Trace, sizes: Sequence[int]) -> tuple[ReplayCosts, Mappi
     Returns:
         The cost of the requests, and the price of each decision by its number.
     """
-    kept = simulate_prompt_cache(trace, sizes)
-    made = simulate_cost(trace, kept)
+    uses = simulate_prompt_cache(trace, sizes)
+    made = simulate_cost(trace, uses)
     billed = trace.policy.name == AS_RECORDED
     usd = tuple(_price_as_billed(trace, n) if billed and _has_usage(trace, n) else each for n, each in enumerate(made.usd))
     prices: dict[int, CachePrice] = {}
     for n, plan in enumerate(trace.plans):
         if plan.is_changed:
-            prices |= price_decisions(trace, kept, n)
+            prices |= price_decisions(trace, uses, n)
     return ReplayCosts(usd, made), prices
 
 

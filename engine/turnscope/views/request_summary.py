@@ -312,11 +312,11 @@ def group_items(items: Iterable[Item], whole: int, most: int = 12) -> tuple[Grou
         whole: tokens that shares refer to.
         most: groups.
     """
-    held: dict[tuple[str, str], list[Item]] = {}
+    groups: dict[tuple[str, str], list[Item]] = {}
     for item in items:
         label = f"{item.label} (call)" if item.kind == "tool_use" else item.label
-        held.setdefault((label, item.bucket), []).append(item)
-    ranked = sorted(held.items(), key=lambda pair: -sum(item.tokens for item in pair[1]))
+        groups.setdefault((label, item.bucket), []).append(item)
+    ranked = sorted(groups.items(), key=lambda pair: -sum(item.tokens for item in pair[1]))
     return tuple(_build_group(label, bucket, members, whole) for (label, bucket), members in ranked[:most])
 
 

@@ -22,19 +22,19 @@ def fit_points(head: str, points: Sequence[Point], cap: int, count: Count) -> st
         cap: The most tokens.
         count: Counts the tokens of texts.
     """
-    kept = [[*sentences] for _, _, sentences in points]
-    costs = count([head, *(text for sentences in kept for text in sentences), *(f"\n{label}: " for label, _, _ in points)])
+    lists = [[*sentences] for _, _, sentences in points]
+    costs = count([head, *(text for sentences in lists for text in sentences), *(f"\n{label}: " for label, _, _ in points)])
     rest = iter(costs[1:])
-    sizes = [[next(rest) + 1 for _ in sentences] for sentences in kept]
+    sizes = [[next(rest) + 1 for _ in sentences] for sentences in lists]
     labels = [next(rest) + 1 for _ in points]
     total = costs[0] + sum(label + sum(size) for label, size in zip(labels, sizes, strict=True) if size)
-    while total > cap and (gone := _choose_point(kept)) >= 0:
-        kept[gone].pop()
-        total -= sizes[gone].pop() + (0 if kept[gone] else labels[gone])
-    while count([text := _format_points(head, points, kept)])[0] > cap:  # a text can have more tokens than its parts
-        if (gone := _choose_point(kept)) < 0:
+    while total > cap and (gone := _choose_point(lists)) >= 0:
+        lists[gone].pop()
+        total -= sizes[gone].pop() + (0 if lists[gone] else labels[gone])
+    while count([text := _format_points(head, points, lists)])[0] > cap:  # a text can have more tokens than its parts
+        if (gone := _choose_point(lists)) < 0:
             return cut_text(head, cap, count)
-        kept[gone].pop()
+        lists[gone].pop()
     return text
 
 
@@ -58,15 +58,15 @@ def cut_text(text: str, cap: int, count: Count) -> str:
     return " ".join(words[:low])
 
 
-def _choose_point(kept: Sequence[list[str]]) -> int:
+def _choose_point(lists: Sequence[list[str]]) -> int:
     """The point that loses its last sentence next: the last with several, else the last with one; -1 = none has any."""
-    many = [n for n, sentences in enumerate(kept) if len(sentences) > 1]
-    some = [n for n, sentences in enumerate(kept) if sentences]
+    many = [n for n, sentences in enumerate(lists) if len(sentences) > 1]
+    some = [n for n, sentences in enumerate(lists) if sentences]
     return (many or some or [-1])[-1]
 
 
-def _format_points(head: str, points: Sequence[Point], kept: Sequence[Sequence[str]]) -> str:
+def _format_points(head: str, points: Sequence[Point], lists: Sequence[Sequence[str]]) -> str:
     lines = (
-        f"{label}: {between.join(sentences)}" for (label, between, _), sentences in zip(points, kept, strict=True) if sentences
+        f"{label}: {between.join(sentences)}" for (label, between, _), sentences in zip(points, lists, strict=True) if sentences
     )
     return "\n".join(filter(None, (head, *lines)))

@@ -76,8 +76,8 @@ def read_report(ctx: Ctx) -> Mapping[str, tuple[str, ...]]:
         calls = get_memo(ctx)["reports"] = tuple(at for at in ctx.index.calls if ctx.session.blocks[at].name == REPORT)
     place = count_before(calls, ctx.request.cut)
     raw = ctx.session.blocks[calls[place - 1]].raw if place else None
-    given = raw.get("input") if isinstance(raw, Mapping) else None
-    return {field: _read_sentences(given.get(field)) for field in FIELDS} if isinstance(given, Mapping) else {}
+    arguments = raw.get("input") if isinstance(raw, Mapping) else None
+    return {field: _read_sentences(arguments.get(field)) for field in FIELDS} if isinstance(arguments, Mapping) else {}
 
 
 def _read_sentences(value: JSON) -> tuple[str, ...]:

@@ -84,8 +84,10 @@ def _extract_metadata(blocks: Sequence[Block]) -> Metadata:
     failures, broken = _find_failures(blocks)
     last = [*split_sentences(answers[-1])] if answers else []
     decided = _pick_sentences(answers, _DECIDES)
-    changed = dict.fromkeys(f"{name} {path}" for name, given in inputs if _CHANGES.search(name) and (path := find_path(given)))
-    paths = " ".join(path for _, given in inputs if (path := find_path(given)))
+    changed = dict.fromkeys(
+        f"{name} {path}" for name, arguments in inputs if _CHANGES.search(name) and (path := find_path(arguments))
+    )
+    paths = " ".join(path for _, arguments in inputs if (path := find_path(arguments)))
     cure = next(iter([*decided[-1:], *last[:1]]), "")
     outcome: Outcome = (
         "error" if broken else "completed" if answers and blocks and blocks[-1].role == "assistant" else "ongoing"
@@ -107,8 +109,8 @@ def _extract_metadata(blocks: Sequence[Block]) -> Metadata:
 
 def _get_input(call: Block) -> Mapping[str, object]:
     raw = call.raw
-    given = raw.get("input") if isinstance(raw, Mapping) else None
-    return given if isinstance(given, Mapping) else {}
+    arguments = raw.get("input") if isinstance(raw, Mapping) else None
+    return arguments if isinstance(arguments, Mapping) else {}
 
 
 def _find_failures(blocks: Sequence[Block]) -> tuple[list[str], bool]:

@@ -58,9 +58,9 @@ def put_texts(
         because: The reason for the decision log.
         facts: Further facts of the decision.
     """
-    held = find_insert(envelope, at, slot)
+    insert = find_insert(envelope, at, slot)
     body = tuple(Part("user", "text", text) for text in texts)
-    if body != ((held.body or ()) if held else ()):
+    if body != ((insert.body or ()) if insert else ()):
         yield Edit("insert" if body else "drop", because, Span(at, at), body, slot=slot, facts=facts)
 
 

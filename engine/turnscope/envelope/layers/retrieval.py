@@ -88,20 +88,20 @@ def answer_calls(
         now = structs.replace(now, at=at, shown=(), used=0, ready=ready[: max(0, forms.cache)])
     for call in find_calls(ctx, now.seen):
         raw = ctx.session.blocks[call].raw
-        given = raw.get("input") if isinstance(raw, Mapping) else None
-        found.append((call, [*grant_ids(envelope, ctx, forms, given, forms.quota - now.used)]))
+        arguments = raw.get("input") if isinstance(raw, Mapping) else None
+        found.append((call, [*grant_ids(envelope, ctx, forms, arguments, forms.quota - now.used)]))
         now = structs.replace(_record_grants(now, found[-1][1], forms.cache), seen=call + 1)
     return now, found
 
 
 def _record_grants(now: RetrievalState, found: Sequence[Grant], cache: int) -> RetrievalState:
     """The state after a call: each conversation once, in the form requested last."""
-    given = {grant.number: grant.form for grant in found if grant.status in ("given", "superseded")}
-    hits = sum(number in now.ready for number in given)
-    ready = tuple(dict.fromkeys((*given, *now.ready)))[: max(0, cache)]
-    shown = tuple((dict(now.shown) | given).items())
-    counted = {"hits": now.hits + hits, "misses": now.misses + len(given) - hits}
-    return structs.replace(now, shown=shown, used=now.used + len(given), ready=ready, **counted)
+    forms = {grant.number: grant.form for grant in found if grant.status in ("given", "superseded")}
+    hits = sum(number in now.ready for number in forms)
+    ready = tuple(dict.fromkeys((*forms, *now.ready)))[: max(0, cache)]
+    shown = tuple((dict(now.shown) | forms).items())
+    counted = {"hits": now.hits + hits, "misses": now.misses + len(forms) - hits}
+    return structs.replace(now, shown=shown, used=now.used + len(forms), ready=ready, **counted)
 
 
 def fit_forms(
@@ -119,11 +119,11 @@ def fit_forms(
         now: The state with all grants.
     """
     insert = find_insert(envelope, was.at, RETRIEVED) if was and 0 <= was.at < envelope.stop else None
-    held = sum(ctx.own.count_placeholder(insert.body)) if insert else 0
-    held += sum(
+    tokens = sum(ctx.own.count_placeholder(insert.body)) if insert else 0
+    tokens += sum(
         count_present_tokens(envelope, ctx, get_span(ctx, forms, n)) for n, form in (was.shown if was else ()) if form == "full"
     )
-    room = ctx.limit - ctx.count_envelope(envelope) + held
+    room = ctx.limit - ctx.count_envelope(envelope) + tokens
     more = count_shrinkable_tokens(envelope, ctx, forms) - (sum(ctx.own.count_placeholder(insert.body)) if insert else 0)
     shown = dict(now.shown)
     while shown and sum(_count_form(ctx, forms, n, form) for n, form in shown.items()) > room:

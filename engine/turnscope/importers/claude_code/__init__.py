@@ -51,8 +51,8 @@ def _score(record: Any) -> int:
 
 
 def find_places(machine: Machine) -> Iterator[Place]:
-    given = [Path(part.strip()) for part in machine.variables.get(CONFIG, "").split(",") if part.strip()]
-    for root in given or [machine.home / ".claude", machine.home / ".config" / "claude"]:
+    folders = [Path(part.strip()) for part in machine.variables.get(CONFIG, "").split(",") if part.strip()]
+    for root in folders or [machine.home / ".claude", machine.home / ".config" / "claude"]:
         yield Place(root / "projects", "*/*.jsonl", find_main_path)
 
 

@@ -150,9 +150,9 @@ def _index_calls(homes: list[Session], starts: list[int]) -> tuple[dict[str, Pla
         for block in home.blocks[start:]:
             if block.kind == "tool_use" and isinstance(block.raw, dict):
                 calls.setdefault(as_string(block.raw.get("id")), (number, block.at))
-                given = block.raw.get("input")
-                if isinstance(given, dict) and isinstance(given.get("prompt"), str):
-                    prompts.setdefault(given["prompt"], []).append((number, block.at))
+                arguments = block.raw.get("input")
+                if isinstance(arguments, dict) and isinstance(arguments.get("prompt"), str):
+                    prompts.setdefault(arguments["prompt"], []).append((number, block.at))
     return calls, prompts
 
 

@@ -123,7 +123,7 @@ class ApiRequests:
     def _request(self, record: Mapping[str, Any], line: int) -> ApiRequest:
         base = self.requests.get(str(record.get("base")))
         keep = record.get("keep")
-        kept = base.messages[:keep] if base and isinstance(keep, int) else ()
+        shared = base.messages[:keep] if base and isinstance(keep, int) else ()
         params, tail = record.get("params"), record.get("tail")
         marks = [mark for mark in _listed(record.get("cacheControl")) if isinstance(mark, dict)]
         return ApiRequest(
@@ -132,7 +132,7 @@ class ApiRequests:
             line=line,
             sent_at=parse_time(record.get("timestamp")),
             shape=str(record.get("shapeHash")),
-            messages=(*kept, *map(str, _listed(tail))),
+            messages=(*shared, *map(str, _listed(tail))),
             params=params if isinstance(params, dict) else {},
             marks=tuple((tuple(_listed(mark.get("path"))), mark.get("value")) for mark in marks),
             digest=str(record.get("requestDigest") or ""),

@@ -58,8 +58,8 @@ def parse_injection(record: Fields) -> Injection | None:
 def _make_parts(type: str, fields: Fields, rendered: Any) -> tuple[tuple[JSON, ...], bool]:
     """What was sent, and whether its wording is inferred."""
     rows = rendered if isinstance(rendered, list) else [rendered]
-    if said := tuple(text for row in rows if isinstance(row, dict) and (text := extract_text(row.get("content")))):
-        return said, False
+    if found := tuple(text for row in rows if isinstance(row, dict) and (text := extract_text(row.get("content")))):
+        return found, False
     if type in UNSENT or (type == "hook_success" and fields.get("hookEvent") not in HEARD):
         return (), False
     if type in WORDED and (worded := WORDED[type](fields)):
@@ -122,10 +122,10 @@ def _add_notice(block: Any, notices: Mapping[str, str]) -> Any:
     call = block.get("tool_use_id") if isinstance(block, dict) else None
     if not isinstance(call, str) or call not in notices:
         return block
-    said, notice = block.get("content"), notices[call]
-    if isinstance(said, list):
-        return {**block, "content": [*said, {"type": "text", "text": notice}]}
-    return {**block, "content": f"{said}\n\n{notice}" if isinstance(said, str) and said else notice}
+    content, notice = block.get("content"), notices[call]
+    if isinstance(content, list):
+        return {**block, "content": [*content, {"type": "text", "text": notice}]}
+    return {**block, "content": f"{content}\n\n{notice}" if isinstance(content, str) and content else notice}
 
 
 TEXTS: dict[str, tuple[str, ...]] = {

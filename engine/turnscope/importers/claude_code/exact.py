@@ -141,8 +141,8 @@ class _Reading:
         texts = [_text(part) for part in message.parts]
         kinds = [self.kinds.get(text, "reminder" if text.startswith(REMINDER) else "") for text in texts]
         results = any(isinstance(part, dict) and part.get("type") == "tool_result" for part in message.parts)
-        said = any(text and not kind for text, kind in zip(texts, kinds, strict=True))
-        origin = SUMMARY if SUMMARY in kinds else PROMPT if said and not results else TOOL if results else META
+        spoken = any(text and not kind for text, kind in zip(texts, kinds, strict=True))
+        origin = SUMMARY if SUMMARY in kinds else PROMPT if spoken and not results else TOOL if results else META
         return Label(origin, kinds)
 
 

@@ -76,10 +76,10 @@ class SessionReading:
         known = {entry.id for entry in entries if entry.type == "assistant" and not (apart and entry.side)}
         files = tuple((agent.path, agent.version) for agent in find_agent_files(self.source))
         inside = (len(sides), sum(map(len, file.progress.values())), len(file.sessions), len(file.about))
-        asked = (apart, file.chain, files, *inside)
-        if asked != self.asked or not self.agents.billed_ids.isdisjoint(known - self.known):
+        key = (apart, file.chain, files, *inside)
+        if key != self.asked or not self.agents.billed_ids.isdisjoint(known - self.known):
             self.agents = find_agents(self.source, file, sides, set(known))
-        self.asked, self.known = asked, known
+        self.asked, self.known = key, known
 
 
 class SessionFollower:

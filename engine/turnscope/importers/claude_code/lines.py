@@ -113,14 +113,14 @@ class File:
 
     def make_notes(self, last: Iterable[Note] = ()) -> tuple[Note, ...]:
         """What a person should know; of many notes alike only the first few with their line. `last`: of a last line."""
-        said: Tally[str] = Tally()
+        tally: Tally[str] = Tally()
         found: list[Note] = []
         for note in (*self.seen, *last, *self.chain.notes):
             kind = note.what.partition(":")[0]
-            said[kind] += 1
-            if said[kind] <= NOTED:
+            tally[kind] += 1
+            if tally[kind] <= NOTED:
                 found.append(note)
-        more = ((kind, count - NOTED) for kind, count in said.items() if count > NOTED)
+        more = ((kind, count - NOTED) for kind, count in tally.items() if count > NOTED)
         found += [Note("info", 0, f"{count} more lines like this: {kind}") for kind, count in more]
         if self.unknown:
             what = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.unknown.items()))
@@ -268,8 +268,8 @@ def _link(file: File) -> None:
         elif not entry.parent and (entry.summary or entry.agent):  # an old summary; a subagent that was resumed
             entry.parent = chain.last.get(strand, "")
         if entry.data.get("subtype") == "compact_boundary":
-            chain.preserved[entry.uuid] = kept = _find_preserved(entry, file)
-            chain.moved.update(dict.fromkeys(kept, entry.uuid))
+            chain.preserved[entry.uuid] = preserved = _find_preserved(entry, file)
+            chain.moved.update(dict.fromkeys(preserved, entry.uuid))
         elif entry.summary and (boundary := file.boundary_of(entry)) is not None:
             chain.moved.update(dict.fromkeys(chain.preserved.get(boundary.uuid, ()), entry.uuid))
         chain.last[strand] = entry.uuid
@@ -283,17 +283,17 @@ def _find_preserved(boundary: Entry, file: File) -> frozenset[str]:
         boundary.get_object("compactMetadata", "preservedMessages"),
     )
     uuids = as_strings(named.get("uuids"))
-    kept = {uuid for uuid in uuids if uuid in file.entries}
+    preserved = {uuid for uuid in uuids if uuid in file.entries}
     chain: list[str] = []
     at = segment.get("tailUuid")
     while isinstance(at, str) and at in file.entries and len(chain) <= len(file.entries):
         chain.append(at)
         if at == segment.get("headUuid"):
-            kept.update(chain)
+            preserved.update(chain)
             break
         at = file.entries[at].parent
     file.chain.lost.update(uuid for uuid in (*uuids, as_string(at)) if uuid and uuid not in file.entries)
-    return frozenset(kept)
+    return frozenset(preserved)
 
 
 def as_string(value: Any) -> str:

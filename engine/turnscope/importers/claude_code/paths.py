@@ -207,8 +207,8 @@ def _lay_path(limb: Limb, base: Path | None, builder: Builder, file: File, known
     for entry in limb.whole:
         state = _advance(path, state, entry, file, known)
         path.states.append(state)
-    given = [file.titles[kind] for kind in TITLES if kind in file.titles]
-    builder.title = given[-1] if given else state.named or state.opening
+    titles = [file.titles[kind] for kind in TITLES if kind in file.titles]
+    builder.title = titles[-1] if titles else state.named or state.opening
     if base is None and _begins_mid_conversation(limb.chain[0], file):
         builder.about[BEGINS_MID_CONVERSATION] = True
     return path
@@ -320,14 +320,14 @@ def _add_injection(path: Path, entry: Entry) -> Draft | None:
 
 def _add_snapshot(path: Path, static: tuple[tuple[str, Draft], ...], entry: Entry) -> tuple[tuple[str, Draft], ...]:
     """Add the system prompt and the tools that a line records, where they are not those in force already."""
-    held = dict(static)
+    snapshot = dict(static)
     for role, blocks in read_snapshot(entry.data).items():
-        old = held.get(role)
+        old = snapshot.get(role)
         if old is None or [raw for raw, _ in old.parts] != blocks:
-            held[role] = path.builder.add_message(role, blocks, origin="system", sent_at=entry.at)
+            snapshot[role] = path.builder.add_message(role, blocks, origin="system", sent_at=entry.at)
             if old is not None:
-                path.looks.append((held[role], superseded(role, old, held[role])))
-    return tuple(held.items())
+                path.looks.append((snapshot[role], superseded(role, old, snapshot[role])))
+    return tuple(snapshot.items())
 
 
 def _collect_notices(limb: Limb) -> dict[str, str]:

@@ -170,9 +170,9 @@ class Tree:
             if len(parts) > 1:  # what is not on the chain may be a copy that a resumed session wrote
                 on = [limb.find("on", part.uuid) is not None for part in parts]
                 if not all(on):
-                    said = [part.message.get("content") for part, here in zip(parts, on, strict=True) if here]
+                    contents = [part.message.get("content") for part, here in zip(parts, on, strict=True) if here]
                     pairs = zip(parts, on, strict=True)
-                    parts = [part for part, here in pairs if here or part.message.get("content") not in said]
+                    parts = [part for part, here in pairs if here or part.message.get("content") not in contents]
             limb.whole += parts
             calls = [call for part in parts for call in self.calls[part.uuid]]
             for result in [result for call in calls for result in self.results.get(call, ())]:

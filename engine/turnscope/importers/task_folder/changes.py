@@ -37,14 +37,14 @@ class Placed:
         return Span(self.draft.start, self.draft.stop)
 
 
-def observe_changes(folder: Folder, said: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
+def observe_changes(folder: Folder, rows: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
     """Every change that the files tell of."""
     if folder.is_roo:
-        yield from _observe_roo(folder, said, session)
+        yield from _observe_roo(folder, rows, session)
     else:
         masks = _read_masks(folder)
-        yield from _observe_masks(masks, said, session)
-        yield from _observe_rewrites(folder, masks, said, session)
+        yield from _observe_masks(masks, rows, session)
+        yield from _observe_rewrites(folder, masks, rows, session)
 
 
 # --- Cline ------------------------------------------------------------------------------------------------------------------
@@ -65,32 +65,32 @@ def _read_range(mask: JSON) -> tuple[int, int] | None:
     return (mask[0], mask[1]) if usable and 0 <= mask[0] <= mask[1] else None
 
 
-def _observe_masks(masks: Sequence[tuple[int, int] | None], said: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
-    held: tuple[int, int] | None = None
+def _observe_masks(masks: Sequence[tuple[int, int] | None], rows: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
+    mask_before: tuple[int, int] | None = None
     for n, mask in enumerate(masks[: len(session.requests)]):
-        if mask == held:
+        if mask == mask_before:
             continue
         cut = session.requests[n].cut
-        old, new = held or (mask or (2, 1))[:1] * 2, mask or (held or (2, 1))[:1] * 2
-        held_end, end = (held[1] if held else old[0] - 1), (mask[1] if mask else new[0] - 1)
+        old, new = mask_before or (mask or (2, 1))[:1] * 2, mask or (mask_before or (2, 1))[:1] * 2
+        held_end, end = (mask_before[1] if mask_before else old[0] - 1), (mask[1] if mask else new[0] - 1)
         text = f"Cline hides messages {new[0]} to {end} of its history" if mask else "Cline shows its whole history again"
-        for span in _find_spans(said, end + 1, held_end, cut):
+        for span in _find_spans(rows, end + 1, held_end, cut):
             yield ObservedEdit(n, Edit("restore", text, span, restore=True))
-        for span in _find_spans(said, max(new[0], held_end + 1), end, cut):
+        for span in _find_spans(rows, max(new[0], held_end + 1), end, cut):
             yield observe_drop(n, *span, text, messages=end - new[0] + 1)
-        yield from _observe_orphans(n, said, end, session)
-        held = mask
+        yield from _observe_orphans(n, rows, end, session)
+        mask_before = mask
 
 
-def _find_spans(said: Sequence[Placed], first: int, last: int, cut: int) -> list[Span]:
+def _find_spans(rows: Sequence[Placed], first: int, last: int, cut: int) -> list[Span]:
     """Blocks of the messages at positions `first` to `last`, both included, as far as a request could send them."""
-    there = [s.span for s in said if first <= s.place <= last and s.draft.start < cut]
+    there = [s.span for s in rows if first <= s.place <= last and s.draft.start < cut]
     return [Span(there[0].start, min(there[-1].stop, cut))] if there else []
 
 
-def _observe_orphans(n: int, said: Sequence[Placed], end: int, session: Session) -> Iterator[ObservedEdit]:
+def _observe_orphans(n: int, rows: Sequence[Placed], end: int, session: Session) -> Iterator[ObservedEdit]:
     """Results in the first message behind the mask: Cline leaves them out, as their calls are hidden."""
-    first = next((s for s in said if s.place == end + 1), None)
+    first = next((s for s in rows if s.place == end + 1), None)
     if first is None or end < 2 or first.draft.role != "user" or first.draft.stop > session.requests[n].cut:
         return
     for block in session.blocks[first.draft.start : first.draft.stop]:
@@ -99,10 +99,10 @@ def _observe_orphans(n: int, said: Sequence[Placed], end: int, session: Session)
 
 
 def _observe_rewrites(
-    folder: Folder, masks: Sequence[tuple[int, int] | None], said: Sequence[Placed], session: Session
+    folder: Folder, masks: Sequence[tuple[int, int] | None], rows: Sequence[Placed], session: Session
 ) -> Iterator[ObservedEdit]:
     """Texts of `context_history.json`: [[message, [type, [[block, [[time, "text", [text], files], ...]], ...]]], ...]."""
-    by_position = {s.stored: s for s in said if s.stored >= 0}
+    by_position = {s.stored: s for s in rows if s.stored >= 0}
     for message, block, time, text in _iter_entries(folder.edits):
         place = by_position.get(message)
         n = _find_first_shown(folder.calls, masks, time)
@@ -172,27 +172,27 @@ class _Cut:
     place: int = 0  # stored position of the entry
 
 
-def _observe_roo(folder: Folder, said: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
+def _observe_roo(folder: Folder, rows: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
     cuts = sorted(_iter_cuts(folder), key=lambda cut: cut.request)
     after: dict[str, list[Placed]] = {}
     for cut in cuts:
         summary = bool(cut.entry.get("isSummary"))
         tag = "condenseParent" if summary else "truncationParent"
-        tagged = [s for s in said if cut.id and s.message.get(tag) == cut.id]
+        tagged = [s for s in rows if cut.id and s.message.get(tag) == cut.id]
         for other in cuts:  # what an earlier summary stood for goes with it
             if cut.id and other is not cut and other.entry.get(tag) == cut.id:
                 tagged += after.get(other.id, [])
         if not cut.id:  # before 3.36 nothing was tagged: what the screen alone knows was deleted by a summary
-            tagged = [s for s in said if s.stored < 0]
+            tagged = [s for s in rows if s.stored < 0]
         if not summary:  # a truncation counts messages that a summary stands for, and hides them once more
             covered = {s.draft.start for group in after.values() for s in group}
             tagged = [s for s in tagged if s.draft.start not in covered]
         tagged.sort(key=lambda s: s.draft.start)
         after[cut.id] = tagged
-        yield from _observe_hidden(cut, tagged, said, session)
+        yield from _observe_hidden(cut, tagged, rows, session)
 
 
-def _observe_hidden(cut: _Cut, tagged: Sequence[Placed], said: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
+def _observe_hidden(cut: _Cut, tagged: Sequence[Placed], rows: Sequence[Placed], session: Session) -> Iterator[ObservedEdit]:
     """The runs of messages that a cut hides; its summary or marker stands in the last of them."""
     summary = bool(cut.entry.get("isSummary"))
     role = as_string(cut.entry.get("role")) or "user"
@@ -201,7 +201,7 @@ def _observe_hidden(cut: _Cut, tagged: Sequence[Placed], said: Sequence[Placed],
     body = tuple(make_part(role, raw, fence=not summary) for raw in raws if isinstance(raw, (str, dict)))
     text = f"Roo condensed {len(tagged)} messages" if summary else f"Roo hid {len(tagged)} messages"
     runs = _group_runs([s.span for s in tagged])
-    start = next((s.draft.start for s in said if s.stored > cut.place), None)
+    start = next((s.draft.start for s in rows if s.stored > cut.place), None)
     if not runs and start is None:
         return
     reach = runs[-1].stop if runs else start or 0

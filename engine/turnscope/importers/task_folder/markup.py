@@ -67,9 +67,9 @@ def unfold(contents: Sequence[tuple[str, JSON]]) -> list[str | list[ContentPart]
 
 def _split(content: str | list[ContentPart]) -> str | list[ContentPart]:
     """An answer whose written thoughts are pieces of their own."""
-    held = [ContentPart({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
-    made = [one for piece in held for one in _split_thoughts(piece)]
-    return made if len(made) > len(held) else content
+    parts = [ContentPart({"type": "text", "text": content}, 0)] if isinstance(content, str) else content
+    made = [one for piece in parts for one in _split_thoughts(piece)]
+    return made if len(made) > len(parts) else content
 
 
 def _split_thoughts(piece: ContentPart) -> Iterator[ContentPart]:
@@ -85,9 +85,9 @@ def _pair(done: list[str | list[ContentPart]], number: int) -> None:
     answer, message = done[number - 1], done[number]
     if isinstance(message, str):
         return
-    given = [ContentPart({"type": "text", "text": answer}, 0)] if isinstance(answer, str) else answer
+    parts = [ContentPart({"type": "text", "text": answer}, 0)] if isinstance(answer, str) else answer
     answered = [p.raw.get("tool_use_id") for p in message if isinstance(p.raw, Mapping) and p.raw.get("type") == "tool_result"]
-    open_ = [(place, piece.raw) for place, piece in enumerate(given) if isinstance(piece.raw, Mapping)]
+    open_ = [(place, piece.raw) for place, piece in enumerate(parts) if isinstance(piece.raw, Mapping)]
     calls = [(place, call) for place, raw in open_ if raw.get("id") not in answered for call in _find_calls(raw)]
     results = list(_find_results([piece.raw for piece in message]))
     if not calls or not results:
@@ -98,12 +98,12 @@ def _pair(done: list[str | list[ContentPart]], number: int) -> None:
         found = next(((p, c) for p, c in calls if c.name == result.name and (p, c.start) not in ids), None)
         if found:
             place, call = found
-            raw = given[place].raw
+            raw = parts[place].raw
             name = raw["id"] if raw.get("type") == "tool_use" else f"call-{number - 1}-{len(ids)}"
             ids[place, call.start] = name
             named[result] = name
     if named:
-        done[number - 1] = list(_insert_calls(given, calls, ids))
+        done[number - 1] = list(_insert_calls(parts, calls, ids))
         done[number] = list(_insert_results(message, named))
 
 
@@ -118,7 +118,7 @@ def _find_calls(raw: Mapping[str, Any]) -> Iterator[_Written]:
 
 def _parse_parameters(inner: str) -> dict[str, Any]:
     """The parameters of a written call."""
-    given: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     at = 0
     while opened := _OPEN.search(inner, at):
         name, start = opened[1], opened.end()
@@ -132,11 +132,11 @@ def _parse_parameters(inner: str) -> dict[str, Any]:
             value = _parse_parameters(value)
         elif name == "arguments":
             value = _parse_json(value)
-        if name in given:
-            value = [*(given[name] if isinstance(given[name], list) else [given[name]]), value]
-        given[name] = value
+        if name in arguments:
+            value = [*(arguments[name] if isinstance(arguments[name], list) else [arguments[name]]), value]
+        arguments[name] = value
         at = stop + len(close)
-    return given if given or not inner.strip() else {"text": inner.strip()}
+    return arguments if arguments or not inner.strip() else {"text": inner.strip()}
 
 
 def _parse_json(text: str) -> Any:
@@ -148,25 +148,25 @@ def _parse_json(text: str) -> Any:
 
 def _find_results(raws: Sequence[JSON]) -> Iterator[_Answer]:
     """Results in a message: a header, then its text in the same block or the blocks behind it."""
-    held: tuple[str, int] | None = None
+    header_before: tuple[str, int] | None = None
     for block, raw in enumerate(raws):
         text = raw.get("text") if isinstance(raw, Mapping) and raw.get("type") == "text" else None
         image = isinstance(raw, Mapping) and raw.get("type") == "image"
         header = _RESULT.match(text) if isinstance(text, str) else None
         ends = header or not (image or isinstance(text, str)) or (isinstance(text, str) and text.startswith(_ASIDE))
-        if held and ends:
-            yield _Answer(held[0], held[1], block)
-            held = None
+        if header_before and ends:
+            yield _Answer(header_before[0], header_before[1], block)
+            header_before = None
         if header:
-            held = (header[1], block)
-    if held:
-        yield _Answer(held[0], held[1], len(raws))
+            header_before = (header[1], block)
+    if header_before:
+        yield _Answer(header_before[0], header_before[1], len(raws))
 
 
 def _insert_calls(
-    given: list[ContentPart], calls: list[tuple[int, _Written]], ids: Mapping[tuple[int, int], str]
+    parts: list[ContentPart], calls: list[tuple[int, _Written]], ids: Mapping[tuple[int, int], str]
 ) -> Iterator[ContentPart]:
-    for place, piece in enumerate(given):
+    for place, piece in enumerate(parts):
         chosen = [call for p, call in calls if p == place and (p, call.start) in ids and call.stop]
         if not chosen:
             yield piece

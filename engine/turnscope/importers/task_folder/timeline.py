@@ -79,8 +79,8 @@ def build_session(folder: Folder) -> Session:
         builder.add_note("info", 0, f"{lost} messages are no longer in the stored history; they were put back from the screen")
     found = find_windows(extract_text(row.content) for row in plot.rows if row.role == "user")
     builder.window = found[-1] if found else None
-    said = [_place_row(row, draft, content) for row, draft, content in zip(plot.rows, drafts, contents, strict=True)]
-    return builder.build([lambda session: observe_changes(folder, said, session)])
+    rows = [_place_row(row, draft, content) for row, draft, content in zip(plot.rows, drafts, contents, strict=True)]
+    return builder.build([lambda session: observe_changes(folder, rows, session)])
 
 
 def lay_out(folder: Folder) -> Plot:
@@ -146,8 +146,8 @@ def _find_places(folder: Folder) -> list[int | None]:
 
 def _split_shown(text: str) -> list[JSON]:
     """A user's message as the screen repeats it: what was said, and the environment behind it."""
-    said, mark, environment = text.partition(f"\n\n{_ENVIRONMENT}")
-    parts = [said, mark.strip() + environment if mark else ""]
+    prompt, mark, environment = text.partition(f"\n\n{_ENVIRONMENT}")
+    parts = [prompt, mark.strip() + environment if mark else ""]
     return [{"type": "text", "text": part} for part in parts if part.strip()]
 
 
@@ -156,13 +156,13 @@ def _make_answer(call: Call, following: str, n: int) -> list[JSON]:
     texts = [as_string(e.get("text")) for e in call.after if e.get("type") == "say" and e.get("say") == "text"]
     blocks: list[JSON] = [{"type": "text", "text": text} for text in texts if text.strip()]
     name = find_result_tool(following)
-    asked = [e for e in call.after if _TOOL_EVENTS & {str(e.get("ask")), str(e.get("say"))} and as_string(e.get("text"))]
-    if name and asked:
+    events = [e for e in call.after if _TOOL_EVENTS & {str(e.get("ask")), str(e.get("say"))} and as_string(e.get("text"))]
+    if name and events:
         blocks.append(
-            {"type": "tool_use", "id": f"screen-{n}", "name": name, "input": _parse_input(as_string(asked[0].get("text")))}
+            {"type": "tool_use", "id": f"screen-{n}", "name": name, "input": _parse_input(as_string(events[0].get("text")))}
         )
-    elif asked:
-        blocks.append({"type": "text", "text": as_string(asked[0].get("text"))})
+    elif events:
+        blocks.append({"type": "text", "text": as_string(events[0].get("text"))})
     return blocks
 
 
@@ -230,8 +230,8 @@ def _iter_request_fields(plot: Plot) -> Iterator[dict[str, Any]]:
     for n, call in enumerate(plot.folder.calls):
         answer = plot.answers[n]
         row = plot.rows[answer] if answer is not None else None
-        said = extract_text(plot.rows[plot.sent[n] - 1].content) if plot.sent[n] else call.text
-        model = plot.folder.find_model(call, said, row.message if row else {}) or model
+        text = extract_text(plot.rows[plot.sent[n] - 1].content) if plot.sent[n] else call.text
+        model = plot.folder.find_model(call, text, row.message if row else {}) or model
         yield {
             "model": model,
             "usage": plot.folder.find_usage(call),
@@ -249,5 +249,5 @@ def _place_row(row: Row, draft: Draft, content: str | list[ContentPart]) -> Plac
 
 def _make_title(rows: list[Row]) -> str:
     first = next((extract_text(row.content) for row in rows if row.role == "user"), "")
-    said = first.partition("</task>")[0].removeprefix("<task>").partition(_ENVIRONMENT)[0]
-    return " ".join(said.split())[:TITLE]
+    task = first.partition("</task>")[0].removeprefix("<task>").partition(_ENVIRONMENT)[0]
+    return " ".join(task.split())[:TITLE]

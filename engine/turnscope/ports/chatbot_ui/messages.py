@@ -37,8 +37,8 @@ def get_passages(session: Session, kind: str, message: int) -> Sequence[str] | N
         kind: `file_items` or `retrieved`.
         message: The id of the message.
     """
-    held = session.about.get(kind)
-    found = held.get(session.messages[message].id) if isinstance(held, dict) else None
+    passages = session.about.get(kind)
+    found = passages.get(session.messages[message].id) if isinstance(passages, dict) else None
     return [str(text) for text in found] if isinstance(found, list) else None
 
 

@@ -82,8 +82,8 @@ def yield_edits(envelope: Envelope, history: History, message: int, content: str
     Blocks that keep their order are replaced one by one. A message with new or moved blocks is replaced as a whole.
     """
     addresses = history.list_addresses(message)
-    said = isinstance(content, str) or (not content and all(history.session.blocks[at].raw is None for at in addresses))
-    items = [Item(at, None) for at in addresses] if said or isinstance(content, str) else content
+    plain = isinstance(content, str) or (not content and all(history.session.blocks[at].raw is None for at in addresses))
+    items = [Item(at, None) for at in addresses] if plain or isinstance(content, str) else content
     order = [item.at for item in items if item.at is not None]
     bodies: dict[Span, Placeholder]
     if items and len(order) == len(items) and all(a < b for a, b in pairwise(order)):

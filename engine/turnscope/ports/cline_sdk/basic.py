@@ -67,22 +67,22 @@ def compact(
             used += count_tokens(answer[1])
     chosen = [kept[i] if i in kept else messages[i] for i in range(len(messages)) if i in kept or i in frozen or i in recent]
     done = project(chosen, min(max(room, used), max(1, trigger)), "basic_compaction_projection")
-    told = _merge_prompts(done.messages, messages)
-    if write_json(told) == write_json(list(messages)):
+    merged = _merge_prompts(done.messages, messages)
+    if write_json(merged) == write_json(list(messages)):
         return None
-    return [*_mark_messages(told, messages, mode)], done
+    return [*_mark_messages(merged, messages, mode)], done
 
 
 def _trim(message: Message) -> Message | None:
     if isinstance(message["content"], str):
         text = message["content"].strip()
         return {**message, "content": text} if text else None
-    held = [
+    blocks = [
         {**block, "text": block["text"].strip()} if block["type"] == "text" else block
         for block in message["content"]
         if block["type"] != "text" or block["text"].strip()
     ]
-    return {**message, "content": held} if held else None
+    return {**message, "content": blocks} if blocks else None
 
 
 def _list_blocks(message: Message, attached: bool) -> list[Any]:
@@ -106,8 +106,8 @@ def _find_last_answer(messages: Sequence[Message], begin: int, stop: int, frozen
             continue
         if isinstance(message["content"], str):
             return (i, message) if message["content"].strip() else None
-        held = [b for b in message["content"] if b["type"] not in ("thinking", "redacted_thinking")]
-        return (i, {**message, "content": held}) if any(b["type"] == "text" and b["text"].strip() for b in held) else None
+        blocks = [b for b in message["content"] if b["type"] not in ("thinking", "redacted_thinking")]
+        return (i, {**message, "content": blocks}) if any(b["type"] == "text" and b["text"].strip() for b in blocks) else None
     return None
 
 
@@ -120,9 +120,9 @@ def _get_answer_text(message: Message) -> str:
 
 
 def _build_notice(done: Work, answers: Sequence[str]) -> dict[str, Any]:
-    told = "\n\n".join((READ + "\n".join(done.read), EDITED + "\n".join(done.edited), RAN + "\n".join(done.commands)))
-    said = ANSWERED + "\n---\n".join(answers) if answers else ""
-    return {"type": "text", "text": f"{NOTICE}{told}{said}{NOTICE_END}"}
+    lists = "\n\n".join((READ + "\n".join(done.read), EDITED + "\n".join(done.edited), RAN + "\n".join(done.commands)))
+    quoted = ANSWERED + "\n---\n".join(answers) if answers else ""
+    return {"type": "text", "text": f"{NOTICE}{lists}{quoted}{NOTICE_END}"}
 
 
 def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list[Message]:
@@ -146,22 +146,22 @@ def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list
             at += 1
         message, places = kept[first], [where.get(m.get("id", "")) for m in kept[first : at + 1]]
         if at > first:
-            held: list[Any] = []
+            blocks: list[Any] = []
             for i in range(first, at + 1):
-                held += gone(places[i - first - 1], places[i - first]) if i > first else []
-                held += _list_blocks(kept[i], i == newest)
+                blocks += gone(places[i - first - 1], places[i - first]) if i > first else []
+                blocks += _list_blocks(kept[i], i == newest)
             spans = sum(get_prompt_span(m) for m in kept[first : at + 1])
-            message = {**message, "content": held, "metadata": {**(message.get("metadata") or {}), "userRunSpan": spans}}
+            message = {**message, "content": blocks, "metadata": {**(message.get("metadata") or {}), "userRunSpan": spans}}
         elif is_typed(message) and not isinstance(message["content"], str):
             message = {**message, "content": _list_blocks(message, first == newest)}
         runs.append((message, places[0], places[-1], is_typed(kept[first])))
         at += 1
-    told: list[Message] = []
+    merged: list[Message] = []
     for number, (message, _, last, prompt) in enumerate(runs):
         behind = runs[number + 1][1] if number + 1 < len(runs) else len(original)
         extra = gone(last, behind) if prompt else []
-        told.append({**message, "content": [*_list_blocks(message, True), *extra]} if extra else message)
-    return told
+        merged.append({**message, "content": [*_list_blocks(message, True), *extra]} if extra else message)
+    return merged
 
 
 def _mark_messages(messages: Sequence[Message], original: Sequence[Message], mode: str) -> list[Message]:

@@ -89,12 +89,12 @@ class Builder:
     def _count_saved(self, content: Any, keys: set[str]) -> int:
         texts = [content] if isinstance(content, str) else [p["text"] for p in content if p["type"] == "text"]
         files = [] if isinstance(content, str) else [p for p in content if p["type"] == "file" and p["path"] in keys]
-        told = list(_iter_keys(content))
+        own_keys = list(_iter_keys(content))
         total = sum(_count_bytes(cut(file["content"], self.result_most)) for file in files)
         for text in texts:
             entries = _parse_entries(text)
             if entries is None:
-                total += _count_bytes(cut(text, self.result_most)) if not told or set(told) <= keys else 0
+                total += _count_bytes(cut(text, self.result_most)) if not own_keys or set(own_keys) <= keys else 0
             else:
                 total += sum(_count_bytes(write_json(e)) for e in entries if _find_key(e) in keys)
         return total
@@ -157,9 +157,9 @@ def add_missing_results(messages: Sequence[Message]) -> list[Message]:
         return made
 
     for message in messages:
-        held = [] if isinstance(message["content"], str) else list(message["content"])
-        results = [block for block in held if block["type"] == "tool_result"]
-        rest = [block for block in held if block["type"] != "tool_result"]
+        blocks = [] if isinstance(message["content"], str) else list(message["content"])
+        results = [block for block in blocks if block["type"] == "tool_result"]
+        rest = [block for block in blocks if block["type"] != "tool_result"]
         if results:
             alone = not rest and message["role"] == "user" and not open_calls
             add(message if alone else {**message, "role": "user", "content": [*results, *missing()]})
@@ -211,14 +211,14 @@ def _iter_results(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
         )
 
 
-def _iter_requested(given: Any) -> Iterator[str]:
-    if not isinstance(given, Mapping):
+def _iter_requested(value: Any) -> Iterator[str]:
+    if not isinstance(value, Mapping):
         return
-    files = given.get("files")
-    for request in (given, *(files if isinstance(files, list) else ())):
+    files = value.get("files")
+    for request in (value, *(files if isinstance(files, list) else ())):
         if isinstance(request, Mapping) and _get_path(request):
             yield _make_key(request)
-    paths = given.get("file_paths")
+    paths = value.get("file_paths")
     yield from (path for path in (paths if isinstance(paths, list) else ()) if isinstance(path, str) and path)
 
 
@@ -249,10 +249,10 @@ def _strip_range(key: str) -> str:
 
 def _parse_entries(text: str) -> list[Any] | None:
     try:
-        told = json.loads(text)
+        entries = json.loads(text)
     except ValueError:
         return None
-    return told if isinstance(told, list) else [told]
+    return entries if isinstance(entries, list) else [entries]
 
 
 def _find_key(entry: Any) -> str:
@@ -288,10 +288,12 @@ def _replace_outdated(content: Any, keys: set[str]) -> Any:
 
 def _replace_outdated_text(text: str, keys: set[str]) -> str:
     try:
-        told = json.loads(text)
+        entries = json.loads(text)
     except ValueError:
         return OUTDATED
-    return write_json([_replace_entry(e, keys) for e in told] if isinstance(told, list) else _replace_entry(told, keys))
+    return write_json(
+        [_replace_entry(e, keys) for e in entries] if isinstance(entries, list) else _replace_entry(entries, keys)
+    )
 
 
 def _replace_entry(entry: Any, keys: set[str]) -> Any:

@@ -101,8 +101,8 @@ def compute_budget(
         mode: What started the compaction: auto, manual or overflow_recovery.
         ratio: For manual: the share of the messages' tokens that may stay; None = the default.
     """
-    held = port.sum_tokens(messages)
-    overhead = max(0, request - held)
+    tokens = port.sum_tokens(messages)
+    overhead = max(0, request - tokens)
     known = port.compute_usable(model.get("contextWindow"), model.get("maxInputTokens"))
     most = port.DEFAULT_INPUT if known is None else known
     trigger = most * port.TRIGGER_SHARE
@@ -116,11 +116,11 @@ def compute_budget(
     else:
         share = port.MANUAL_RATIO if ratio is None else ratio
         share = min(port.MANUAL_MOST, max(port.MANUAL_LEAST, share))
-        part = max(1, math.floor(min(message_trigger, held * share)))
+        part = max(1, math.floor(min(message_trigger, tokens * share)))
         whole = overhead + part
     return Budget(
         request=request,
-        messages=held,
+        messages=tokens,
         most=most,
         trigger=trigger,
         target=whole,
@@ -130,10 +130,10 @@ def compute_budget(
 
 
 def _count_pairs(messages: Sequence[Message]) -> int:
-    count, asked = 0, False
+    count, pending = 0, False
     for message in messages:
-        count += asked and message["role"] == "assistant"
-        asked = message["role"] == "user"
+        count += pending and message["role"] == "assistant"
+        pending = message["role"] == "user"
     return count
 
 

@@ -72,17 +72,17 @@ def find_work(messages: Iterable[Message]) -> Work:
     done, editing = Work(), dict[str, str]()
     for message in messages:
         for block in list_blocks(message):
-            given = block.get("input") or {}
+            arguments = block.get("input") or {}
             name = block.get("name")
             if block["type"] == "tool_use" and name == "read_files":
-                files = given.get("files") if isinstance(given, Mapping) else None
-                for path in map(_format_file, files) if isinstance(files, list) else list_paths(given):
+                files = arguments.get("files") if isinstance(arguments, Mapping) else None
+                for path in map(_format_file, files) if isinstance(files, list) else list_paths(arguments):
                     _add(done.read, path)
             elif block["type"] == "tool_use" and name in ("editor", "apply_patch"):
-                if found := list_paths(given):
+                if found := list_paths(arguments):
                     editing[block["id"]] = found[0]
             elif block["type"] == "tool_use" and name == "run_commands":
-                for command in given.get("commands") or () if isinstance(given.get("commands"), list) else ():
+                for command in arguments.get("commands") or () if isinstance(arguments.get("commands"), list) else ():
                     if isinstance(command, str) and command.strip():
                         text = command.strip()
                         _add(done.commands, text if len(text) <= COMMAND_MOST else text[:COMMAND_MOST] + "...")
@@ -112,8 +112,8 @@ def _find_lines(content: Any) -> str:
     """Return the lines that the result of an edit names, as `:first-last`."""
     text = content if isinstance(content, str) else "\n".join(p.get("text") or p.get("content") or "" for p in content)
     try:
-        told = json.loads(text)
-        text = told["result"] if isinstance(told, dict) and isinstance(told.get("result"), str) else text
+        value = json.loads(text)
+        text = value["result"] if isinstance(value, dict) and isinstance(value.get("result"), str) else text
     except ValueError:
         pass
     found = [int(match) for match in _LINE.findall(text)]
@@ -138,8 +138,8 @@ def _render_message(message: Message) -> Iterator[str]:
         elif what == "redacted_thinking":
             yield "[Bot thinking]: [redacted]"
         elif what == "tool_use":
-            given = ", ".join(f"{name}={write_json(value)}" for name, value in (block.get("input") or {}).items())
-            yield f"[Bot tool calls]: {block['name']}({given})"
+            arguments = ", ".join(f"{name}={write_json(value)}" for name, value in (block.get("input") or {}).items())
+            yield f"[Bot tool calls]: {block['name']}({arguments})"
         elif what == "tool_result":
             yield f"[Tool result]: {_render_result(block['content'])}"
         elif what == "file":

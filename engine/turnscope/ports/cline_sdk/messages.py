@@ -27,16 +27,16 @@ def is_positive(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
 
 
-def compute_usable(window: Any, given: Any) -> float | None:
+def compute_usable(window: Any, threshold: Any) -> float | None:
     """Return the input tokens that a model takes: its input limit, or 90 % of its window; None = unknown.
 
     Args:
         window: The window in tokens.
-        given: The input limit in tokens. It counts up to the window.
+        threshold: The input limit in tokens. It counts up to the window.
     """
     known = window if is_positive(window) else None
-    if is_positive(given):
-        return float(given) if known is None else min(given, known)
+    if is_positive(threshold):
+        return float(threshold) if known is None else min(threshold, known)
     return None if known is None else known * WINDOW_SHARE
 
 
@@ -78,8 +78,8 @@ def list_blocks(message: Message) -> Sequence[Mapping[str, Any]]:
 
 def holds_only_results(message: Message) -> bool:
     """Return whether a user message holds tool results and nothing else."""
-    held = list_blocks(message)
-    return message["role"] == "user" and bool(held) and all(block["type"] == "tool_result" for block in held)
+    blocks = list_blocks(message)
+    return message["role"] == "user" and bool(blocks) and all(block["type"] == "tool_result" for block in blocks)
 
 
 def get_kind(message: Message) -> Any:
@@ -97,17 +97,19 @@ def get_prompt_span(message: Message) -> int:
     if message["role"] != "user":
         return 0
     meta = message.get("metadata") or {}
-    given = meta.get("userRunSpan")
-    known = given if isinstance(given, int) and not isinstance(given, bool) and given >= 0 else None
+    span = meta.get("userRunSpan")
+    known = span if isinstance(span, int) and not isinstance(span, bool) and span >= 0 else None
     if get_kind(message) in ("compaction", "compaction_summary"):
         return 1 if known is None else known
     if known is not None:
         return known
-    held = list_blocks(message)
+    blocks = list_blocks(message)
     text = (
-        message["content"] if isinstance(message["content"], str) else "\n".join(b["text"] for b in held if b["type"] == "text")
+        message["content"]
+        if isinstance(message["content"], str)
+        else "\n".join(b["text"] for b in blocks if b["type"] == "text")
     )
-    attached = any(b["type"] in ("file", "image") for b in held) and not any(b["type"] == "tool_result" for b in held)
+    attached = any(b["type"] in ("file", "image") for b in blocks) and not any(b["type"] == "tool_result" for b in blocks)
     return 1 if attached or text.strip() else 0
 
 

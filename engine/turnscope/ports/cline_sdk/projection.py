@@ -90,10 +90,10 @@ def _filter(done: Projection, touched: Callable[[int], bool], types: tuple[str, 
             if block["type"] in types:
                 done.actions.append(("dropped_block", "unsafe_to_truncate", *place, measure(block), 0))
                 continue
-            held = block.get("content")
-            if inside and block["type"] == "tool_result" and isinstance(held, list):
-                left = {**block, "content": [part for part in held if part["type"] != "image"]}
-                if len(left["content"]) != len(held):
+            content = block.get("content")
+            if inside and block["type"] == "tool_result" and isinstance(content, list):
+                left = {**block, "content": [part for part in content if part["type"] != "image"]}
+                if len(left["content"]) != len(content):
                     done.actions.append(("dropped_block", "unsafe_to_truncate", *place, measure(block), measure(left)))
                     kept.append(left)
                     continue
@@ -119,8 +119,8 @@ def _shorten_all(done: Projection, target: float) -> None:
             return
         message = done.messages[i]
         text = bool(message["content"]) if isinstance(message["content"], str) else None
-        held = any(b["type"] in ("text", "file", "tool_result") for b in _list_blocks(message))
-        if i == newest or i >= tail or not (held if text is None else text):
+        has_content = any(b["type"] in ("text", "file", "tool_result") for b in _list_blocks(message))
+        if i == newest or i >= tail or not (has_content if text is None else text):
             continue
         before, old = measure(message), count_tokens(message)
         most = max(LEAST, math.floor(target * max(1, before / max(1, old)) / max(1, len(done.messages))))
@@ -136,9 +136,9 @@ def shorten(message: Message, most: int) -> Message:
     return {**message, "content": _share_room(message["content"], most)[0]}
 
 
-def _share_room(held: Sequence[Mapping[str, Any]], room: int) -> tuple[list[Any], int]:
+def _share_room(blocks: Sequence[Mapping[str, Any]], room: int) -> tuple[list[Any], int]:
     done: list[Any] = []
-    for block in held:
+    for block in blocks:
         name = {"text": "text", "file": "content"}.get(block["type"])
         if block["type"] == "tool_result":
             content = block["content"]

@@ -64,10 +64,10 @@ def select_kept(sizes: Sequence[int], most: int = PROMPTS) -> Iterator[tuple[int
 
 def shorten(text: str, tokens: int) -> str:
     """Cut the middle out of a text, so that about `tokens` tokens are left."""
-    held = text.encode("utf-8", "surrogatepass")
-    if estimate_tokens(len(held)) <= tokens:
+    data = text.encode("utf-8", "surrogatepass")
+    if estimate_tokens(len(data)) <= tokens:
         return text
     room = tokens * 4
-    head, tail = held[: room // 2], held[len(held) - (room - room // 2) :]
-    gone = estimate_tokens(len(held) - room)
+    head, tail = data[: room // 2], data[len(data) - (room - room // 2) :]
+    gone = estimate_tokens(len(data) - room)
     return f"{head.decode('utf-8', 'ignore')}…{gone} tokens truncated…{tail.decode('utf-8', 'ignore')}"

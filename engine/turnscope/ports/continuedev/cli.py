@@ -59,8 +59,8 @@ def count_item(item: Item, count: Count, model: str) -> int:
         for text_of in [output] if isinstance(output, str) else output or ():
             found += _count_text(text_of, count) + RESULT
     found += RESULT if item.get("role") == "tool" else 0
-    for given in item.get("context") or ():
-        found += _count_text(given.get("content"), count) + _count_text(given.get("name"), count) + CONTEXT
+    for entry in item.get("context") or ():
+        found += _count_text(entry.get("content"), count) + _count_text(entry.get("name"), count) + CONTEXT
     return found
 
 
@@ -82,11 +82,11 @@ def count_tools(tools: Sequence[Item], count: Count) -> int:
         function = tool.get("function") or {}
         found += _count_text(function.get("name"), count) + _count_text(function.get("description"), count)
         for key, field in ((function.get("parameters") or {}).get("properties") or {}).items():
-            held = field if isinstance(field, Mapping) else {}
+            schema = field if isinstance(field, Mapping) else {}
             found += count(key)
             for name in ("type", "description"):
-                found += _count_text(held.get(name), count) + 2 if held.get(name) and isinstance(held[name], str) else 0
-            values = held.get("enum") or ()
+                found += _count_text(schema.get(name), count) + 2 if schema.get(name) and isinstance(schema[name], str) else 0
+            values = schema.get("enum") or ()
             found += sum(3 + (count(v) if isinstance(v, str) else 5) for v in values) - (3 if values else 0)
     return found
 

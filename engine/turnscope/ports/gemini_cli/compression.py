@@ -64,12 +64,12 @@ def _estimate_part(part: Mapping[str, Any], depth: int) -> float:
     if isinstance(part.get("text"), str):
         return _estimate_text(part["text"])
     if "functionResponse" in part:
-        given = part["functionResponse"]
-        response = given.get("response")
-        said = response if isinstance(response, str) else "" if response is None else write_json(response)
-        nested = given.get("parts") or ()
+        reply = part["functionResponse"]
+        response = reply.get("response")
+        text = response if isinstance(response, str) else "" if response is None else write_json(response)
+        nested = reply.get("parts") or ()
         inside = estimate_tokens(nested, depth + 1) if nested and depth < DEEPEST else 0
-        return (count_units(given.get("name") or "") + count_units(said)) / ASCII_PER_TOKEN + inside
+        return (count_units(reply.get("name") or "") + count_units(text)) / ASCII_PER_TOKEN + inside
     data = part.get("inlineData") or part.get("fileData") or {}
     mime = data.get("mimeType") or ""
     if mime.startswith("image/"):

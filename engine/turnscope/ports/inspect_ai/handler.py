@@ -18,14 +18,14 @@ MORE_PASSES = 3
 PRESERVED = 0.8  # share that the strategy trim keeps
 
 
-def compute_threshold(given: float, window: int | None) -> int:
+def compute_threshold(threshold: float, window: int | None) -> int:
     """Return the tokens above which Inspect compacts.
 
     Args:
-        given: A number of tokens, or a share of the window.
+        threshold: A number of tokens, or a share of the window.
         window: The window in tokens; None = unknown.
     """
-    return int(given) if isinstance(given, int) or given > 1 else int(given * (window or WINDOW))
+    return int(threshold) if isinstance(threshold, int) or threshold > 1 else int(threshold * (window or WINDOW))
 
 
 def build_strategy(options: Mapping[str, Any], summarise: port.Summarise) -> Strategy:

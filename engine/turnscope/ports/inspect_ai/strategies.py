@@ -52,9 +52,9 @@ def split_parts(messages: Sequence[Message]) -> Parts:
     """Split messages into the three parts. If none is marked as input, everything up to the first user message is the input."""
     system = tuple(m for m in messages if m["role"] == "system")
     rest = [m for m in messages if m["role"] != "system"]
-    given = [m for m in rest if m.get("source") == "input" and not is_summary(m)]
-    if given:
-        return Parts(system, tuple(given), tuple(m for m in rest if is_summary(m) or m.get("source") != "input"))
+    inputs = [m for m in rest if m.get("source") == "input" and not is_summary(m)]
+    if inputs:
+        return Parts(system, tuple(inputs), tuple(m for m in rest if is_summary(m) or m.get("source") != "input"))
     stop = 0
     while stop < len(rest) and not is_summary(rest[stop]):
         stop += 1
@@ -191,8 +191,8 @@ def replace_by_summary(messages: Sequence[Message], summarise: Summarise) -> tup
 
 
 def _copy(message: Message, **changed: Any) -> Message:
-    kept = {name: value for name, value in {**message, **changed}.items() if name != "id"}
-    return {name: value for name, value in kept.items() if name != "tool_calls" or value}
+    fields = {name: value for name, value in {**message, **changed}.items() if name != "id"}
+    return {name: value for name, value in fields.items() if name != "tool_calls" or value}
 
 
 def _replace_calls(message: Message, calls: list[Any]) -> Message:
@@ -201,9 +201,9 @@ def _replace_calls(message: Message, calls: list[Any]) -> Message:
 
 def _remove_call(message: Message, call: Mapping[str, Any]) -> Message:
     content = message["content"]
-    said = ([{"type": "text", "text": content}] if content else []) if isinstance(content, str) else list(content)
+    parts = ([{"type": "text", "text": content}] if content else []) if isinstance(content, str) else list(content)
     calls = [c for c in message.get("tool_calls") or () if c["id"] != call["id"]]
-    return _copy(message, content=[*said, {"type": "text", "text": CALL_REMOVED.format(call["function"])}], tool_calls=calls)
+    return _copy(message, content=[*parts, {"type": "text", "text": CALL_REMOVED.format(call["function"])}], tool_calls=calls)
 
 
 def _remove_citations(message: Message) -> Message:

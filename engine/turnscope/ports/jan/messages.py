@@ -45,8 +45,8 @@ def estimate_message(message: ChatMessage) -> int:
 
 def list_files(message: ChatMessage) -> list[tuple[str, str]]:
     """Return names and contents of the files in a message."""
-    held = (message.get("metadata") or {}).get("inline_file_contents") or ()
-    return [(str(file.get("name") or "attachment"), str(file["content"])) for file in held if file.get("content")]
+    files = (message.get("metadata") or {}).get("inline_file_contents") or ()
+    return [(str(file.get("name") or "attachment"), str(file["content"])) for file in files if file.get("content")]
 
 
 def find_first_kept(sums: Sequence[int], there: int, budget: int) -> int:
@@ -95,11 +95,11 @@ def _is_picture(part: ChatMessage) -> bool:
 
 def add_files(message: ChatMessage) -> dict[str, Any]:
     """Add a user message's files after each of its texts."""
-    held = [f"File: {name}\n{content}" for name, content in list_files(message)]
+    sections = [f"File: {name}\n{content}" for name, content in list_files(message)]
     parts = message.get("parts") or ()
-    if not held or message.get("role") != "user":
+    if not sections or message.get("role") != "user":
         return dict(message)
-    texts = ({**p, "text": "\n\n".join([p.get("text") or "", *held])} if p.get("type") == "text" else p for p in parts)
+    texts = ({**p, "text": "\n\n".join([p.get("text") or "", *sections])} if p.get("type") == "text" else p for p in parts)
     return {**message, "parts": list(texts)}
 
 

@@ -61,22 +61,22 @@ def find_longest(count: int, size: Callable[[int], int], room: int) -> int:
     return left
 
 
-def count_approximately(session: Session, row: Row, held: str | Sequence[JSON] | None = None) -> int:
+def count_approximately(session: Session, row: Row, content: str | Sequence[JSON] | None = None) -> int:
     """Return the tokens of one message, as `count_tokens_approximately` does.
 
     Args:
         session: The session.
         row: The message.
-        held: Another content for it; None = its own.
+        content: Another content for it; None = its own.
     """
-    held = build_content_with_calls(session, row) if held is None else held
+    content = build_content_with_calls(session, row) if content is None else content
     tokens, chars = 0, len(row.role)
-    if isinstance(held, str):
-        chars += len(held)
+    if isinstance(content, str):
+        chars += len(content)
         calls = [call for block in session.blocks[row.start : row.stop] if (call := _build_call(block.raw))]
         chars += len(repr(calls)) if calls else 0
     else:
-        for part in held:
+        for part in content:
             kind = part.get("type") if isinstance(part, Mapping) else ""
             if kind in ("image", "image_url"):
                 tokens += IMAGE
@@ -94,9 +94,9 @@ def count_approximately(session: Session, row: Row, held: str | Sequence[JSON] |
 
 def build_content_with_calls(session: Session, row: Row) -> str | list[JSON]:
     """Return the content of a message: a string, or a list of parts that includes its calls, as for Anthropic's models."""
-    held = build_content(session, row)
-    if isinstance(held, str) or row.role == "tool":
-        return held or ""
+    content = build_content(session, row)
+    if isinstance(content, str) or row.role == "tool":
+        return content or ""
     return build_raws(session.blocks[row.start : row.stop])
 
 
@@ -145,22 +145,22 @@ class Lists:
         tools = own.sums[1][stop] - own.sums[1][start]
         return self.primer + own.count_tokens(start, stop) - tools + self.frame * (found.unframed[b] - found.unframed[a])
 
-    def size(self, number: int, held: str | Sequence[JSON]) -> int:
-        """Return the tokens of one row with `held` as its content, without the primer."""
+    def size(self, number: int, content: str | Sequence[JSON]) -> int:
+        """Return the tokens of one row with `content` as its content, without the primer."""
         session, row, own = self.ctx.session, get_rows(self.ctx).rows[number], self.ctx.own
         if self.approximate:
-            return count_approximately(session, row, held)
+            return count_approximately(session, row, content)
         blocks = session.blocks[row.start : row.stop]
         whole = self.count(number, number + 1) - self.primer
-        if isinstance(held, str):
+        if isinstance(content, str):
             bare = any(isinstance(b.raw, str) for b in blocks)
             changed = list_text_blocks(session, row) if bare else [b for b in blocks if b.kind != "tool_use"]
-            return whole - own.count_content(changed) + own.count_parts((Part(blocks[0].role, "text", held),))
+            return whole - own.count_content(changed) + own.count_parts((Part(blocks[0].role, "text", content),))
         if row.role == "tool":
             return (
                 whole
                 - own.count_content(blocks)
-                + own.count_parts(Part(blocks[0].role, "text", extract_text(part)) for part in held)
+                + own.count_parts(Part(blocks[0].role, "text", extract_text(part)) for part in content)
             )
-        some = blocks[-len(held) :] if held[-1] is blocks[-1].raw else blocks[: len(held)]
+        some = blocks[-len(content) :] if content[-1] is blocks[-1].raw else blocks[: len(content)]
         return whole - own.count_content(blocks) + own.count_content(some)

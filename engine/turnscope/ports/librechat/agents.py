@@ -145,8 +145,8 @@ def add_reasoning(history: History, i: int, bodies: Bodies, block: int) -> Bodie
     first = history.get_blocks(i)[0]
     if isinstance(first.raw, Mapping) and first.raw.get("type") == history.session.blocks[block].raw.get("type"):
         return bodies
-    said = () if first.raw is None else (Part(first.role, first.kind, first.text, first.raw),)
-    rest = bodies.get(first.at, said)
+    parts = () if first.raw is None else (Part(first.role, first.kind, first.text, first.raw),)
+    rest = bodies.get(first.at, parts)
     return {**bodies, first.at: (_build_part(history, block), *rest)}
 
 

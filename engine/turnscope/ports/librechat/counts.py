@@ -16,8 +16,8 @@ CHUNK = 64
 
 
 def _count_held(values: Iterable[object]) -> int:
-    held = tuple(values)
-    return len(held) - held.count(None)
+    numbers = tuple(values)
+    return len(numbers) - numbers.count(None)
 
 
 _FOLDS: Mapping[str, Callable[[Iterable[Any]], int]] = {"sum": sum, "max": max, "held": _count_held}

@@ -50,8 +50,8 @@ class Held(Struct, frozen=True, gc=False):
 
     def get_text(self, history: History, j: int) -> str | None:
         """Return the shortened text of result `j`, wide; None if it was not shortened."""
-        held = self.texts[j]
-        return None if held is None else unpack(held, history.get_result_by_number(history.first_tool + j)[1])
+        text = self.texts[j]
+        return None if text is None else unpack(text, history.get_result_by_number(history.first_tool + j)[1])
 
     def get_bodies(self, history: History, i: int) -> Bodies:
         """Return the placeholders of a message's shortened blocks."""
@@ -61,7 +61,7 @@ class Held(Struct, frozen=True, gc=False):
             text = self.texts[j]
             return history.replace_text(i, text, self.lengths[j]) if text is not None else {}
         inputs = self.inputs[history.count_answers_before(i)] if role == "ai" else None
-        return history.replace_inputs({at: json.loads(given) for at, given in inputs.items()}) if inputs else {}
+        return history.replace_inputs({at: json.loads(arguments) for at, arguments in inputs.items()}) if inputs else {}
 
 
 def iter_shortened(history: History, held: Held) -> Iterator[int]:
@@ -95,15 +95,15 @@ def begin_held(history: History, count: int) -> Held:
     if since not in history.whole:
         every = structs.replace(history, there=len(reading.rows))
         history.whole[since] = add_new_messages(every, Held(), history.host[since:])
-    held = history.whole[since]
+    first = history.whole[since]
     results = bisect_left(reading.tools, since + count) - history.first_tool
     answers = bisect_left(reading.answers, since + count) - history.first_answer
     return Held(
-        counts=held.counts.take(count),
-        lengths=held.lengths.take(results),
-        texts=held.texts.take(results),
-        longest=held.longest.take(answers),
-        inputs=held.inputs.take(answers),
+        counts=first.counts.take(count),
+        lengths=first.lengths.take(results),
+        texts=first.texts.take(results),
+        longest=first.longest.take(answers),
+        inputs=first.inputs.take(answers),
     )
 
 
@@ -149,16 +149,16 @@ def _cut(history: History, held: Held, count: int, cap: Callable[[int], int]) ->
         if text is None:
             end, mark, start = (find_list_middle if listed else find_middle)(whole, limit)
             new = whole[:end] + mark + whole[start:]
-            kept = pack_cut(whole, (end, mark, start))
+            packed = pack_cut(whole, (end, mark, start))
         else:
             new = shorten(unpack(text, whole), limit)
-            kept = pack(new, whole)
-        made.append((j, limit, text, kept, len(new)))
+            packed = pack(new, whole)
+        made.append((j, limit, text, packed, len(new)))
         parts.append(
             replace_content(block, new if whole.isascii() else narrow_text(new))
         )  # its marks hold no halves of surrogate pairs
-    for (j, limit, text, kept, length), tokens in zip(made, history.count_each(parts), strict=True):
-        cuts[j] = Cut(kept, length, tokens)
+    for (j, limit, text, packed, length), tokens in zip(made, history.count_each(parts), strict=True):
+        cuts[j] = Cut(packed, length, tokens)
         memo[tools[first + j], text is None] = (text, limit, cuts[j])
     return _store_texts(history, held, cuts)
 
@@ -198,11 +198,11 @@ def cut_args(history: History, held: Held, limit: int) -> Faded:
     longest: dict[int, int] = {}
     for j, _ in iter_above(held.longest, lambda _place: limit, history.answers):
         i = history.get_answer(j)
-        known = {at: json.loads(given) for at, given in (held.inputs[j] or {}).items()}
+        known = {at: json.loads(arguments) for at, arguments in (held.inputs[j] or {}).items()}
         for block in history.list_calls(i):
             new, changed = envelope_arguments(known.get(block.at, block.raw.get("input")), limit)
             known |= {block.at: new} if changed else {}
-        inputs[j] = {at: json.dumps(given) for at, given in known.items()}
+        inputs[j] = {at: json.dumps(arguments) for at, arguments in known.items()}
         counts[i] = history.count_parts(history.build_parts(i, history.replace_inputs(known)))
         longest[j] = measure_longest_input(history.get_blocks(i), known)
     if not inputs:
@@ -224,13 +224,13 @@ def trim_by_position(history: History, held: Held, settings: ByPosition) -> Fade
         i = history.get_tool(j)
         age = (total - i) / total
         text = held.get_text(history, j)
-        said = history.get_result(i)[0] if text is None else text
-        if i < humans[0] or i >= protected or said is None:
+        whole = history.get_result(i)[0] if text is None else text
+        if i < humans[0] or i >= protected or whole is None:
             continue
         if age >= settings.clear_from and settings.clear:
             texts[j] = widen(settings.cleared)
-        elif age >= settings.trim_from and len(said) > settings.max_chars:
-            texts[j] = trim(said, settings)
+        elif age >= settings.trim_from and len(whole) > settings.max_chars:
+            texts[j] = trim(whole, settings)
     return _store_texts(history, held, _count_cuts(history, texts))
 
 

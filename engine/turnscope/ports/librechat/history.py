@@ -45,9 +45,9 @@ class Shortened(Part, frozen=True, gc=False):
     @property  # type: ignore[misc]
     def text(self) -> str:
         """The text, narrow."""
-        given: str = _text.__get__(self)
-        if given or not self.of:
-            return given
+        value: str = _text.__get__(self)
+        if value or not self.of:
+            return value
         whole = get_result_text(self.of)[0] or ""
         text = unpack(self.kept, whole)
         return text if whole.isascii() else narrow_text(text)
@@ -55,8 +55,8 @@ class Shortened(Part, frozen=True, gc=False):
     @property  # type: ignore[misc]
     def raw(self) -> JSON:
         """The block with the text."""
-        given = _raw.__get__(self)
-        return {**self.of.raw, "content": self.text} if given is None and self.of else given
+        value = _raw.__get__(self)
+        return {**self.of.raw, "content": self.text} if value is None and self.of else value
 
     @property
     def key(self) -> str:
@@ -132,11 +132,11 @@ def read_session(session: Session, with_system: bool) -> Reading:
         roles=roles,
         tools=places["tool"],
         answers=places["ai"],
-        said=tuple(i for i, held in zip(places["ai"], answers, strict=True) if any(map(_has_text, held))),
+        said=tuple(i for i, answer in zip(places["ai"], answers, strict=True) if any(map(_has_text, answer))),
         breaks=tuple(i for i, r in enumerate(roles) if r not in ("ai", "tool")),
         humans=places["human"],
         thoughts={
-            kind: tuple(i for i, held in zip(places["ai"], answers, strict=True) if _find_reasoning(held, kind) >= 0)
+            kind: tuple(i for i, answer in zip(places["ai"], answers, strict=True) if _find_reasoning(answer, kind) >= 0)
             for kind in kinds
         },
         reach=tuple(accumulate(ends, max)),
@@ -162,10 +162,10 @@ def get_call_id(block: Block) -> str:
 def get_result_text(block: Block) -> tuple[str | None, bool]:
     """Return the text of a result, wide, and whether it was a list of texts; None if it holds anything but text."""
     raw = block.raw
-    held = raw.get("content") if type(raw) is dict or isinstance(raw, Mapping) else None
-    if isinstance(held, str):
-        return widen(held), False
-    parts = held if isinstance(held, list) else []
+    content = raw.get("content") if type(raw) is dict or isinstance(raw, Mapping) else None
+    if isinstance(content, str):
+        return widen(content), False
+    parts = content if isinstance(content, list) else []
     texts = [p["text"] for p in parts if isinstance(p, Mapping) and p.get("type") == "text" and isinstance(p.get("text"), str)]
     return (widen("\n".join(texts)), True) if texts and len(texts) == len(parts) else (None, False)
 
@@ -177,8 +177,8 @@ def measure_longest_input(blocks: Iterable[Block], inputs: Mapping[int, JSON] | 
         blocks: The blocks of an answer.
         inputs: New arguments of some calls, by address.
     """
-    given = inputs or {}
-    return max((len(write_json(given.get(b.at, b.raw.get("input")))) for b in blocks if is_call(b)), default=0)
+    texts = inputs or {}
+    return max((len(write_json(texts.get(b.at, b.raw.get("input")))) for b in blocks if is_call(b)), default=0)
 
 
 def _has_text(block: Block) -> bool:
@@ -265,8 +265,8 @@ class History(Struct, frozen=True, gc=False):
     @property
     def results_before_text(self) -> int:
         """How many results come before an ai message with text."""
-        said = bisect_left(self.reading.said, self.there)
-        last = self.reading.said[said - 1] if said else -1
+        first = bisect_left(self.reading.said, self.there)
+        last = self.reading.said[first - 1] if first else -1
         return max(0, bisect_left(self.reading.tools, last) - self.first_tool)
 
     def get_result(self, i: int) -> tuple[str | None, bool]:
@@ -333,16 +333,16 @@ class History(Struct, frozen=True, gc=False):
             parts += bodies.get(block.at, (Part(block.role, block.kind, block.text, block.raw),))
         return parts
 
-    def replace_text(self, i: int, kept: bytes, size: int) -> Bodies:
+    def replace_text(self, i: int, packed: bytes, size: int) -> Bodies:
         """Return the placeholder of a tool message.
 
         Args:
             i: The number of the message.
-            kept: The other text, packed.
+            packed: The other text, packed.
             size: Its characters.
         """
         block = self.session.blocks[self.get_row(i).start]
-        return {block.at: (Shortened(block.role, "tool_result", of=block, kept=kept, size=size),)}
+        return {block.at: (Shortened(block.role, "tool_result", of=block, kept=packed, size=size),)}
 
     def replace_inputs(self, inputs: Mapping[int, JSON]) -> dict[int, tuple[Part, ...]]:
         """Return the placeholders of calls with other arguments.
@@ -351,8 +351,8 @@ class History(Struct, frozen=True, gc=False):
             inputs: The arguments, by address of the call.
         """
         bodies: dict[int, tuple[Part, ...]] = {}
-        for at, given in inputs.items():
+        for at, value in inputs.items():
             block = self.session.blocks[at]
-            raw = {**block.raw, "input": given}
+            raw = {**block.raw, "input": value}
             bodies[at] = (Part(block.role, "tool_use", extract_block_text("tool_use", raw), raw),)
         return bodies

@@ -57,8 +57,8 @@ def get_summary(message: Stored) -> str:
     parts = message.get("content")
     for part in reversed(parts) if isinstance(parts, list) else ():
         if isinstance(part, Mapping) and part.get("type") == "summary":
-            held = part.get("content")
-            texts = [p.get("text", "") for p in held if isinstance(p, Mapping)] if isinstance(held, list) else []
+            content = part.get("content")
+            texts = [p.get("text", "") for p in content if isinstance(p, Mapping)] if isinstance(content, list) else []
             if text := "".join(texts) or part.get("text"):
                 return str(text)
     summary = message.get("summary")
@@ -97,5 +97,5 @@ def count_conversation_tokens(ctx: Ctx, start: int) -> int:
 def count_instructions(ctx: Ctx) -> int | None:
     """Return the tokens of the system prompt; None if there is none."""
     cut = ctx.request.cut
-    held = any(ctx.session.blocks[at].role == "system" for at in ctx.index.static[: count_before(ctx.index.static, cut)])
-    return ctx.own.sums[0][cut] if held else None
+    present = any(ctx.session.blocks[at].role == "system" for at in ctx.index.static[: count_before(ctx.index.static, cut)])
+    return ctx.own.sums[0][cut] if present else None

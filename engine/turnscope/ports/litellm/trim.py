@@ -88,28 +88,28 @@ def get_text(session: Session, row: Row, join: bool) -> str | None:
         row: The message.
         join: Also join a list of parts, or of none.
     """
-    held = build_content(session, row)
-    if isinstance(held, str):
-        return held
+    content = build_content(session, row)
+    if isinstance(content, str):
+        return content
     return "\n".join(extract_text(block.raw) for block in list_text_blocks(session, row)) if join else None
 
 
-def build_system_text(ctx: Ctx, given: str, frame: int) -> tuple[str, int]:
+def build_system_text(ctx: Ctx, whole: str, frame: int) -> tuple[str, int]:
     """Return the joined system text, shortened if it alone exceeds the limit, and the tokens of a list that holds it alone.
 
     Args:
         ctx: The context of the request.
-        given: The system contents.
+        whole: The system contents.
         frame: Tokens of a message's frame.
     """
 
     def count(text: str) -> int:
         return PRIMER + frame + ctx.own.count_parts((Part("system", "system", text, place="system"),))
 
-    total = PRIMER + frame + sum(ctx.own.count_placeholder((Part("system", "system", given, place="system"),)))
+    total = PRIMER + frame + sum(ctx.own.count_placeholder((Part("system", "system", whole, place="system"),)))
     if total <= ctx.limit:
-        return given, total
-    text, tokens = shorten(given, ctx.limit, count=count, gpt="gpt" in ctx.request.model, total=total)
+        return whole, total
+    text, tokens = shorten(whole, ctx.limit, count=count, gpt="gpt" in ctx.request.model, total=total)
     return text, count(text) if tokens is None else tokens
 
 

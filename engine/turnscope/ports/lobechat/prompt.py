@@ -48,6 +48,6 @@ def format_summary(summary: str) -> str:
     return f"{HEAD}{summary}{TAIL}" if summary else ""
 
 
-def parse_variables(given: Iterable[str]) -> dict[str, str]:
+def parse_variables(pairs: Iterable[str]) -> dict[str, str]:
     """Return the texts for `{{name}}` from a setting of the form `name=text`."""
-    return {name.strip(): text for name, _, text in (one.partition("=") for one in given)}
+    return {name.strip(): text for name, _, text in (one.partition("=") for one in pairs)}

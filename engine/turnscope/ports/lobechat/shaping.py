@@ -185,13 +185,13 @@ def _add_media(message: StoredMessage, sent: dict[str, Any], shape: Shape) -> di
         }
     if role not in ("user", "assistant") or message.get("role") == "tool":
         return sent
-    held = content if isinstance(content, list) else []
-    inside = [p for p in held if p.get("type") == "image_url"]
+    items = content if isinstance(content, list) else []
+    inside = [p for p in items if p.get("type") == "image_url"]
     pictures = [{"type": "image_url", "image_url": {"url": p["url"], "detail": "auto"}} for p in message.get("imageList") or ()]
     files = [*(message.get("fileList") or ()), *(message.get("imageList") or ())] if role == "user" and shape.files else []
     if not pictures and not files and (shape.vision or not inside):
         return sent
-    texts = [str(p.get("text") or "") for p in held if p.get("type") == "text"] if held else [content or ""]
+    texts = [str(p.get("text") or "") for p in items if p.get("type") == "text"] if items else [content or ""]
     unseen = "" if shape.vision else "\n".join(UNSEEN for _ in (*pictures, *inside))
     text = "\n\n".join(filter(None, ("\n\n".join(texts), unseen, list_files(files))))
     if not shape.vision and not files:
@@ -244,6 +244,6 @@ def _order_messages(made: Sequence[tuple[int, StoredMessage, dict[str, Any]]]) -
 
 def _get_output(message: StoredMessage, content: Any) -> Any:
     error = message.get("pluginError")
-    told = error.get("message") if isinstance(error, Mapping) else None
-    told = told if isinstance(told, str) else ""
-    return content if isinstance(content, str) and (content or not told) else told or FAILED
+    report = error.get("message") if isinstance(error, Mapping) else None
+    report = report if isinstance(report, str) else ""
+    return content if isinstance(content, str) and (content or not report) else report or FAILED

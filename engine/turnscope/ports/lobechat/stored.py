@@ -61,21 +61,21 @@ def read_topic(session: Session) -> Topic:
             units[-1] = ChatMessage(units[-1].start, one.stop, units[-1].message)
             plain[-1].append(one.message)
             continue
-        held = stored.get(name) if "id" in one.message else None
-        message = {**one.message, **held} if held else _store_message(one.message, billed.get(one.start, 0))
+        fields = stored.get(name) if "id" in one.message else None
+        message = {**one.message, **fields} if fields else _store_message(one.message, billed.get(one.start, 0))
         units.append(ChatMessage(one.start, one.stop, {**message, "id": message.get("id") or f"#{len(units)}"}))
         plain.append([one.message])
-    said = [unit.message for unit in units]
-    cuts = find_cuts(said)
+    messages = [unit.message for unit in units]
+    cuts = find_cuts(messages)
     defined = [block.at for block in session.blocks if block.kind == "tool"]
     return Topic(
         units,
         plain,
         starts=[unit.start for unit in units],
-        sums=[0, *accumulate(map(count_message, said))],
+        sums=[0, *accumulate(map(count_message, messages))],
         cuts=cuts,
-        groups=[n for n, message in enumerate(said) if message["role"] == GROUP],
-        systems=[n for n, message in enumerate(said) if message["role"] == "system"],
+        groups=[n for n, message in enumerate(messages) if message["role"] == GROUP],
+        systems=[n for n, message in enumerate(messages) if message["role"] == "system"],
         defined=defined,
         tools=[0, *accumulate(estimate_tokens(session.blocks[at].raw) for at in defined)],
     )
@@ -85,11 +85,11 @@ def _store_message(message: dict[str, Any], billed: int) -> dict[str, Any]:
     """Return a message of another tool's log as the app would have stored it."""
     calls = ((call.get("id"), call["function"]) for call in message.get("tool_calls") or ())
     tools = [{"id": id, "apiName": function["name"], "arguments": function["arguments"]} for id, function in calls]
-    held = message["content"] if isinstance(message["content"], list) else []
-    texts = [part["text"] for part in held if part.get("type") == "text"]
-    thoughts = [part for part in held if part.get("type") == "thinking"]
+    parts = message["content"] if isinstance(message["content"], list) else []
+    texts = [part["text"] for part in parts if part.get("type") == "text"]
+    thoughts = [part for part in parts if part.get("type") == "thinking"]
     stored = dict(message)
-    if held and len(texts) < 2 and len(thoughts) < 2 and len(texts) + len(thoughts) == len(held):
+    if parts and len(texts) < 2 and len(thoughts) < 2 and len(texts) + len(thoughts) == len(parts):
         stored["content"] = "".join(texts)
         for part in thoughts:
             stored["reasoning"] = {"content": part.get("thinking"), "signature": part.get("signature")}

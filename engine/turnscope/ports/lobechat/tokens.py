@@ -55,19 +55,19 @@ def estimate_tokens(value: Any) -> int:
 
 def _count_ascii(text: str) -> int:
     """Estimate the tokens of ASCII text as `_count_segment` does, but without looking at each part."""
-    held = text.encode().translate(_CLASSES) + b" "
-    tokens = _count_pieces(held, b"w", _WORD) + _count_pieces(held, b"s", 2) - len(_THREE.findall(held))
+    classes = text.encode().translate(_CLASSES) + b" "
+    tokens = _count_pieces(classes, b"w", _WORD) + _count_pieces(classes, b"s", 2) - len(_THREE.findall(classes))
     for found in _DIGITS.finditer(text):
         start, stop = found.span()
-        if not start or held[start - 1] != ord("w"):
+        if not start or classes[start - 1] != ord("w"):
             tokens -= (stop - start - 1) // _WORD
     return tokens
 
 
-def _count_pieces(held: bytes, one: bytes, size: int) -> int:
+def _count_pieces(classes: bytes, one: bytes, size: int) -> int:
     """Return how many pieces of at most `size` bytes the runs of `one` make."""
-    whole = held.count(one * size)
-    rest = held.replace(one * size, b"|") if whole else held
+    whole = classes.count(one * size)
+    rest = classes.replace(one * size, b"|") if whole else classes
     return whole + sum(rest.count(one + other) for other in (b" ", b"s", b"w") if other != one)
 
 
@@ -104,8 +104,8 @@ def count_by_source(message: StoredMessage) -> dict[str, int]:
 
 
 def _get_billed(message: StoredMessage) -> int:
-    for held in (message, message.get("metadata")):
-        used = held.get("usage") if isinstance(held, Mapping) else None
+    for fields in (message, message.get("metadata")):
+        used = fields.get("usage") if isinstance(fields, Mapping) else None
         tokens = used.get("totalOutputTokens") if isinstance(used, Mapping) else None
         if isinstance(tokens, (int, float)) and not isinstance(tokens, bool):
             return max(0, int(tokens))

@@ -98,13 +98,13 @@ def find_cuts(messages: Sequence[StoredMessage]) -> list[int]:
     """
     tree = _Tree(messages)
     last: dict[Any, int] = {}
-    asked = len(messages)  # the newest user message so far, seen from the end
+    prompt = len(messages)  # the newest user message so far, seen from the end
     reach = []
     for number in range(len(messages) - 1, -1, -1):
         message = messages[number]
-        asked = number if message.get("role") == "user" else asked
+        prompt = number if message.get("role") == "user" else prompt
         rated = message.get("role") == "assistant" and (message.get("metadata") or {}).get("reactions")
         far = [last.setdefault(name, number) for name in tree.iter_ties(message)]
-        reach.append(max([number, *far, *([asked] if rated and asked < len(messages) else [])]))
+        reach.append(max([number, *far, *([prompt] if rated and prompt < len(messages) else [])]))
     furthest = accumulate(reversed(reach), max)
     return [0, *(number + 1 for number, far in enumerate(furthest) if far == number and number + 1 < len(messages))]

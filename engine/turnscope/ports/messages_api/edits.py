@@ -131,15 +131,15 @@ def build_summary_ask(
         body: The conversation as a request body, for a summary on demand.
     """
     content = render_transcript(seen, ctx, Span(0, stop))
-    told = "\0".join((kind, ctx.request.model, prompt, str(cap), content))
-    key = blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    identity = "\0".join((kind, ctx.request.model, prompt, str(cap), content))
+    key = blake2b(identity.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Ask(kind, key, prompt, content, max_tokens=cap, body=body)
 
 
 def get_edits(settings: Mapping[str, JSON]) -> Mapping[str, Mapping[str, JSON]]:
     """Return the context edits that a request asks for, by type."""
-    held = settings.get("context_management")
-    listed = held.get("edits") if isinstance(held, Mapping) else None
+    management = settings.get("context_management")
+    listed = management.get("edits") if isinstance(management, Mapping) else None
     edits = [edit for edit in listed if isinstance(edit, Mapping)] if isinstance(listed, list) else []
     return {str(edit.get("type")): edit for edit in edits}
 

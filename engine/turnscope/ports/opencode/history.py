@@ -86,8 +86,8 @@ def _build_user(message: Message, media: bool) -> Iterator[dict[str, Any]]:
 
 
 def _build_answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
-    said = [part for part in message["parts"] if part["type"] not in ("step-start", "reasoning")]
-    if message.get("error") and not (message["error"] == "MessageAbortedError" and said):
+    parts = [part for part in message["parts"] if part["type"] not in ("step-start", "reasoning")]
+    if message.get("error") and not (message["error"] == "MessageAbortedError" and parts):
         return
     steps: list[list[Mapping[str, Any]]] = [[]]
     for part in message["parts"]:
@@ -112,8 +112,8 @@ def _build_answer(message: Message, media: bool) -> Iterator[dict[str, Any]]:
                 content.append(call)
                 output = {"type": "text", "value": get_output(part)}
                 results.append({"type": "tool-result", "toolCallId": part["call"], "toolName": part["tool"], "output": output})
-                held = part.get("attachments") or () if not part.get("compacted") else ()
-                files += ({"type": "file", "mediaType": a["mime"], "data": a["url"]} for a in held)
+                attachments = part.get("attachments") or () if not part.get("compacted") else ()
+                files += ({"type": "file", "mediaType": a["mime"], "data": a["url"]} for a in attachments)
         yield {"role": "assistant", "content": content}
         if results:
             yield {"role": "tool", "content": results}
@@ -166,8 +166,8 @@ def write_conversation(messages: Sequence[Message]) -> str:
 def _write_message(message: Message) -> str:
     lines: list[str] = []
     if message["role"] == "user":
-        said = [p["text"] for p in message["parts"] if p["type"] == "text" and p["text"] and not p.get("ignored")]
-        lines += ["[User]: " + "\n".join(said)] if said else []
+        texts = [p["text"] for p in message["parts"] if p["type"] == "text" and p["text"] and not p.get("ignored")]
+        lines += ["[User]: " + "\n".join(texts)] if texts else []
         return "\n".join([*lines, *(_format_attachment(part) for part in message["parts"] if part["type"] == "file")])
     for part in message["parts"]:
         if part["type"] == "text" and part["text"]:
@@ -237,14 +237,14 @@ def count_message_units(role: str, blocks: Sequence[Block]) -> int:
     content: list[dict[str, Any]] = []
     for block in blocks:
         if block.kind == "tool_use":
-            given = block.raw.get("input") if isinstance(block.raw, Mapping) else {}
+            arguments = block.raw.get("input") if isinstance(block.raw, Mapping) else {}
             content.append(
-                {"type": "tool-call", "toolCallId": _get_id(block, "id"), "toolName": block.name, "input": given or {}}
+                {"type": "tool-call", "toolCallId": _get_id(block, "id"), "toolName": block.name, "input": arguments or {}}
             )
         elif block.kind == "tool_result":
             output = {"type": "text", "value": block.text}
-            held = {"toolCallId": _get_id(block, "tool_use_id"), "toolName": block.name, "output": output}
-            content.append({"type": "tool-result", **held})
+            result = {"toolCallId": _get_id(block, "tool_use_id"), "toolName": block.name, "output": output}
+            content.append({"type": "tool-result", **result})
             role = "tool"
         else:
             content.append(

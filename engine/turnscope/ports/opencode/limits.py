@@ -28,17 +28,17 @@ def compute_max_output(limit: int | None) -> int:
     return min(limit or OUTPUT_MOST, OUTPUT_MOST)
 
 
-def compute_usable(context: int, output: int | None, given: int | None, reserved: int | None) -> int:
+def compute_usable(context: int, output: int | None, input_limit: int | None, reserved: int | None) -> int:
     """Return the tokens at which opencode compacts.
 
     Args:
         context: The window in tokens.
         output: The model's output limit in tokens.
-        given: The model's input limit in tokens, if it has one.
+        input_limit: The model's input limit in tokens, if it has one.
         reserved: Tokens that are subtracted from the input limit, and from it alone.
     """
-    if given:
-        return max(0, given - (min(RESERVED_MOST, compute_max_output(output)) if reserved is None else reserved))
+    if input_limit:
+        return max(0, input_limit - (min(RESERVED_MOST, compute_max_output(output)) if reserved is None else reserved))
     return max(0, context - compute_max_output(output))
 
 
@@ -49,9 +49,9 @@ def count_used(tokens: Mapping[str, Any]) -> int:
     return int(tokens.get("total") or parts)
 
 
-def compute_keep(room: int, given: int | None) -> int:
+def compute_keep(room: int, keep: int | None) -> int:
     """Return the tokens that stay after a summary."""
-    return min(KEEP_MOST, max(KEEP_LEAST, math.floor(KEEP_SHARE * room))) if given is None else given
+    return min(KEEP_MOST, max(KEEP_LEAST, math.floor(KEEP_SHARE * room))) if keep is None else keep
 
 
 def count_fitting(sizes: Sequence[int], most: int) -> tuple[int, int]:

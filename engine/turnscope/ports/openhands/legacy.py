@@ -42,8 +42,8 @@ class Condensation:
 
     def build_event(self, id: int) -> Event:
         """Return the condensation as an event of the history."""
-        held: dict[str, Any] = {"id": id, "type": "condensation", "summary": self.summary, "summary_offset": self.offset}
-        return held | ({"forgotten_range": self.span} if self.span else {"forgotten": self.ids or ()})
+        event: dict[str, Any] = {"id": id, "type": "condensation", "summary": self.summary, "summary_offset": self.offset}
+        return event | ({"forgotten_range": self.span} if self.span else {"forgotten": self.ids or ()})
 
 
 def build_view(events: Sequence[Event]) -> View:
@@ -90,8 +90,8 @@ def condense(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condens
         ValueError, IndexError: The original raises them too.
     """
     run, known = CONDENSERS[options["type"]]
-    given = {**known, **{name: value for name, value in options.items() if name != "type"}}
-    return run(view, given, ask)
+    settings = {**known, **{name: value for name, value in options.items() if name != "type"}}
+    return run(view, settings, ask)
 
 
 def _keep_recent(view: View, options: Mapping[str, Any], _ask: Ask) -> View:
@@ -184,8 +184,8 @@ def _forget_half(view: View, _options: Mapping[str, Any], _ask: Ask) -> View | C
 
 
 def _run_pipeline(view: View, options: Mapping[str, Any], ask: Ask) -> View | Condensation:
-    for given in options["condensers"]:
-        found = condense(view, given, ask)
+    for condenser in options["condensers"]:
+        found = condense(view, condenser, ask)
         if isinstance(found, Condensation):
             return found
         view = found

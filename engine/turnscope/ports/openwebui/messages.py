@@ -25,8 +25,8 @@ STORED = ("id", "role", "content", *sorted(FIELDS))
 
 def load_messages(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     """Return stored messages as a request begins with them, without empty answers."""
-    kept = ({key: message[key] for key in STORED if key in message} for message in messages)
-    return [m for m in kept if m.get("role") != "assistant" or m.get("content") or m.get("output")]
+    fields = ({key: message[key] for key in STORED if key in message} for message in messages)
+    return [m for m in fields if m.get("role") != "assistant" or m.get("content") or m.get("output")]
 
 
 def convert_items(
@@ -82,14 +82,14 @@ class _Output:
             self.texts.append(text)
 
     def add_call(self, item: ChatMessage) -> None:
-        given = item.get("arguments", "{}")
-        given = given if isinstance(given, str) else json.dumps(given)
-        function = {"name": item.get("name", ""), "arguments": given}
+        arguments = item.get("arguments", "{}")
+        arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        function = {"name": item.get("name", ""), "arguments": arguments}
         self.calls.append({"id": item.get("call_id", ""), "type": "function", "function": function})
 
     def add_thought(self, item: ChatMessage) -> None:
-        held = (item.get("reasoning_details") or []) if self.raw else []
-        for detail in held if isinstance(held, list) else [held]:
+        details = (item.get("reasoning_details") or []) if self.raw else []
+        for detail in details if isinstance(details, list) else [details]:
             if isinstance(detail, Mapping) and (detail.get("format") != "anthropic-claude-v1" or detail.get("signature")):
                 self.details.append(detail)
         text = "".join(part.get("text", "") for part in item.get("summary") or item.get("content") or ())
@@ -215,9 +215,9 @@ def _pair(messages: Sequence[ChatMessage], stays: Callable[[ChatMessage], bool])
 
 def merge_system(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """Join all system messages to one at the start, with line breaks between them."""
-    held = [_get_text(message) for message in messages if message.get("role") == "system"]
+    texts = [_get_text(message) for message in messages if message.get("role") == "system"]
     rest = [dict(message) for message in messages if message.get("role") != "system"]
-    return [{"role": "system", "content": "\n".join(held)}, *rest] if held else rest
+    return [{"role": "system", "content": "\n".join(texts)}, *rest] if texts else rest
 
 
 def add_to_system(messages: Sequence[ChatMessage], text: str, append: bool = False) -> list[dict[str, Any]]:

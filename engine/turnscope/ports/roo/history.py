@@ -179,8 +179,8 @@ def list_since_summary(envelope: Envelope, ctx: Ctx, newest: Summary | None) -> 
 def build_summary_entry(stored: Summary) -> Entry:
     """Return a summary as an entry."""
     content = [{"type": "text", "text": text} for text in stored.texts] or ""
-    told = {"role": "user", "content": content, "ts": stored.ts, "isSummary": True, "condenseId": stored.number}
-    return {"at": (stored.at, 0), **told}
+    entry = {"role": "user", "content": content, "ts": stored.ts, "isSummary": True, "condenseId": stored.number}
+    return {"at": (stored.at, 0), **entry}
 
 
 def list_visible(ctx: Ctx, store: Store) -> list[Entry]:

@@ -60,8 +60,8 @@ def count_context(events: Sequence[Stored]) -> float:
     for event in reversed(events):
         found: float = 0
         if event.get("type") == "say" and event.get("say") == "api_req_started" and event.get("text"):
-            told = _parse(event["text"])
-            found = (told.get("tokensIn") or 0) + (told.get("tokensOut") or 0)
+            report = _parse(event["text"])
+            found = (report.get("tokensIn") or 0) + (report.get("tokensOut") or 0)
         elif event.get("type") == "say" and event.get("say") == "condense_context":
             found = (event.get("contextCondense") or {}).get("newContextTokens") or 0
         if found:
@@ -73,10 +73,10 @@ def _parse(text: Any) -> Stored:
     if isinstance(text, Mapping):
         return text
     try:
-        told = json.loads(text)
+        value = json.loads(text)
     except (TypeError, ValueError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def compute_allowed(window: int, max_output: int | None) -> float:

@@ -25,9 +25,9 @@ def process(messages: Sequence[Message], processors: Sequence[Mapping[str, Any]]
         processors: The `type` of each processor, with its options.
     """
     history = [deepcopy(message) for message in messages]
-    for given in processors:
-        run, known = PROCESSORS[given["type"]]
-        options = {name: value for name, value in given.items() if name != "type"}
+    for processor in processors:
+        run, known = PROCESSORS[processor["type"]]
+        options = {name: value for name, value in processor.items() if name != "type"}
         if not options.keys() <= known.keys():
             raise ValueError("unknown option")
         history = run(history, {**known, **options})

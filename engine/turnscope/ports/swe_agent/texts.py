@@ -63,11 +63,11 @@ def split_images(text: str, allowed: Sequence[str]) -> list[dict[str, Any]] | No
     blocks: list[dict[str, Any]] = []
     end = 0
 
-    def add(said: str) -> None:
+    def add(text: str) -> None:
         if blocks and blocks[-1]["type"] == "text":
-            blocks[-1]["text"] += said
-        elif said:
-            blocks.append({"type": "text", "text": said})
+            blocks[-1]["text"] += text
+        elif text:
+            blocks.append({"type": "text", "text": text})
 
     for match in IMAGE.finditer(text):
         mime = "image/jpeg" if match[3] == "image/jpg" else match[3]

@@ -66,13 +66,13 @@ def _add_question_passages(envelope: Envelope, ctx: Ctx, found: Any, newest: int
     )
     facts: dict[str, Any] = {"passages": len(found)}
     if newest is None:
-        held = [
+        passages = [
             at
             for at in ctx.index.static[: count_before(ctx.index.static, ctx.request.cut)]
             if ctx.session.blocks[at].role == "system"
         ]
-        if held and find_replaceable(envelope, held[-1]):
-            block = ctx.session.blocks[held[-1]]
+        if passages and find_replaceable(envelope, passages[-1]):
+            block = ctx.session.blocks[passages[-1]]
             part = Part("system", "system", block.text + text, place="system")
             yield Edit("retrieve", because, Span(block.at, block.at + 1), (part,), facts=facts)
         else:

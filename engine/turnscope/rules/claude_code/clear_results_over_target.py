@@ -45,16 +45,16 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     first = count_before(seen.at, done)
     while first < there and envelope.find_piece(seen.at[first]).body is not None:  # it is summarised or cleared already
         first += 1
-    held = seen.sums[there] - seen.sums[first]
+    tokens = seen.sums[there] - seen.sums[first]
     done = seen.at[first - 1] + 1 if first else done
     mark = port.compute_trigger(ctx.budget.limit, params.buffer) - params.below
-    if held < max(params.target, params.least) or (params.below >= 0 and _count_previous(ctx) < mark):
+    if tokens < max(params.target, params.least) or (params.below >= 0 and _count_previous(ctx) < mark):
         return done
     number = port.count_oldest_over(seen.sizes[first:there], params.keep, params.target, params.least)
     gone = seen.sums[first + number] - seen.sums[first]
-    because = f"results have {held:,} tokens, {params.target:,} may stay: the oldest {number} are cleared"
+    because = f"results have {tokens:,} tokens, {params.target:,} may stay: the oldest {number} are cleared"
     chosen = seen.at[first : first + number]
-    yield from clear_results(envelope, ctx, chosen, port.CLEARED, because, {"tokens": held, "cleared": gone})
+    yield from clear_results(envelope, ctx, chosen, port.CLEARED, because, {"tokens": tokens, "cleared": gone})
     return seen.at[first + number - 1] + 1 if number else done
 
 

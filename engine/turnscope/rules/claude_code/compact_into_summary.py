@@ -46,16 +46,16 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     last: int = -1 if ctx.state is None else ctx.state
     seen = recorded_compactions.find_compactions(ctx)
     at, text = recorded_compactions.find_recorded_summary(ctx, seen)
-    asked = any(edit.facts.get("trigger") == "manual" for edit in seen)
+    manual = any(edit.facts.get("trigger") == "manual" for edit in seen)
     mark = params.tokens or port.compute_trigger(ctx.budget.limit, params.buffer, params.percent)
     size = _count_request(ctx, last, at if at >= 0 else ctx.request.cut)
-    if not (seen if params.trigger == "observed" else asked or size >= mark):
+    if not (seen if params.trigger == "observed" else manual or size >= mark):
         return last
-    told = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
-    facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": told} if told else {})
+    tokens = next((edit.facts["preTokens"] for edit in seen if "preTokens" in edit.facts), None)
+    facts: dict[str, Any] = {"tokens": size, "mark": mark} | ({"recorded": tokens} if tokens else {})
     because = f"{size:,} tokens, the threshold is {mark:,}"
-    if asked or params.trigger == "observed":
-        because = f"{'the user asked for it' if asked else 'the tool did so here'}, at {size:,} tokens"
+    if manual or params.trigger == "observed":
+        because = f"{'the user asked for it' if manual else 'the tool did so here'}, at {size:,} tokens"
     if text:
         envelope = yield from _follow_log(envelope, ctx, seen, text, because, facts)
         return ctx.request.n

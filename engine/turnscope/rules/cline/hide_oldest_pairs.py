@@ -54,15 +54,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     found = find_places(history, state, touched)
     state = structs.replace(state, lost=find_lost(history, state, found))
     history = replace(history, lost=state.lost)
-    told = not because
+    explained = not because
     for action, first, last in (("drop", min(old.start, known), state.start), ("restore", state.start, min(old.start, known))):
         for span in (
             left for talk in _iter_conversation(ctx, history, max(2, first), last) for left in subtract_spans(talk, summed)
         ):
             text = f"messages 2 to {state.start - 1} are hidden" + (f": {because}" if because else "")
             envelope = yield Edit(action, text, span, restore=action == "restore", facts=facts)  # type: ignore[arg-type]
-            told = True
-    if not told:
+            explained = True
+    if not explained:
         yield Edit("keep", because, facts=facts)
     for place in found:
         if not place.again:

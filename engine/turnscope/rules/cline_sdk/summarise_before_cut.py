@@ -40,9 +40,9 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
         return
     begin, old, fresh = find_leading_summary(envelope, ctx)
     first = count_before(starts, fresh)
-    held = port.estimate_tokens(port.count_units(get_summary(old))) if old else 0
+    summary_tokens = port.estimate_tokens(port.count_units(get_summary(old))) if old else 0
     overhead = sizes.static[count_before(ctx.index.static, ctx.request.cut)]
-    total, trigger = overhead + held + sizes.sums[there] - sizes.sums[first], ctx.budget.limit
+    total, trigger = overhead + summary_tokens + sizes.sums[there] - sizes.sums[first], ctx.budget.limit
     if total < trigger:
         return
     because = f"the request is estimated at {total:,} tokens, the trigger is {trigger:,}"

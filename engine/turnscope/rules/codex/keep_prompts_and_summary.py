@@ -111,9 +111,9 @@ def _find_summary(recorded: str, question: Ask | None, because: str, facts: dict
 def _select_prompts(envelope: Envelope, read: _Read, span: Span, params: Params) -> dict[Span, tuple[int, int]]:
     """Return the prompts that stay, each with the tokens that it may have and the tokens that it has."""
     there = read.prompts[count_before(read.starts, span.start) : count_before(read.starts, span.stop)]
-    held = [(prompt, size) for prompt in there if (size := _count_prompt(envelope, read, prompt))]
-    kept = port.select_kept([size for _, size in held], params.prompts)
-    return {held[number][0]: (most, held[number][1]) for number, most in kept}
+    present = [(prompt, size) for prompt in there if (size := _count_prompt(envelope, read, prompt))]
+    kept = port.select_kept([size for _, size in present], params.prompts)
+    return {present[number][0]: (most, present[number][1]) for number, most in kept}
 
 
 def _drop_between(
@@ -158,8 +158,8 @@ def _count_used(ctx: Ctx, read: _Read, last: int, stop: int) -> int:
 
 def _get_mark(ctx: Ctx, params: Params) -> int:
     """Return the budget's limit. A log of Codex calls 95 % of the window "the window"."""
-    told = ctx.session.source == "codex" and ctx.session.window == ctx.budget.window
-    usual = port.compute_whole_window(ctx.budget.limit) if told else ctx.budget.limit
+    reported = ctx.session.source == "codex" and ctx.session.window == ctx.budget.window
+    usual = port.compute_whole_window(ctx.budget.limit) if reported else ctx.budget.limit
     return min(params.tokens, usual) if params.tokens else usual
 
 
@@ -172,8 +172,8 @@ def _estimate_block(block: Block) -> int:
 @memoize
 def _read_session(session: Session, index: Index) -> _Read:
     sums = tuple(accumulate((_estimate_block(block) for block in session.blocks), initial=0))
-    said = [session.messages[session.blocks[at].message] for at in index.messages]
-    mine = [m for m in said if m.role == "user"]
+    messages = [session.messages[session.blocks[at].message] for at in index.messages]
+    mine = [m for m in messages if m.role == "user"]
     prompts = tuple(Span(m.start, m.stop) for m in mine if m.origin not in NO_PROMPT and not _is_answer(session, m.start))
     first = prompts[0].start if prompts else len(session.blocks)
     context = tuple(at for m in mine if m.origin in CONTEXT and m.start < first for at in range(m.start, m.stop))

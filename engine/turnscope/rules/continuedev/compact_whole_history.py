@@ -97,11 +97,11 @@ def _read_items(ctx: Ctx) -> list[tuple[int, dict[str, Any], dict[str, int]]]:
                 call["output"] = blocks[0].text
                 found[-1][2][blocks[0].text] = ctx.own.count_content(blocks)
                 continue
-        held = [b for b in blocks if b.kind in ("text", "tool_result", "thinking")]
-        text = "\n".join(b.text for b in held)
+        items = [b for b in blocks if b.kind in ("text", "tool_result", "thinking")]
+        text = "\n".join(b.text for b in items)
         calls = [{"id": c["id"], **c["function"]} for c in message.get("tool_calls") or ()]
         item = {"role": message["role"], "content": text, "calls": calls, "context": message.get("context")}
-        found.append((one.start, item, {text: ctx.own.count_content(held)} if held else {}))
+        found.append((one.start, item, {text: ctx.own.count_content(items)} if items else {}))
     return found
 
 
@@ -115,7 +115,7 @@ def _sum_static(session: Session, index: Index, own: Ledger) -> list[tuple[int, 
         if block.role == "system":
             text += own.count_content((block,)) + (0 if text else SYSTEM)
         elif block.bucket is Bucket.TOOLS:
-            one = count_tools([_build_function(block.raw)], lambda said: own.count_parts((Part("user", "text", said),)))
+            one = count_tools([_build_function(block.raw)], lambda written: own.count_parts((Part("user", "text", written),)))
             tools += one - (2 * TOOLS if tools else 0)
         found.append((at, text, tools))
     return found
@@ -123,16 +123,16 @@ def _sum_static(session: Session, index: Index, own: Ledger) -> list[tuple[int, 
 
 def _count_static(ctx: Ctx) -> tuple[int, int]:
     """Return the tokens of the system text, and of system text and tools."""
-    held = _sum_static(ctx)
-    place = bisect_left(held, (ctx.request.cut,)) - 1
-    _, text, tools = held[place] if place >= 0 else (0, 0, 0)
+    tokens = _sum_static(ctx)
+    place = bisect_left(tokens, (ctx.request.cut,)) - 1
+    _, text, tools = tokens[place] if place >= 0 else (0, 0, 0)
     return text, text + (tools or ctx.own.sums[1][ctx.request.cut])
 
 
 def _build_function(raw: Any) -> dict[str, Any]:
-    held = raw if isinstance(raw, dict) else {}
-    given = {"name": held.get("name"), "description": held.get("description"), "parameters": held.get("input_schema")}
-    return {"function": given}
+    tool = raw if isinstance(raw, dict) else {}
+    function = {"name": tool.get("name"), "description": tool.get("description"), "parameters": tool.get("input_schema")}
+    return {"function": function}
 
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
@@ -183,10 +183,10 @@ def _count_read_items(
     roles: list[str], sums: list[int], window: int, answer: int, static: tuple[int, int], prompted: int
 ) -> int:
     """Return how many items the summariser reads. The history is cut once for it, and again like any request."""
-    given, item = None if answer < 0 else answer, prompted + ITEM + LISTED
-    stop = cut_for_summary(roles, sums, window=window, output=compute_output(window, given), static_tokens=item + static[0])
+    answered, item = None if answer < 0 else answer, prompted + ITEM + LISTED
+    stop = cut_for_summary(roles, sums, window=window, output=compute_output(window, answered), static_tokens=item + static[0])
     request = [*sums[: stop + 1], sums[stop] + item]
-    return min(stop, cut_to_fit([*roles[:stop], "user"], request, window=window, output=given, static_tokens=static[1]))
+    return min(stop, cut_to_fit([*roles[:stop], "user"], request, window=window, output=answered, static_tokens=static[1]))
 
 
 def _build_sums(talk: History, first: int, there: int, state: Compacted | None) -> tuple[list[int], list[str]]:

@@ -116,13 +116,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _find_system(ctx: Ctx) -> list[Span]:
-    held: list[Span] = []
+    spans: list[Span] = []
     for at in ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]:
         block = ctx.session.blocks[at]
         message = ctx.session.messages[block.message]
-        if block.role == "system" and (not held or held[-1].start != message.start):
-            held.append(Span(message.start, message.stop))
-    return held
+        if block.role == "system" and (not spans or spans[-1].start != message.start):
+            spans.append(Span(message.start, message.stop))
+    return spans
 
 
 def _shorten_last(ctx: Ctx, talk: Chat, there: int, most: int) -> Iterator[Edit]:

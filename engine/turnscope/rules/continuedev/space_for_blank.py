@@ -36,10 +36,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             yield Edit("drop", "an empty message is not sent", Span(one.start, one.stop))
             continue
         pictures = not params.images and any(b.kind == "image" for b in blocks)
-        held = [b for b in blocks if b.kind in ("text", "tool_result")]
+        texts = [b for b in blocks if b.kind in ("text", "tool_result")]
         text = extract_text(one.message.get("content") or "")
-        if pictures or (held and not text.strip()):
-            sent = "\n".join(b.text for b in held if b.kind == "text") if pictures else " "
+        if pictures or (texts and not text.strip()):
+            sent = "\n".join(b.text for b in texts if b.kind == "text") if pictures else " "
             first = next((b for b in blocks if b.kind in ("text", "image")), None)
             for block in blocks:
                 if block.kind == "tool_result" and not pictures:
@@ -56,8 +56,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 
 def _build_result(raw: object, text: str) -> Part:
-    held = {**raw, "content": text} if isinstance(raw, dict) else text
-    return Part("user", "tool_result", text, held)
+    result = {**raw, "content": text} if isinstance(raw, dict) else text
+    return Part("user", "tool_result", text, result)
 
 
 RULE = Rule(

@@ -84,8 +84,8 @@ def _build_tail(ctx: Ctx, begin: int, stop: int) -> tuple[Part, ...]:
     at = next(
         (a for a in reversed(starts[count_before(starts, begin) : count_before(starts, stop)]) if _is_prompt(ctx, a)), None
     )
-    held = ctx.session.blocks[at : ctx.session.messages[ctx.session.blocks[at].message].stop] if at is not None else ()
-    again = "\n".join(block.text for block in held if block.kind == "text")
+    blocks = ctx.session.blocks[at : ctx.session.messages[ctx.session.blocks[at].message].stop] if at is not None else ()
+    again = "\n".join(block.text for block in blocks if block.kind == "text")
     parts = (Part("assistant", "text", GO_ON_WITH_TOOLS),)
     return (*parts, Part("user", "text", again)) if again else parts
 

@@ -126,13 +126,13 @@ def _clear_old(
 
 def _find_newest_answers(ctx: Ctx, keep: int) -> int:
     """Return where the newest `keep` answers begin; 0 if there are fewer."""
-    said = get_rows(ctx)
-    at = count_before(said.starts, ctx.request.cut)
+    rows = get_rows(ctx)
+    at = count_before(rows.starts, ctx.request.cut)
     begin = ctx.request.cut
     while keep and at:
         at -= 1
-        if said.rows[at].role == "assistant":
-            keep, begin = keep - 1, said.starts[at]
+        if rows.rows[at].role == "assistant":
+            keep, begin = keep - 1, rows.starts[at]
     return 0 if keep else begin
 
 

@@ -42,12 +42,12 @@ def _find_changed(ctx: Ctx, vision: bool) -> list[tuple[int, int]]:
     """Return the runs of messages that are not sent verbatim, as numbers of their first message and of the one after them."""
     known = _get_runs(ctx)
     if vision not in known:
-        found, held, number = [], get_chat(ctx).units, 0
-        while number < len(held):
+        found, units, number = [], get_chat(ctx).units, 0
+        while number < len(units):
             stop = number + 1
-            while stop < len(held) and len(join_messages([unit.message for unit in held[number : stop + 1]])) == 1:
+            while stop < len(units) and len(join_messages([unit.message for unit in units[number : stop + 1]])) == 1:
                 stop += 1
-            if stop - number > 1 or _join([held[number]], vision) != [_copy_message(held[number])]:
+            if stop - number > 1 or _join([units[number]], vision) != [_copy_message(units[number])]:
                 found.append((number, stop))
             number = stop
         known[vision] = found
@@ -58,8 +58,8 @@ def _copy_message(unit: Unit) -> dict[str, Any]:
     return {**unit.message, "parts": list(unit.message["parts"])}
 
 
-def _join(held: list[Unit], vision: bool) -> list[dict[str, Any]]:
-    files = [add_files(unit.message) for unit in held]
+def _join(units: list[Unit], vision: bool) -> list[dict[str, Any]]:
+    files = [add_files(unit.message) for unit in units]
     return join_messages(repair_calls(drop_images(files, vision)))
 
 
@@ -70,25 +70,25 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     changed, bodies = _find_changed(ctx, params.vision), _get_bodies(ctx)
     begin = bisect_right(changed, find_first_present(envelope, talk.starts), key=itemgetter(1))
     for start, stop in changed[begin : bisect_left(changed, there, key=itemgetter(0))]:
-        held = talk.units[start : min(stop, there)]
-        held = [unit for unit in held if envelope.find_piece(unit.start).body is None]
-        if not held:
+        units = talk.units[start : min(stop, there)]
+        units = [unit for unit in units if envelope.find_piece(unit.start).body is None]
+        if not units:
             continue
-        key, whole = (start, min(stop, there), params.vision), len(held) == min(stop, there) - start
-        body = bodies[key] if whole and key in bodies else _build_body(held, params.vision)
+        key, whole = (start, min(stop, there), params.vision), len(units) == min(stop, there) - start
+        body = bodies[key] if whole and key in bodies else _build_body(units, params.vision)
         if whole:
             bodies[key] = body
         if body is None:
             continue
         because = "empty answers are dropped, prompts joined, broken calls fail, files and images are put into texts"
-        stop_at = min(held[-1].stop, ctx.request.cut)
-        envelope = yield Edit("repair" if body else "drop", because, Span(held[0].start, stop_at), body)
+        stop_at = min(units[-1].stop, ctx.request.cut)
+        envelope = yield Edit("repair" if body else "drop", because, Span(units[0].start, stop_at), body)
 
 
-def _build_body(held: list[Unit], vision: bool) -> Placeholder:
+def _build_body(units: list[Unit], vision: bool) -> Placeholder:
     """Return the placeholder for messages; None if they are sent verbatim."""
-    made = _join(held, vision)
-    if made == [_copy_message(unit) for unit in held]:
+    made = _join(units, vision)
+    if made == [_copy_message(unit) for unit in units]:
         return None
     return tuple(part for message in made for part in _build_parts(message))
 
@@ -111,10 +111,10 @@ def _build_parts(message: dict[str, Any]) -> Iterator[Part]:
             yield Part(message["role"], "text", text, {"type": "text", "text": text})
     for part in results:
         failed = part["state"] == "output-error"
-        held = part.get("errorText") if failed else part.get("output")
-        raw = {"type": "tool_result", "tool_use_id": part.get("toolCallId"), "content": held}
+        output = part.get("errorText") if failed else part.get("output")
+        raw = {"type": "tool_result", "tool_use_id": part.get("toolCallId"), "content": output}
         raw |= {"is_error": True} if failed else {}
-        yield Part("user", "tool_result", str(held), raw)
+        yield Part("user", "tool_result", str(output), raw)
 
 
 RULE = Rule(

@@ -40,15 +40,15 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Yield the edits of a request. Each request that drops something asks for a new summary, because Jan stores none."""
     talk = get_chat(ctx)
     there = bisect_left(talk.starts, ctx.request.cut)
-    held = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
-    system = "\n".join(b.text for at in held if (b := ctx.session.blocks[at]).role == "system")
+    static = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
+    system = "\n".join(b.text for at in static if (b := ctx.session.blocks[at]).role == "system")
     limit = params.limit if params.limit >= 0 else ctx.budget.window
     budget = limit - params.output - (estimate_text(system) + FRAME if system.strip() else 0)
     first = find_first_kept(talk.sums, there, budget) if limit > 0 else 0
     facts = {"budget": budget, "kept": there - first, "of": there}
     because = f"counted from the newest, {there - first:,} of {there:,} messages fit {budget:,} tokens"
-    if held and not system.strip():
-        for at in held:
+    if static and not system.strip():
+        for at in static:
             if ctx.session.blocks[at].role == "system":
                 yield Edit("drop", "a blank system prompt is not sent", Span(at, at + 1))
     if first:

@@ -93,17 +93,17 @@ def _find_kept(
 def _fit_part(lists: Lists, params: Params, number: int, taken: int, room: int) -> _Part | None:
     """Return as much of one message as fits after `taken` tokens: some parts of its content, or pieces of its one text."""
     last, row, session = params.strategy == "last", get_rows(lists.ctx).rows[number], lists.ctx.session
-    held = build_content_with_calls(session, row)
-    if not isinstance(held, str):
-        for n in range(len(held) - 1, 0, -1):
-            some = held[-n:] if last else held[:n]
+    content = build_content_with_calls(session, row)
+    if not isinstance(content, str):
+        for n in range(len(content) - 1, 0, -1):
+            some = content[-n:] if last else content[:n]
             if taken + lists.size(number, some) <= room:
                 if row.role == "tool":
                     return _Part(None, some)
                 return _Part(Span(row.stop - n, row.stop) if last else Span(row.start, row.start + n), some)
-        one = held[-1 if last else 0] if held else ""
-        held = one if isinstance(one, str) else one.get("text", "") if one.get("type") == "text" else ""
-    pieces = SPLITTERS[params.splitter](held) if held else []
+        one = content[-1 if last else 0] if content else ""
+        content = one if isinstance(one, str) else one.get("text", "") if one.get("type") == "text" else ""
+    pieces = SPLITTERS[params.splitter](content) if content else []
     pieces = pieces[::-1] if last else pieces
     base = taken + lists.count(0, 0)  # the partial message is counted as a list of its own
     n = find_longest(len(pieces), lambda m: base + lists.size(number, "".join(pieces[:m])), room)

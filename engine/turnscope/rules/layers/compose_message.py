@@ -31,23 +31,23 @@ def edits(envelope: Envelope, ctx: Ctx, params: Split) -> Edits:
     if find_current(ctx, params) < 0:
         return
     at = find_current_start(ctx, params)
-    system, said = count_static_tokens(envelope, ctx), _describe_input(ctx, params)
+    system, described = count_static_tokens(envelope, ctx), _describe_input(ctx, params)
     inserts = {slot: _count_insert(envelope, ctx, find_front(ctx), slot) for slot in (CONTEXT, HEADERS)}
     inserts |= {slot: _count_insert(envelope, ctx, at, slot) for slot in SHRINKABLE}
-    asked = count_present_tokens(envelope, ctx, get_span(ctx, params, find_current(ctx, params))) + ctx.count_tokens(
+    question = count_present_tokens(envelope, ctx, get_span(ctx, params, find_current(ctx, params))) + ctx.count_tokens(
         *find_current_prompt(ctx)
     )
     whole = ctx.count_envelope(envelope)
     layers = {slot: tokens for slot, tokens in inserts.items() if tokens}
-    context = max(0, whole - system - asked)
+    context = max(0, whole - system - question)
     kinds = ", ".join(f"{kind} {tokens:,}" for kind, tokens in _count_by_kind(ctx).items())
     because = f"context prompt of {context:,} tokens ({', '.join(f'{k} {v:,}' for k, v in layers.items()) or 'no layer'}), "
-    because += f"system prompt of {system:,} ({kinds or 'none'}), input: {said['type'].replace('_', ' ')}"
+    because += f"system prompt of {system:,} ({kinds or 'none'}), input: {described['type'].replace('_', ' ')}"
     facts: dict[str, Any] = {
         "context": context,
         "layers": layers,
         "system": _count_by_kind(ctx),
-        "input": said,
+        "input": described,
         "message": whole,
     }
     yield Edit("keep", because, facts=facts)

@@ -47,10 +47,10 @@ def _collect_names(ctx: Ctx, params: RetrievalLimits, found: list[Grant]) -> Ite
 
 def _build_answer_edit(found: list[Grant], now: RetrievalState, names: list[str]) -> Edit:
     """The answer to one request as a decision: the pieces change in others."""
-    asked = now.hits + now.misses
-    facts = {"answers": [[g.id, g.status, g.form] for g in found], "ready": now.hits, "asked": asked, "used": now.used}
+    lookups = now.hits + now.misses
+    facts = {"answers": [[g.id, g.status, g.form] for g in found], "ready": now.hits, "asked": lookups, "used": now.used}
     facts |= {"names": names} if names else {}
-    rate = f"; {now.hits} of {asked} asked for so far were ready" if asked else ""
+    rate = f"; {now.hits} of {lookups} asked for so far were ready" if lookups else ""
     return Edit("retrieve", ("; ".join(g.sentence for g in found) or "no conversation was named") + rate, facts=facts)
 
 

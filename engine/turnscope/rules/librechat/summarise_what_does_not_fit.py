@@ -28,19 +28,19 @@ class Params:
 
 def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     """Yield the edits of a request. It is refused where the original raises INPUT_LENGTH; `info` is its error text."""
-    held, starts, there = count_instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
-    if held and held > ctx.limit:
-        why = f"the instructions have {held:,} tokens, the limit is {ctx.limit:,}"
-        yield Edit("refuse", why, facts={"info": f"{held} / {ctx.limit}"})
+    instructions, starts, there = count_instructions(ctx), ctx.index.messages, count_before(ctx.index.messages, ctx.request.cut)
+    if instructions and instructions > ctx.limit:
+        why = f"the instructions have {instructions:,} tokens, the limit is {ctx.limit:,}"
+        yield Edit("refuse", why, facts={"info": f"{instructions} / {ctx.limit}"})
         return
     if not there:
         return
-    old, room = _find_old_summary(envelope), ctx.limit - (held or 0) - PRIMER
+    old, room = _find_old_summary(envelope), ctx.limit - (instructions or 0) - PRIMER
     oldest = count_before(starts, find_next_present(envelope, ctx, starts[0]))
     first = find_begin(ctx, oldest, room)
-    if first == there and held is not None:
+    if first == there and instructions is not None:
         why = f"no message fits the limit of {ctx.limit:,} tokens after the instructions"
-        yield Edit("refuse", why, facts={"info": f"{held + PRIMER} / {ctx.limit}"})
+        yield Edit("refuse", why, facts={"info": f"{instructions + PRIMER} / {ctx.limit}"})
         return
     left = room - (count_conversation_tokens(ctx, starts[first]) if first < there else 0)
     gone = first - oldest + (old is not None and not (first == oldest and sum(ctx.own.count_placeholder((old,))) <= left > 0))
@@ -50,11 +50,11 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts: dict[str, Any] = {"limit": ctx.limit, "kept": there - first, "refined": gone}
     extra = ctx.session.messages[ctx.session.blocks[starts[oldest]].message].extra if oldest < there else {}
     stored = "" if old else get_summary(extra)
-    if gone == 1 and held is None and old:
+    if gone == 1 and instructions is None and old:
         yield Edit("keep", f"{because}; the summary no longer fits, but is sent", facts=facts)
         return
     stop = starts[first] if first < there else ctx.request.cut
-    if gone == 1 and held is None and stored:
+    if gone == 1 and instructions is None and stored:
         text = stored
     else:
         text = yield from _ask_summary(ctx, params, "\n".join(_render_lines(ctx, old, starts[oldest], stop)), gone, facts)

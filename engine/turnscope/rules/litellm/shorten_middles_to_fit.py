@@ -63,12 +63,12 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     facts = {"tokens": tokens, "limit": limit}
     systems = found.systems[: count_before(found.systems, tail)]
     try:
-        given = join_contents(get_text(ctx.session, found.rows[i], params.lists == "join") for i in systems)
+        prompt = join_contents(get_text(ctx.session, found.rows[i], params.lists == "join") for i in systems)
         if tokens < limit:
             return
-        system, taken = build_system_text(ctx, given, params.frame) if given else ("", 0)
-        alone = bool(given) and taken == limit  # the system message alone is sent, without the trailing results
-        walked = get_walk(ctx, params.frame, systems=not given)
+        system, taken = build_system_text(ctx, prompt, params.frame) if prompt else ("", 0)
+        alone = bool(prompt) and taken == limit  # the system message alone is sent, without the trailing results
+        walked = get_walk(ctx, params.frame, systems=not prompt)
         room = limit - taken - PRIMER
         met = bisect_left(walked.numbers, tail)
         skipped = walked.skipped.setdefault(("gpt" in ctx.request.model, params.lists), {})
@@ -77,18 +77,18 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     except Failed as error:
         yield Edit("keep", f"trimming fails, so everything is sent: {error}", facts={**facts, "error": str(error)})
         return
-    if given:
+    if prompt:
         facts["system"] = taken
     if not alone:  # the tokens of the system message are subtracted twice, as in the original
         facts["response"] = left - max(0, taken - PRIMER) - (every.prefix[there] - every.prefix[tail])
     plan = _Trimmed(
-        system, system != given or len(systems) > 1, walked, bisect_left(walked.numbers, there) if alone else met, kept
+        system, system != prompt or len(systems) > 1, walked, bisect_left(walked.numbers, there) if alone else met, kept
     )
-    told = False
+    explained = False
     for edit in _build_edits(envelope, ctx, found, plan, because):
-        told = True
+        explained = True
         envelope = yield Edit(edit.action, edit.because, edit.span, edit.body, slot=edit.slot, facts={**facts, **edit.facts})
-    if not told:
+    if not explained:
         yield Edit("keep", f"{because}, but everything fits when it is counted from the newest", facts=facts)
 
 

@@ -32,8 +32,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     found, variables, end = get_topic(ctx), parse_variables(params.variables), find_leading_end(ctx)
     blocks = [ctx.session.blocks[at] for at in ctx.index.static[: bisect_left(ctx.index.static, end)]]
     front = [b for b in blocks if b.role == "system" and not ctx.session.messages[b.message].fence]
-    held = (found.units[n] for n in found.systems[: bisect_left(found.systems, bisect_left(found.starts, ctx.request.cut))])
-    stored = next((unit for unit in held if envelope.find_piece(unit.start).body != ()), None)
+    units = (found.units[n] for n in found.systems[: bisect_left(found.systems, bisect_left(found.starts, ctx.request.cut))])
+    stored = next((unit for unit in units if envelope.find_piece(unit.start).body != ()), None)
     more = {slot: fill_variables(text, variables) for slot, text in _build_texts(ctx, params)}
     if stored:
         text = "\n\n".join((str(stored.message["content"]), *(b.text for b in front if b.text.strip())))

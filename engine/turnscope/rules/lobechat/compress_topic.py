@@ -51,8 +51,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
     if not params.on or not due.compress:
         return ctx.state
     listed = len(state.places) + there - state.hidden + bisect_left(found.groups, state.hidden)
-    asked = there and found.units[there - 1].message["role"] == "user" and state.places[-1:] != (ctx.request.cut,)
-    stop = there - 1 if asked and listed > 1 else there
+    prompted = there and found.units[there - 1].message["role"] == "user" and state.places[-1:] != (ctx.request.cut,)
+    stop = there - 1 if prompted and listed > 1 else there
     gone = [unit for unit in found.units[state.hidden : stop] if unit.message["role"] != GROUP]
     if not gone:
         return ctx.state

@@ -55,12 +55,12 @@ class Topic(Struct, frozen=True):
 @memoize_by_ledger
 def _find_misplaced(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     """Return the numbers of the messages that are sent at another place than they are stored."""
-    said = [one.message for one in read_chat(session, TOOL).chat_messages]
-    order = order_messages(said)
+    messages = [one.message for one in read_chat(session, TOOL).chat_messages]
+    order = order_messages(messages)
     place = {number: i for i, number in enumerate(order)}
     lost = 0
     odd = []
-    for number in range(len(said)):
+    for number in range(len(messages)):
         if number not in place:
             lost += 1
             odd.append(number)
@@ -122,26 +122,26 @@ def _find_summary_end(session: Session, _index: Index) -> int | None:
 
 def _order_results(ctx: Ctx, first: int, there: int) -> Iterator[Edit]:
     """Drop results whose call is not sent, and move the others after their call."""
-    said, odd = get_chat(ctx, TOOL).chat_messages, _find_misplaced(ctx)
+    messages, odd = get_chat(ctx, TOOL).chat_messages, _find_misplaced(ctx)
     lead = first
-    while lead < there and said[lead].message["role"] == "tool":
+    while lead < there and messages[lead].message["role"] == "tool":
         lead += 1
     if not bisect_left(odd, there) - bisect_left(odd, first):
-        for one in said[first:lead]:
+        for one in messages[first:lead]:
             yield Edit("drop", "its call is not sent", Span(one.start, one.stop))
         return
-    order = order_messages([one.message for one in said[first:there]])
+    order = order_messages([one.message for one in messages[first:there]])
     last, because = -1, "a result follows its call"
     for number in order:
-        one = said[first + number]
+        one = messages[first + number]
         if number == last + 1 or one.message["role"] != "tool":
             last = number
             continue
-        at = said[first + last].stop
+        at = messages[first + last].stop
         yield Edit("drop", because, Span(one.start, one.stop))
         yield Edit("insert", because, Span(at, at), tuple(build_parts([one.message])), slot=f"result {one.start}")
     for number in sorted(set(range(there - first)) - set(order)):
-        one = said[first + number]
+        one = messages[first + number]
         yield Edit("drop", "it has no call, or a later result replaces it", Span(one.start, one.stop))
 
 

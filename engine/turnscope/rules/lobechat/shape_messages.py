@@ -38,11 +38,13 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
             envelope = yield Edit("repair", "variables are filled in", Span(block.at, block.at + 1), (part,))
     if params.variables:
         front = takewhile(lambda p: p.start <= find_leading_end(ctx), envelope.pieces)
-        held = next((p for p in front if p.slot == "summary" and p.body), None)
-        text = fill_variables(held.body[0].text, variables) if held and held.body else ""
-        if held and held.body and text != held.body[0].text:
+        summary = next((p for p in front if p.slot == "summary" and p.body), None)
+        text = fill_variables(summary.body[0].text, variables) if summary and summary.body else ""
+        if summary and summary.body and text != summary.body[0].text:
             part = Part("system", "summary", text, place="system")
-            envelope = yield Edit("insert", "variables are filled in", Span(held.start, held.stop), (part,), slot="summary")
+            envelope = yield Edit(
+                "insert", "variables are filled in", Span(summary.start, summary.stop), (part,), slot="summary"
+            )
     for one in talk.chat_messages[bisect_left(talk.starts, get_previous_cut(ctx)) : bisect_left(talk.starts, ctx.request.cut)]:
         message, body = one.message, envelope.find_piece(one.start).body
         thoughts = [b for b in session.blocks[one.start : one.stop] if b.kind == "thinking"]

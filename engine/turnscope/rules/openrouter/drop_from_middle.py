@@ -67,12 +67,12 @@ def _count_tokens(ctx: Ctx, start: int, stop: int) -> int:
 
 def _shorten_newest(envelope: Envelope, ctx: Ctx, over: int) -> Edit | None:
     """Drop the middle of the longest text of the newest message, if even that message does not fit."""
-    held = [
+    texts = [
         block
         for block in ctx.session.blocks[find_newest_message(ctx) : ctx.request.cut]
         if find_replaceable(envelope, block.at)
     ]
-    block = max(held, key=lambda b: len(_get_text(b)), default=None)
+    block = max(texts, key=lambda b: len(_get_text(b)), default=None)
     text = _get_text(block) if block else ""
     if block is None or not text:
         return None

@@ -92,8 +92,8 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _count_tokens(ctx: Ctx, numbers: History, first: int, there: int, summary: str | None) -> int:
     """Return the tokens as the app counts them: usage stored with an answer, or the billed previous request, or estimates."""
-    held = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
-    blocks = (ctx.session.blocks[at] for at in held)
+    static = ctx.index.static[: bisect_left(ctx.index.static, ctx.request.cut)]
+    blocks = (ctx.session.blocks[at] for at in static)
     system = merge_system([{"role": "system", "content": b.text} for b in blocks if b.role == "system"])
     beside = estimate_tokens(system[0]["content"] if system else "") + estimate_tokens(summary or "")
     total = count_history(numbers, first, there, beside)

@@ -19,17 +19,17 @@ from turnscope.session.model import Edit, Session, Span
 @memoize_by_ledger
 def _find_unpaired(session: Session, _index: Index, _own: Ledger) -> tuple[int, ...]:
     """Return the addresses of the blocks that the check drops from the whole session."""
-    said = read_chat(session, TOOL).chat_messages
+    messages = read_chat(session, TOOL).chat_messages
     gone: list[int] = []
-    _find_removed(session, said, gone)
+    _find_removed(session, messages, gone)
     return tuple(sorted(gone))
 
 
-def _find_removed(session: Session, said: Any, gone: list[int]) -> None:
+def _find_removed(session: Session, chat: Any, gone: list[int]) -> None:
     kept = {
-        message["_number"]: message for message in drop_unpaired([{**one.message, "_number": n} for n, one in enumerate(said)])
+        message["_number"]: message for message in drop_unpaired([{**one.message, "_number": n} for n, one in enumerate(chat)])
     }
-    for number, one in enumerate(said):
+    for number, one in enumerate(chat):
         left = kept.get(number)
         if left is None:
             gone += range(one.start, one.stop)

@@ -59,8 +59,8 @@ def _convert_one(envelope: Envelope, ctx: Ctx, one: ChatMessage, params: Params)
 
 def _is_as_stored(ctx: Ctx, one: ChatMessage) -> bool:
     """Return whether the log holds a stored text unchanged, and not what an importer made of it."""
-    content, held = one.message.get("content"), ctx.session.blocks[one.start : one.stop]
-    return not isinstance(content, str) or (len(held) == 1 and held[0].text == content)
+    content, blocks = one.message.get("content"), ctx.session.blocks[one.start : one.stop]
+    return not isinstance(content, str) or (len(blocks) == 1 and blocks[0].text == content)
 
 
 RULE = Rule(

@@ -97,8 +97,8 @@ def _build_content(ctx: Ctx, answer: Answer, params: Params) -> list[Any]:
 @memoize
 def _find_reads(session: Session, _index: Index) -> tuple[FileRead, ...]:
     """Return every file read, in order."""
-    said = (block for block in session.blocks if block.role == "user")
-    return tuple(reading for block in said for reading in find_file_reads(block, session))
+    prompts = (block for block in session.blocks if block.role == "user")
+    return tuple(reading for block in prompts for reading in find_file_reads(block, session))
 
 
 def _iter_files(ctx: Ctx) -> Iterator[tuple[str, str]]:

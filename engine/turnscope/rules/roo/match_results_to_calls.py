@@ -47,17 +47,17 @@ def _find_groups(envelope: Envelope, ctx: Ctx) -> Iterator[Group]:
     before: int | None = starts[place - 1] if place else None  # the answer before, if it is sent
     if before is not None and (blocks[before].role != "assistant" or not _is_present(envelope, before)):
         before = None
-    held: list[Block] = []
+    results: list[Block] = []
     for start in starts[place : count_before(starts, ctx.request.cut)]:
         if blocks[start].role == "user":
             there = blocks[start : messages[blocks[start].message].stop]
-            held += [b for b in there if b.raw is not None and _is_present(envelope, b.at)]
+            results += [b for b in there if b.raw is not None and _is_present(envelope, b.at)]
             continue
-        if held:
-            yield Group(held, before)
-        before, held = start if _is_present(envelope, start) else None, []
-    if held:
-        yield Group(held, before)
+        if results:
+            yield Group(results, before)
+        before, results = start if _is_present(envelope, start) else None, []
+    if results:
+        yield Group(results, before)
 
 
 def _is_present(envelope: Envelope, at: int) -> bool:

@@ -70,10 +70,10 @@ def edits(envelope: Envelope, ctx: Ctx, params: Params) -> Edits:
 
 def _read_observation(session: Session, row: Row) -> tuple[list[str], int]:
     """Return the texts of an observation, and the number of its images."""
-    held = build_content(session, row)
-    parts = [held] if isinstance(held, str) else held or []
-    said = [part if isinstance(part, str) else str(part.get("text") or "") for part in parts]
-    return said, sum(not isinstance(part, str) and part.get("type") in ("image", "image_url") for part in parts)
+    content = build_content(session, row)
+    parts = [content] if isinstance(content, str) else content or []
+    texts = [part if isinstance(part, str) else str(part.get("text") or "") for part in parts]
+    return texts, sum(not isinstance(part, str) and part.get("type") in ("image", "image_url") for part in parts)
 
 
 @memoize_by_ledger
