@@ -36,7 +36,7 @@ PAGE = 0.5  # seconds of script time
 LISTED, HEAP = 2.0, 300  # seconds and megabytes of listing an export
 CONVERSATIONS = 5_000
 LIST = """
-import resource, sys, time, engine
+import resource, sys, time, turnscope
 began = time.process_time()
 count = len(list(turnscope.entries(sys.argv[1])))
 print(count, time.process_time() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)

@@ -31,7 +31,9 @@ BASE, PER_BYTE = 120_000_000, 1.5  # bytes of memory
 DRAWN = 0.4  # CPU seconds to a drawn page when the file is known
 CLICK = 0.2
 PEAK = 450_000_000  # bytes of the app's process, first open included
-MEASURE = "import sys, resource, engine; turnscope.load(sys.argv[1]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+MEASURE = (
+    "import sys, resource, turnscope; turnscope.load(sys.argv[1]); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+)
 APP = """
 import resource, threading, time
 from streamlit.runtime.pages_manager import PagesManager
@@ -46,7 +48,7 @@ app = AppTest.from_file("app.py", default_timeout=120)
 app.query_params["session"] = "tool-results-eat-the-window"
 app.run()
 from pages.parts import cache
-app.query_params["session"] = next(entry.id for entry in cache.entries().values() if entry.origin == "given")
+app.query_params["session"] = next(entry.id for entry in cache.list_entries().values() if entry.origin == "given")
 began = time.process_time()
 app.run()
 took = time.process_time() - began
@@ -74,7 +76,11 @@ def drawn(file: Path, data: Path) -> tuple[float, int, float]:
     """CPU seconds from choosing the file in the app to the drawn page, the process's peak memory in bytes, and CPU seconds of
     the next run of the page."""
     env = dict(
-        os.environ, TURNSCOPE_DATA=str(data), TURNSCOPE_OPEN=str(file), CLAUDE_CONFIG_DIR=str(data), PYTHONPATH=str(ROOT)
+        os.environ,
+        TURNSCOPE_DATA=str(data),
+        TURNSCOPE_OPEN=str(file),
+        CLAUDE_CONFIG_DIR=str(data),
+        PYTHONPATH=os.pathsep.join((str(ROOT / "engine"), str(ROOT))),
     )
     done = subprocess.run([sys.executable, "-c", APP], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:

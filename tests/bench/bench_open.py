@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SAMPLE = ROOT / "sample_sessions" / "cache-goes-cold.jsonl"
 LIMIT = 2.0
 WALL = 1.0  # times as long as ccusage
-OURS = "import sys, engine; print(turnscope.overview(turnscope.load(sys.argv[1])))"
+OURS = "import sys, turnscope; print(turnscope.overview(turnscope.load(sys.argv[1])))"
 WARM = """
 import sys, tempfile, time
 from pathlib import Path
@@ -93,7 +93,13 @@ def run(command: list[str], env: Mapping[str, str], cwd: Path) -> Run:
 def environment(home: Path) -> dict[str, str]:
     """The environment of every child: an empty home with one session, nothing that reaches out."""
     quiet = {"HOME": str(home), "CLAUDE_CONFIG_DIR": str(home / ".claude"), "AGENTPLAY_HOME": str(home / ".agentplay")}
-    quiet |= {"DO_NOT_TRACK": "1", "AGENTPLAY_NO_NETWORK": "1", "NO_COLOR": "1", "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT)}
+    quiet |= {
+        "DO_NOT_TRACK": "1",
+        "AGENTPLAY_NO_NETWORK": "1",
+        "NO_COLOR": "1",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "engine"), str(ROOT))),
+    }
     return {"PATH": os.environ["PATH"]} | quiet
 
 
