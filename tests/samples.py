@@ -1,6 +1,7 @@
 """`python -m tests.samples FOLDER_OR_FILE...`: what each file of real sessions opens as, and whether its numbers hold.
 
 Two tables, a row for each file: what was read of all that it holds, and its main session against what must be true of any.
+A third, by tool and version: the share of the prompts that the log does not hold, and what nothing explains.
 Exit code 1 where reading ended in an exception, gave no session, or where a number that must be zero is not. Files in no
 format that is known are listed below the tables, as what they are.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import turnscope
+from turnscope.counting.reconciliation import HIDDEN_CELLS
 from turnscope.errors import BrokenFile, TurnscopeError, UnknownFormat
 from turnscope.library.opening import load_prices
 from turnscope.planning.trace import Trace
@@ -41,6 +43,9 @@ HEAD = (
     "prefix0",
     "after compaction",
 )
+TOOLS = ("tool", "version", "sessions", "requests", "hidden", "hidden, most", "unattr p50", "unattr p99", "> 2 %")
+NAMES = ("version", "cli_version")  # where a session says which version of its tool wrote it
+UNEXPLAINED = 0.02  # of a prompt: more than this in no part is too much
 ROUNDING = 1e-9  # USD below zero that are no money
 ENDS = find_suffixes() | {".yaml", ".yml", ".db", ".vscdb", ".sqlite", ".traj", ".eval", ".gz"}  # what sessions end in
 
@@ -95,6 +100,10 @@ class Row:
     unknown: set[str] = field(default_factory=set)
     after: list[float] = field(default_factory=list)
     usage: bool = False
+    tool: str = ""
+    version: str = ""
+    hidden: list[float] = field(default_factory=list)  # of each request: what the log does not hold
+    unnamed: list[float] = field(default_factory=list)  # of each request: what nothing explains
 
     @property
     def wrong(self) -> bool:
@@ -166,7 +175,8 @@ def row(path: Path) -> Row | None:
     main = turnscope.load(path)
     if not main.requests:
         return None
-    found = Row("/".join(path.parts[-2:]))
+    version = next((str(main.about[name]) for name in NAMES if main.about.get(name)), "")
+    found = Row("/".join(path.parts[-2:]), tool=main.source, version=version)
     billed: set[tuple[str, int] | str] = set()
     found.bill = build_overview(turnscope.replay(main)).total or Decimal(0)
     for session in _sessions(main):
@@ -204,6 +214,9 @@ def _looked_at(found: Row, trace: Trace, view: Overview) -> None:
     has = view.recorded > 0
     found.usage |= bool(has.any())
     whole = np.maximum(view.prompts, 1)
+    parts = [CELLS.index(name) for name in HIDDEN_CELLS]
+    found.hidden += (view.cells[has][:, parts].sum(axis=1) / whole[has]).tolist()
+    found.unnamed += (view.cells[has, -1] / whole[has]).tolist()
     found.unattributed = max(found.unattributed, float((view.cells[has, -1] / whole[has]).max(initial=0)))
     once = has & np.array([not (request.usage and request.usage.iterations) for request in trace.session.requests], dtype=bool)
     found.over = max(found.over, float((view.over[once] / whole[once]).max(initial=0)))
@@ -233,6 +246,24 @@ def _prefixes(found: Row, trace: Trace, view: Overview) -> None:
             found.bare += 1
 
 
+def by_tool(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """The rows of each tool and version together, as `TOOLS`, then all of them; sessions without usage are left out."""
+    used = [each for each in rows if each.unnamed]
+    groups = dict.fromkeys((each.tool, each.version) for each in sorted(used, key=lambda each: (each.tool, each.version)))
+    for tool, version in groups:
+        yield _cells(tool, version, [each for each in used if (each.tool, each.version) == (tool, version)])
+    if used:
+        yield _cells("all", "", used)
+
+
+def _cells(tool: str, version: str, rows: Sequence[Row]) -> tuple[str, ...]:
+    hidden = [float(np.median(each.hidden)) for each in rows]
+    unnamed = np.array([share for each in rows for share in each.unnamed])
+    shares = (float(np.median(hidden)), max(hidden), *(float(np.quantile(unnamed, q)) for q in (0.5, 0.99)))
+    counts = (len(rows), len(unnamed))
+    return tool, version, *(f"{n:,}" for n in counts), *(f"{s:.1%}" for s in shares), f"{(unnamed > UNEXPLAINED).sum():,}"
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the tables; 1 where something is wrong, 2 where there is nothing to look at."""
     listed = [(file, read(file)) for file in files([Path(argument) for argument in arguments])]
@@ -247,6 +278,7 @@ def main(arguments: Sequence[str]) -> int:
         except Exception as error:  # noqa: BLE001 - this is what is looked for
             crashed.append(f"{'/'.join(file.parts[-2:])}: {type(error).__name__}: {error}")
     _print(HEAD, [each.cells() for each in found])
+    _print(TOOLS, list(by_tool(found)))
     after = [error for each in found for error in each.after]
     if after:
         missed = f"{np.median(after):.1%} at the median, {max(after):.1%} at worst"

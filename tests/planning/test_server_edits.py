@@ -32,9 +32,10 @@ from turnscope.planning.policy import Policy, load, parse
 from turnscope.planning.render import build_body
 from turnscope.pricing.prices import PRICES
 from turnscope.reading.contents import read_path as read_file
-from turnscope.session.builder import Builder, parse_applied_edits, parse_usage
+from turnscope.session.builder import Builder
 from turnscope.session.model import AppliedEdit, Session, Usage
 from turnscope.session.portable import dumps, loads
+from turnscope.session.usage import parse_applied_edits, parse_usage
 from turnscope.storage.threads import Threads
 from turnscope.views.decision_log import iter_decisions, iter_rows
 from turnscope.views.overview import build_overview

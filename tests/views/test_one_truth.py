@@ -18,8 +18,9 @@ from turnscope.counting.reconciliation import TOOL_INSTRUCTIONS
 from turnscope.planning.policy import Step, load
 from turnscope.planning.rule_registry import find_rule
 from turnscope.planning.trace import Cursor, Trace
-from turnscope.session.builder import Builder, parse_usage
+from turnscope.session.builder import Builder
 from turnscope.session.model import SHAPE
+from turnscope.session.usage import parse_usage
 from turnscope.views import closeup, decision_log, next_request, request_summary, tables
 from turnscope.views.detail import build_detail
 from turnscope.views.exact_body import build_exact_body, format_exact_body

@@ -24,8 +24,9 @@ from turnscope.library.opening import load_prices
 from turnscope.library.store import Store
 from turnscope.pricing.prices import PRICES
 from turnscope.reading.source import Source
-from turnscope.session.builder import Builder, parse_usage
+from turnscope.session.builder import Builder
 from turnscope.session.model import Branches, Session, Usage, select_model_output
+from turnscope.session.usage import parse_usage
 from turnscope.views import columns, request_summary, tables
 from turnscope.views.overview import Overview
 

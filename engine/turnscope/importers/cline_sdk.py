@@ -21,10 +21,11 @@ from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, buil
 from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import convert_usage
-from turnscope.session.builder import Builder, make_part, parse_usd
+from turnscope.session.builder import Builder, make_part
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Edit, Note, ObservedEdit, Part, Session, Span
 from turnscope.session.thread import Thread
+from turnscope.session.usage import parse_usd
 from turnscope.settings import Machine
 
 NAME = "cline-sdk"

@@ -30,8 +30,9 @@ from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder, observe_drop
 from turnscope.session.content import dumps, extract_text
-from turnscope.session.model import JSON, ObservedEdit, Part, Session
+from turnscope.session.model import JSON, ObservedEdit, Part, Session, Usage
 from turnscope.session.thread import Thread
+from turnscope.session.usage import measured, parse_count
 from turnscope.settings import Machine
 
 NAME = "gemini-cli"
@@ -233,12 +234,7 @@ def _make_request(record: Record, before: float | None) -> dict[str, Any] | None
     """The request that an answer answered; None for what a history that was set says in the model's name."""
     if COPIED in record and not record.get("tokens"):
         return None
-    number = {key: value if isinstance(value, int) else 0 for key, value in as_mapping(record.get("tokens")).items()}
-    usage = make_usage(
-        number.get("input", 0) + number.get("tool", 0),
-        number.get("output", 0) + number.get("thoughts", 0),
-        number.get("cached", 0),
-    )
+    usage = _convert_usage(as_mapping(record.get("tokens")))
     return {"model": as_text(record.get("model")), "usage": usage, "sent_at": before}
 
 
@@ -248,6 +244,14 @@ def _observe_thoughts(session: Session) -> Iterator[ObservedEdit]:
         for block in session.blocks[request.cut : request.stop]:
             if block.kind in THOUGHTS:
                 yield observe_drop(request.n + 1, block.at, block.at + 1, "thoughts are not sent again")
+
+
+@measured
+def _convert_usage(tokens: Mapping[str, Any]) -> Usage | None:
+    """Thoughts are billed as output; what a tool use added stands apart from the prompt."""
+    names = ("input", "tool", "output", "thoughts", "cached")
+    prompt, tool, answer, thoughts, cached = (parse_count(tokens.get(name), name) for name in names)
+    return make_usage(prompt + tool, answer + thoughts, cached)
 
 
 def _make_tool_result(tool: Record) -> JSON:

@@ -22,9 +22,10 @@ from turnscope.reading.messages import build_body, convert_message, make_nodes
 from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import convert_usage
-from turnscope.session.builder import Builder, parse_usd
+from turnscope.session.builder import Builder
 from turnscope.session.model import JSON, Note, Session
 from turnscope.session.thread import Thread
+from turnscope.session.usage import parse_usd
 
 NAME = "inspect"
 SAMPLE = re.compile(r"samples/(.+)_epoch_(\d+)\.json")

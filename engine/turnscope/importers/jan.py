@@ -31,8 +31,9 @@ from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thr
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
-from turnscope.session.model import JSON, Note
+from turnscope.session.model import JSON, Note, Usage
 from turnscope.session.thread import Thread
+from turnscope.session.usage import measured, parse_count
 from turnscope.settings import Machine
 
 NAME = "jan"
@@ -67,6 +68,15 @@ def find_related(source: Source) -> Iterator[Source]:
 def find_main_path(path: Path) -> Path:
     """A thread's files open as their folder."""
     return path.parent if path.name in FILES and all((path.parent / name).is_file() for name in FILES) else path
+
+
+@measured
+def _convert_usage(used: Mapping[str, Any], out: Any) -> Usage | None:
+    """Where the prompt has no number of its own, it is what the answer leaves of the total."""
+    prompt = used.get("inputTokens", used.get("promptTokens"))
+    if prompt is None and used.get("totalTokens") is not None:
+        prompt = max(0, parse_count(used["totalTokens"], "totalTokens") - parse_count(out, "outputTokens"))
+    return make_usage(prompt, out, used.get("cachedInputTokens"))
 
 
 def read(source: Source, _entry: Entry) -> Thread:
@@ -142,13 +152,11 @@ def _make_node(message: Value, above: str, times: Mapping[str, float | None], mo
     if message.get("role") == "assistant":
         used, speed = as_mapping(metadata.get("usage")), as_mapping(metadata.get("tokenSpeed"))
         out = used.get("outputTokens", used.get("completionTokens", speed.get("tokenCount", 0)))
-        total = used.get("totalTokens")
-        rest = total - out if isinstance(total, int) and isinstance(out, int) else 0
         ended, status = parse_time(message.get("completed_at")), as_text(message.get("status"))
         later = ended is not None and node.at is not None and ended > node.at
         request = {
             "model": as_text(metadata.get("modelId")) or model,
-            "usage": make_usage(used.get("inputTokens", used.get("promptTokens", rest)), out, used.get("cachedInputTokens")),
+            "usage": _convert_usage(used, out),
             "sent_at": node.at if later else times.get(above),
             "answered_at": ended or node.at,
             "stop_reason": as_text(metadata.get("finishReason")) or (status if status not in ("", "ready") else None),

@@ -27,9 +27,10 @@ from turnscope.reading.content_blocks import (
 from turnscope.reading.leaves import follow_choices
 from turnscope.reading.nodes import Node, NodeMessage, SkippedRecords, build_thread, split_rounds
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, parse_usd
+from turnscope.session.builder import Builder
 from turnscope.session.model import JSON
 from turnscope.session.thread import Thread
+from turnscope.session.usage import parse_usd
 
 NAME = "lobechat"
 TABLES = {"messages", "sessions", "topics", "agents", "messagePlugins", "userSettings", "threads"}

@@ -34,8 +34,9 @@ from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, buil
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import extract_text
-from turnscope.session.model import JSON
+from turnscope.session.model import JSON, Usage
 from turnscope.session.thread import Thread
+from turnscope.session.usage import measured, parse_count
 from turnscope.settings import Machine
 
 NAME = "open-webui"
@@ -214,10 +215,11 @@ def _select_stored_item(part: Value) -> Value:
     return {**part, **clean, **names}
 
 
-def _convert_usage(used: Value) -> Any:
+@measured
+def _convert_usage(used: Value) -> Usage | None:
     whole = next((used[key] for key in PROMPT if used.get(key)), None)
-    if whole is None and isinstance(used.get("prompt_n"), int):  # llama.cpp counts what it had cached apart
-        whole = used["prompt_n"] + (used["cache_n"] if isinstance(used.get("cache_n"), int) else 0)
+    if whole is None:  # llama.cpp counts what it had cached apart
+        whole = sum(parse_count(used.get(key), key) for key in ("prompt_n", "cache_n"))
     cached = as_mapping(used.get("prompt_tokens_details")).get("cached_tokens", used.get("cache_n"))
     return make_usage(whole, next((used[key] for key in OUTPUT if used.get(key)), 0), cached)
 

@@ -18,9 +18,10 @@ from turnscope.reading.calls import as_text, parse_if_json, parse_time
 from turnscope.reading.content_blocks import as_mapping, as_rows, make_call, make_image, make_result, make_text, make_thinking
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, make_part, parse_usage, parse_usd
-from turnscope.session.model import JSON, Edit, ObservedEdit, Session, Span
+from turnscope.session.builder import Builder, make_part
+from turnscope.session.model import JSON, Edit, ObservedEdit, Session, Span, Usage
 from turnscope.session.thread import Thread
+from turnscope.session.usage import drop_empty, measured, parse_count, parse_usd
 from turnscope.settings import Machine
 
 NAME = "opencode"
@@ -262,21 +263,15 @@ def _make_output(id: str, state: Value) -> JSON:
     return make_result(id, [*make_text(reported), *media] if media else reported, not done)
 
 
-def _convert_usage(tokens: Value) -> Any:
+@measured
+def _convert_usage(tokens: Value) -> Usage | None:
     """`output` holds the reasoning in versions that log no total; later the total tells."""
     cache = as_mapping(tokens.get("cache"))
-    count = {key: value if isinstance(value, int) else 0 for key, value in {**tokens, **cache}.items()}
-    whole = sum(count.get(key, 0) for key in ("input", "output", "read", "write"))
-    apart = count.get("reasoning", 0) if count.get("total", 0) > whole else 0
-    reported = parse_usage(
-        {
-            "input_tokens": count.get("input"),
-            "output_tokens": count.get("output", 0) + apart,
-            "cache_read_input_tokens": count.get("read"),
-            "cache_creation_input_tokens": count.get("write"),
-        }
+    fresh, read, made, answer, thought, total = (
+        parse_count({**tokens, **cache}.get(key), key) for key in ("input", "read", "write", "output", "reasoning", "total")
     )
-    return reported if reported and (reported.prompt_tokens or reported.output_tokens) else None
+    apart = thought if total > fresh + answer + read + made else 0
+    return drop_empty(Usage(fresh, made, read, answer + apart))
 
 
 def _observe_cleared(session: Session, cleared: Mapping[str, float]) -> Iterable[ObservedEdit]:

@@ -21,10 +21,11 @@ from turnscope.reading.messages import convert_content, convert_message, convert
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, make_message_parts
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import convert_usage
-from turnscope.session.builder import Builder, parse_usd
+from turnscope.session.builder import Builder
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Part
 from turnscope.session.thread import Thread
+from turnscope.session.usage import parse_usd
 
 NAME = "openhands"
 KINDS = ("SystemPromptEvent", "MessageEvent", "ActionEvent", "ObservationEvent", "Condensation", "AgentErrorEvent")

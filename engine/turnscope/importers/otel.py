@@ -21,10 +21,10 @@ from turnscope.reading.messages import build_body, convert_message, convert_syst
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.trace_spans import TraceSpan, is_span, read_spans
 from turnscope.reading.usage import convert_usage
-from turnscope.session.builder import parse_applied_edits, parse_usd
 from turnscope.session.content import dumps
 from turnscope.session.model import JSON, Note, Usage
 from turnscope.session.thread import Thread
+from turnscope.session.usage import InvalidUsage, measured, parse_applied_edits, parse_count, parse_usd
 
 NAME = "otel"
 CALLS = ("chat", "text_completion", "generate_content", "completion", "messages.create", "anthropic.messages.create")
@@ -231,10 +231,7 @@ def _is_whole(span: TraceSpan, messages: Sequence[JSON]) -> Call:
     reason = span.get_first(*REASONS)
     reason = parse_if_json(reason) if isinstance(reason, str) and reason[:1] == "[" else reason
     about["stop_reason"] = as_text(reason[0] if isinstance(reason, list) and reason else reason) or None
-    if found := about["usage"]:
-        hour = span.get_first(WRITTEN_1H)
-        written = min(hour, found.cache_creation_input_tokens) if isinstance(hour, int) else 0
-        about["usage"] = structs.replace(found, iterations=_make_passes(span), cache_creation_1h_input_tokens=written)
+    about["usage"] = _complete_usage(span, about["usage"])
     if isinstance(estimated := span.get_first(ESTIMATED), int):
         about |= {"output_stub": True, "estimate": Usage(output_tokens=estimated)}
     response = _get_value(span, "response_data", "gen_ai.response.body", "langfuse.output", "output.value")
@@ -252,11 +249,16 @@ def _convert_usage(span: TraceSpan) -> dict[str, Any]:
     return {**found, **{name: int(value) for name, value in texts.items()}}
 
 
-def _make_passes(span: TraceSpan) -> tuple[Usage, ...]:
-    """What the provider's compactions were billed, all of them together: the request's own tokens leave them out."""
-    read, written = (span.get_first(f"anthropic.usage.compaction.{side}_tokens") for side in ("input", "output"))
-    made = [value if isinstance(value, int) else 0 for value in (read, written)]
-    return (Usage(made[0], output_tokens=made[1], kind="compaction"),) if any(made) else ()
+@measured
+def _complete_usage(span: TraceSpan, found: Usage | None) -> Usage | None:
+    """Usage with what was written for an hour, and with what the provider's compactions were billed, all of them together."""
+    if found is None or isinstance(found, InvalidUsage):
+        return found
+    hour = min(parse_count(span.get_first(WRITTEN_1H), WRITTEN_1H), found.cache_creation_input_tokens)
+    names = (f"anthropic.usage.compaction.{side}_tokens" for side in ("input", "output"))
+    read, written = (parse_count(span.get_first(name), name) for name in names)
+    passes = (Usage(read, output_tokens=written, kind="compaction"),) if read or written else ()
+    return structs.replace(found, iterations=passes, cache_creation_1h_input_tokens=hour)
 
 
 def _find_tools(span: TraceSpan) -> Sequence[JSON]:

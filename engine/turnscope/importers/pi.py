@@ -14,9 +14,10 @@ from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, make_call, make_result, make_thinking
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, iter_objects, make_message_parts
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, observe_drop, parse_usage, parse_usd
+from turnscope.session.builder import Builder, observe_drop
 from turnscope.session.model import JSON, ObservedEdit, Session
 from turnscope.session.thread import Thread
+from turnscope.session.usage import drop_empty, parse_usage, parse_usd
 from turnscope.settings import Machine
 
 NAME = "pi"
@@ -132,11 +133,10 @@ def _make_messages(record: Record, kind: Any, model: str) -> list[NodeMessage]:
 
 def _make_request(message: Record, model: str, at: float | None, ended: float | None) -> dict[str, Any]:
     held = as_mapping(message.get("usage"))
-    reported = parse_usage({name: held.get(key) for key, name in USAGE.items()})
     cost = held.get("cost")
     return {
         "model": as_text(message.get("model")) or model,
-        "usage": reported if reported and (reported.prompt_tokens or reported.output_tokens) else None,
+        "usage": drop_empty(parse_usage({name: held.get(key) for key, name in USAGE.items()})),
         "logged_usd": parse_usd(cost.get("total")) if isinstance(cost, Mapping) else None,
         "stop_reason": as_text(message.get("stopReason")) or None,
         "sent_at": at,

@@ -14,8 +14,9 @@ from turnscope.reading.calls import as_text, parse_time
 from turnscope.reading.content_blocks import as_mapping, make_call, make_result, make_text, make_usage
 from turnscope.reading.nodes import SkippedRecords, iter_objects, make_title
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, parse_usage, parse_usd
+from turnscope.session.builder import Builder
 from turnscope.session.thread import Thread
+from turnscope.session.usage import parse_usage, parse_usd
 
 NAME = "printed"
 Event = Mapping[str, Any]

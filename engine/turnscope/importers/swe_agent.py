@@ -18,11 +18,12 @@ from turnscope.reading.content_blocks import as_mapping, as_rows
 from turnscope.reading.messages import make_nodes
 from turnscope.reading.nodes import SkippedRecords, build_thread, make_message_parts
 from turnscope.reading.source import Entry, Source
-from turnscope.session.builder import Builder, parse_usd
+from turnscope.session.builder import Builder
 from turnscope.session.content import dumps, extract_text
 from turnscope.session.model import Edit, ObservedEdit, Session, Span
 from turnscope.session.thread import Thread
 from turnscope.session.timeline import STATIC_ROLES
+from turnscope.session.usage import parse_usd
 
 NAME = "swe-agent"
 ABOUT = ("exit_status", "swe_agent_version", "model_stats", "early_exit")

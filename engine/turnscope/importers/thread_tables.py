@@ -18,9 +18,10 @@ from turnscope.reading.messages import make_nodes
 from turnscope.reading.nodes import SkippedRecords, build_thread
 from turnscope.reading.source import Entry, Source
 from turnscope.reading.usage import convert_usage
-from turnscope.session.builder import Builder, parse_usd
+from turnscope.session.builder import Builder
 from turnscope.session.model import Note
 from turnscope.session.thread import Thread
+from turnscope.session.usage import parse_usd
 
 NAME = "thread-tables"
 COLUMNS = {"thread_id", "role", "content"}

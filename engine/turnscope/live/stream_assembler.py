@@ -13,9 +13,9 @@ from typing import Any
 
 from turnscope.live.events import TextDelta, ThinkingDelta
 from turnscope.live.secrets import StreamScrubber, scrub
-from turnscope.session.builder import parse_applied_edits, parse_usage
 from turnscope.session.content import replace_surrogates
 from turnscope.session.model import JSON, AppliedEdit, Usage
+from turnscope.session.usage import InvalidUsage, parse_applied_edits, parse_usage
 
 _DELTA_KINDS = {
     "text_delta": "text",
@@ -92,8 +92,9 @@ class StreamAssembler:
 
     @property
     def usage(self) -> Usage | None:
-        """The usage reported so far; None if no number was reported."""
-        return parse_usage(self.raw_usage) if any(isinstance(value, int) for value in self.raw_usage.values()) else None
+        """The usage reported so far; None if no number was reported, or one that cannot be right."""
+        found = parse_usage(self.raw_usage) if any(isinstance(value, int) for value in self.raw_usage.values()) else None
+        return None if isinstance(found, InvalidUsage) else found
 
     def _start_message(self, message: Any) -> Iterator[TextDelta | ThinkingDelta]:
         if not isinstance(message, Mapping):

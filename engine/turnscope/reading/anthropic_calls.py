@@ -11,7 +11,7 @@ from typing import Any
 from turnscope.reading.calls import Exchange, as_text
 from turnscope.reading.conversations import Call
 from turnscope.reading.streams import join_message, parse_events
-from turnscope.session.builder import parse_applied_edits, parse_cache_miss, parse_usage
+from turnscope.session.usage import parse_applied_edits, parse_cache_miss, parse_usage
 
 
 def convert_call(found: Exchange) -> Call:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from turnscope.reading.calls import as_text, parse_if_json
-from turnscope.session.builder import parse_usage
 from turnscope.session.content import dumps, extract_text, split_thoughts
 from turnscope.session.model import JSON, Usage
+from turnscope.session.usage import measured, parse_count
 
 SYSTEM = ("system", "developer")
 CONVERTED_KEYS = frozenset(
@@ -116,15 +116,12 @@ def _convert_tool(tool: Any) -> Any:
     return {**rest, "input_schema": function.get("parameters", {})}
 
 
+@measured
 def convert_usage(raw: Any) -> Usage | None:
     """Convert OpenAI's usage object. Its `prompt_tokens` include cached tokens, ours do not. None where it is no object."""
     if not isinstance(raw, Mapping):
         return None
     details = raw.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
-    cached = cached if isinstance(cached, int) else 0
-    prompt = raw.get("prompt_tokens")
-    fresh = max(0, prompt - cached) if isinstance(prompt, int) else 0
-    return parse_usage(
-        {"input_tokens": fresh, "cache_read_input_tokens": cached, "output_tokens": raw.get("completion_tokens")}
-    )
+    cached = parse_count(details.get("cached_tokens"), "cached_tokens") if isinstance(details, Mapping) else 0
+    prompt, answer = (parse_count(raw.get(name), name) for name in ("prompt_tokens", "completion_tokens"))
+    return Usage(max(0, prompt - cached), cache_read_input_tokens=cached, output_tokens=answer)

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from turnscope.reading.calls import as_text, parse_if_json
-from turnscope.session.builder import parse_usage
 from turnscope.session.content import dumps, extract_text, find_thoughts
 from turnscope.session.model import JSON, Usage
+from turnscope.session.usage import drop_empty, measured, parse_count
 
 _DATA = re.compile(r"data:([\w/+.-]+);base64,")
 
@@ -95,6 +95,7 @@ def make_image(address: str) -> dict[str, JSON]:
     return {"type": "image", "source": source}
 
 
+@measured
 def make_usage(whole: Any = 0, output: Any = 0, cached: Any = 0, written: Any = 0) -> Usage | None:
     """Make the usage of a request whose whole prompt is known, cached tokens included; None where nothing was counted.
 
@@ -108,19 +109,9 @@ def make_usage(whole: Any = 0, output: Any = 0, cached: Any = 0, written: Any = 
     >>> usage.input_tokens, usage.cache_read_input_tokens
     (200, 800)
     """
-    given = parse_usage(
-        {
-            "input_tokens": whole,
-            "output_tokens": output,
-            "cache_read_input_tokens": cached,
-            "cache_creation_input_tokens": written,
-        }
-    )
-    assert given
-    read, made = given.cache_read_input_tokens, given.cache_creation_input_tokens
-    if not (given.prompt_tokens or given.output_tokens):
-        return None
-    return Usage(max(0, given.input_tokens - read - made), made, read, given.output_tokens)
+    names = ("input tokens", "output tokens", "cache reads", "cache writes")
+    prompt, answer, read, made = map(parse_count, (whole, output, cached, written), names)
+    return drop_empty(Usage(max(0, prompt - read - made), made, read, answer))
 
 
 def convert_content(parts: Any) -> list[JSON]:

@@ -7,7 +7,7 @@ The module makes the forms. It does not decide who reads them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -17,6 +17,7 @@ from turnscope.reading.source import LazyList, Source
 from turnscope.session.content import dumps
 
 SNIFF_VALUES = 20  # values that are looked at to see what a file holds
+NO_JSON = (b"NaN", b"Infinity")  # numbers that scripts write and JSON has not
 MAX_BYTES = 400_000_000  # a larger file is not turned into another form
 
 
@@ -27,19 +28,20 @@ def iter_forms(source: Source, most: int | None = None) -> Iterator[Source]:
         source: The file.
         most: Use so many values alone, to see whether an importer claims them; None = all.
     """
-    found = list_values(source)[:most]
+    found, write = list_values(source)[:most], _choose_writer(source)
     if len(found) == 1:
-        yield _make_source(source, dumps(found[0]))
+        yield _make_source(source, write(found[0]))
     if found and all(isinstance(value, dict) for value in islice(found, SNIFF_VALUES)):
         if source.document is not None or "apart" in source.cache:
-            yield _make_source(source, "\n".join(map(dumps, found)) + "\n")
+            yield _make_source(source, "\n".join(map(write, found)) + "\n")
         if source.document is None:
-            yield _make_source(source, f"[{','.join(map(dumps, found))}]")
+            yield _make_source(source, f"[{','.join(map(write, found))}]")
 
 
 def iter_values(source: Source) -> Iterator[Source]:
     """Iterate over the values of a file, each as a file of its own."""
-    return (_make_source(source, dumps(value)) for value in list_values(source))
+    write = _choose_writer(source)
+    return (_make_source(source, write(value)) for value in list_values(source))
 
 
 def get_value(source: Source, number: int) -> Source | None:
@@ -50,7 +52,7 @@ def get_value(source: Source, number: int) -> Source | None:
         number: Number of the value, from 0.
     """
     found = list_values(source)
-    return _make_source(source, dumps(found[number])) if 0 <= number < len(found) else None
+    return _make_source(source, _choose_writer(source)(found[number])) if 0 <= number < len(found) else None
 
 
 def list_values(source: Source) -> Sequence[Any]:
@@ -59,6 +61,13 @@ def list_values(source: Source) -> Sequence[Any]:
         source.cache["values"] = _read_values(source) if source.kind == "file" and source.size < MAX_BYTES else []
     found: Sequence[Any] = source.cache["values"]
     return found
+
+
+def _choose_writer(source: Source) -> Callable[[Any], str]:
+    """How values are written again: `dumps` writes NaN as null, which would hide a wrong number."""
+    if "odd numbers" not in source.cache:
+        source.cache["odd numbers"] = source.kind == "file" and any(word in source.data for word in NO_JSON)
+    return json.dumps if source.cache["odd numbers"] else dumps
 
 
 def _read_values(source: Source) -> Sequence[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from turnscope.reading.content_blocks import as_mapping, make_usage
 from turnscope.session.model import Usage
+from turnscope.session.usage import measured, parse_count
 
 PROMPT_KEYS = ("input_tokens", "prompt_tokens", "inputTokens", "promptTokens", "input", "prompt_token_count")
 ANSWER_KEYS = ("output_tokens", "completion_tokens", "outputTokens", "completionTokens", "output", "candidates_token_count")
@@ -19,9 +20,11 @@ CACHE_WRITE_KEYS = (
     "cache_creation_input_tokens cache_write_tokens input_tokens_cache_write cacheWriteInputTokens input_cache_creation "
     "cache_write cache_creation"
 ).split()
+MAX_DIGITS = 40  # characters of a text that is meant as a number
 DETAIL_KEYS = ("prompt_tokens_details", "input_token_details", "input_tokens_details")
 
 
+@measured
 def convert_usage(held: Any) -> Usage | None:
     """Convert a usage object; None where it is none, or counts nothing.
 
@@ -41,6 +44,12 @@ def convert_usage(held: Any) -> Usage | None:
 
 
 def _find_count(held: Mapping[str, Any], *names: str) -> int:
-    """Find the first of some keys that holds a count; 0 where none does."""
-    found = (held[name] for name in names if isinstance(held.get(name), int) and not isinstance(held[name], bool))
-    return next((value for value in found if 0 <= value < 1 << 53), 0)
+    """Find the first of some keys that holds a number; 0 where none does. `InvalidCount` where that is no count."""
+    return next((parse_count(held[name], name) for name in names if _is_number(held.get(name))), 0)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is meant as a number; other texts, objects and lists stand under the same names."""
+    if isinstance(value, str):
+        return len(value) < MAX_DIGITS and value.strip("+-. ").isdecimal()
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -15,8 +15,6 @@ from msgspec import structs
 
 from turnscope.session.model import (
     JSON,
-    AppliedEdit,
-    CacheMiss,
     Edit,
     Fork,
     Note,
@@ -25,11 +23,11 @@ from turnscope.session.model import (
     Request,
     Session,
     Span,
-    Usage,
     join_path,
     select_model_output,
 )
 from turnscope.session.timeline import Timeline, make_block
+from turnscope.session.usage import InvalidUsage
 
 Observer = Callable[[Session], Iterable[ObservedEdit]]  # finds what the original tool changed; runs once addresses are known
 
@@ -211,7 +209,7 @@ class Builder:
                 about = {"n": self.first + len(requests), "turn": line.turn, "cut": draft.start, "stop": draft.stop}
                 requests.append(structs.replace(draft.request, **about, output_stub=stub or draft.request.output_stub))
         self._add_pending(requests, len(self.drafts))
-        self.requests = tuple(requests)
+        self.requests = tuple(map(self._drop_invalid_usage, requests))
         return Session(
             self.id,
             self.title,
@@ -229,6 +227,13 @@ class Builder:
         at, turn = self.line.end, max(0, self.line.turn)
         for request in self._unanswered.get(ordinal, ()):
             requests.append(structs.replace(request, n=self.first + len(requests), turn=turn, cut=at, stop=at))
+
+    def _drop_invalid_usage(self, request: Request) -> Request:
+        """A request without its usage where that is invalid, which is noted: its tokens are counted then, and not zero."""
+        if not isinstance(request.usage, InvalidUsage):
+            return request
+        self.add_note("warning", 0, f"usage of request {request.n} cannot be right and was left out: {request.usage.what}")
+        return structs.replace(request, usage=None)
 
     def _count_requests_before(self, start: int) -> int:
         """Count the requests of this path that ended before block `start`."""
@@ -260,79 +265,6 @@ def make_part(role: str, raw: JSON, place: Any = "own", fence: bool = False) -> 
     """
     block = make_block(0, 0, 0, role, "", raw)
     return Part(role, block.kind, block.text, raw, place=place, fence=fence)
-
-
-def parse_usage(raw: Any) -> Usage | None:
-    """Convert Anthropic's usage object. None where `raw` is no object. Numbers that cannot be counts become 0."""
-    if not isinstance(raw, (dict, Mapping)):
-        return None
-    hours, listed = raw.get("cache_creation"), raw.get("iterations")
-    whole = Usage(
-        _parse_count(raw.get("input_tokens")),
-        _parse_count(raw.get("cache_creation_input_tokens")),
-        _parse_count(raw.get("cache_read_input_tokens")),
-        _parse_count(raw.get("output_tokens")),
-        _parse_count(hours.get("ephemeral_1h_input_tokens")) if isinstance(hours, (dict, Mapping)) else 0,
-    )
-    if not isinstance(listed, list):
-        return whole
-    reported = [(held, u) for held in listed if isinstance(held, Mapping) and (u := parse_usage(held))]
-    extra = [structs.replace(u, kind=str(held["type"]), model=_get_model(held)) for held, u in reported if _is_extra_pass(held)]
-    answers = [u.prompt_tokens for held, u in reported if not _is_extra_pass(held)]
-    return structs.replace(whole, iterations=tuple(extra), context=answers[-1] if len(answers) > 1 else 0)
-
-
-def parse_cache_miss(raw: Any) -> CacheMiss | None:
-    """The provider's diagnosis of a cache miss (`diagnostics` of an answer); None where it has none, or could not tell."""
-    found = raw.get("cache_miss_reason") if isinstance(raw, (dict, Mapping)) else None
-    if not isinstance(found, (dict, Mapping)):
-        return None
-    reason = found.get("type")
-    if not isinstance(reason, str) or reason == "unavailable":
-        return None
-    return CacheMiss(reason, _parse_count(found.get("cache_missed_input_tokens")))
-
-
-def parse_applied_edits(raw: Any) -> tuple[AppliedEdit, ...]:
-    """Read the context edits that a response reports in its `context_management`; none where it reports none."""
-    reported = raw.get("applied_edits") if isinstance(raw, (dict, Mapping)) else None
-    if not reported:
-        return ()
-    edits = [held for held in reported if isinstance(held, Mapping)] if isinstance(reported, list) else []
-    counts = ("cleared_tool_uses", "cleared_thinking_turns")
-    return tuple(
-        AppliedEdit(
-            str(held["type"]),
-            sum(_parse_count(held.get(key)) for key in counts),
-            _parse_count(held.get("cleared_input_tokens")),
-        )
-        for held in edits
-        if isinstance(held.get("type"), str)
-    )
-
-
-def _is_extra_pass(held: Mapping[str, Any]) -> bool:
-    """Whether a pass is billed in addition to the answer. The usage as a whole is the sum of all passes that answered."""
-    return held.get("type") not in (None, "message", "fallback_message")
-
-
-def _get_model(held: Mapping[str, Any]) -> str:
-    return held["model"] if isinstance(held.get("model"), str) else ""
-
-
-def parse_usd(value: Any, otherwise: float | None = None) -> float | None:
-    """Read a cost in USD from a log.
-
-    Args:
-        value: What the log holds.
-        otherwise: Returned where `value` is no amount.
-    """
-    known = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 53
-    return float(value) if known else otherwise
-
-
-def _parse_count(value: Any) -> int:
-    return value if type(value) is int and 0 <= value < 1 << 53 else 0
 
 
 def _infer_origin(role: str, parts: Sequence[tuple[JSON, str]]) -> str:

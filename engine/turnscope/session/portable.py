@@ -26,6 +26,7 @@ from turnscope.errors import BrokenFile, TurnscopeError
 from turnscope.session.facts import add_facts, convert_old_answers
 from turnscope.session.model import JSON, Answer, Fork, LazyContent, RecordedFacts, Session
 from turnscope.session.thread import make_forks
+from turnscope.session.usage import is_valid
 
 FORMAT = "turnscope-session"
 LINES = "turnscope-session-lines"
@@ -200,6 +201,8 @@ def _find_contradiction(session: Session, start: int = 0, spoken: int = 0, sent:
             )
         if abs(request.turn) >= 2**63:
             return f"requests[{number}]", f"the turn {request.turn} is too large"
+        if request.usage and any(not is_valid(used) for used in request.usage.passes):
+            return f"requests[{number}].usage", "it holds a number that is no count of tokens"
         cut = request.cut
     return _find_wrong_edit(session, sent, size)
 

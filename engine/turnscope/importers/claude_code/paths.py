@@ -16,9 +16,10 @@ from turnscope.importers.claude_code.attachments import add_notices, read_snapsh
 from turnscope.importers.claude_code.edits import observe_compaction, observe_microcompaction, observe_unsent, superseded
 from turnscope.importers.claude_code.lines import TITLES, Entry, File, as_string
 from turnscope.importers.claude_code.tree import END, Limb, Tree
-from turnscope.session.builder import Builder, Draft, Observer, parse_applied_edits, parse_cache_miss, parse_usage, parse_usd
+from turnscope.session.builder import Builder, Draft, Observer
 from turnscope.session.content import extract_text
 from turnscope.session.model import BEGINS_MID_CONVERSATION, MODEL_WINDOWS, Fork, Note, Session, Usage, join_path
+from turnscope.session.usage import parse_applied_edits, parse_cache_miss, parse_usage, parse_usd
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent

@@ -14,6 +14,7 @@ from typing import Any
 
 from turnscope.reading.source import Source
 from turnscope.session.model import JSON, Note, Usage
+from turnscope.session.usage import drop_empty, measured, parse_count
 
 HISTORY, SCREEN, OLD_SCREEN = "api_conversation_history.json", "ui_messages.json", "claude_messages.json"
 EDITS, METADATA = "context_history.json", "task_metadata.json"
@@ -82,16 +83,14 @@ class Folder:
         ]
         return self.is_roo and all(given >= part for given, part in cached)
 
+    @measured
     def find_usage(self, call: Call) -> Usage | None:
         """What was billed for a request; None where the log does not say."""
-        if not any(as_number(call.info.get(key)) for key in ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")):
-            return None
-        given, out, reads, writes = (
-            int(as_number(call.info.get(key))) for key in ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")
-        )
+        names = ("tokensIn", "tokensOut", "cacheReads", "cacheWrites")
+        given, out, reads, writes = (parse_count(call.info.get(name), name) for name in names)
         if self.is_roo and (self._total or call.info.get("apiProtocol") == "openai"):
             given = max(0, given - reads - writes)
-        return Usage(given, writes, reads, out)
+        return drop_empty(Usage(given, writes, reads, out))
 
     def find_model(self, call: Call, said: str, answer: Mapping[str, JSON]) -> str:
         """The model of a request, from its answer, its event, the environment it describes, or the task's metadata."""

@@ -15,9 +15,10 @@ from turnscope.importers.task_folder.changes import Placed, observe_changes
 from turnscope.importers.task_folder.folder import Call, Folder, as_number, as_string, find_windows
 from turnscope.importers.task_folder.markup import ContentPart, find_result_tool, unfold
 from turnscope.reading.source import parse_json
-from turnscope.session.builder import Builder, Draft, parse_usd
+from turnscope.session.builder import Builder, Draft
 from turnscope.session.content import extract_text
 from turnscope.session.model import JSON, Session
+from turnscope.session.usage import parse_usd
 
 NAME = "task-folder"
 TITLE = 80  # characters of the first prompt that make a title
