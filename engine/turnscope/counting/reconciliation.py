@@ -64,7 +64,8 @@ class Fit:
     """One stretch of requests `[start, stop)` with one hidden level (see `hidden.HiddenTokens`) and one scale.
 
     `cut_at_start`: the tokens of `cut` that left at `start`, where that is known: the prompt fell there by itself. `error`:
-    share of the prompt that 90 % of the model's recorded requests keep within; None where none was recorded.
+    share of the prompt that 90 % of the model's recorded requests keep within; None where none was recorded. `whole`: the log
+    holds the bodies, so what the counter misses is its own error and no part that it does not know.
     """
 
     start: int
@@ -76,6 +77,7 @@ class Fit:
     cut: int = 0
     cut_at_start: int = 0
     error: float | None = None
+    whole: bool = False
 
     @property
     def policy_terms(self) -> Terms:
@@ -102,7 +104,9 @@ class Fit:
             left -= room[i]
         prefix, earlier, reinjected, scaled = room
         over = self.prefix + self.earlier + self.reinjected + wanted - sum(room)
-        scale = scaled / counted if scaled < round(self.scale * counted) else self.scale
+        if self.whole and counted and SCALE_LIMITS[0] <= (scaled + left) / counted <= SCALE_LIMITS[1]:
+            scaled, left = scaled + left, 0
+        scale = scaled / counted if scaled != round(self.scale * counted) else self.scale
         return Terms(prefix, earlier, reinjected, scale, left, self.cut, over, 0.0 if recorded >= 0 else self.error)
 
 

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from turnscope.importers import Importer
 from turnscope.reading.anthropic_calls import convert_call
 from turnscope.reading.calls import Exchange, as_text, describe_failure, is_body, parse_time
 from turnscope.reading.conversations import Call, Conversations, group_calls
 from turnscope.reading.source import Entry, Source
-from turnscope.session.model import Note
+from turnscope.session.model import EXACT_REQUESTS, Note
 from turnscope.session.thread import Thread
 
 NAME = "raw-bodies"
@@ -45,9 +47,10 @@ def list_entries(source: Source) -> Iterator[Entry]:
 
 def read(source: Source, entry: Entry) -> Thread:
     sessions = _gather(source)
-    return Thread(
-        next(iter(sessions.values())).build_session("", NAME) if not entry.id else sessions[entry.id].build_session("", NAME)
-    )
+    found = sessions[entry.id] if entry.id else next(iter(sessions.values()))
+    session = found.build_session("", NAME)
+    about = {**session.about, EXACT_REQUESTS: {"requests": len(session.requests), "proven": 0}}
+    return Thread(structs.replace(session, about=about))
 
 
 def _gather(source: Source) -> dict[str, Conversations]:

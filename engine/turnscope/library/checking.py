@@ -154,9 +154,8 @@ def _describe_window(replayed: Trace, row: Row) -> str:
 
 
 def _find_inexact(exactness: Exactness | None) -> Iterable[str]:
-    if exactness is not None and exactness.proven < exactness.requests:
-        missing = exactness.requests - exactness.proven
-        yield f"{missing:,} of {exactness.requests:,} requests are not proven: {exactness.sentence}"
+    if exactness is not None and exactness.unproven:
+        yield f"{exactness.unproven:,} of {exactness.requests:,} requests are not proven: {exactness.sentence}"
 
 
 def _find_violations(row: Row, usd: Decimal | None, limits: Limits) -> Iterable[str]:

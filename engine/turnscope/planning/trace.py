@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from turnscope.planning.assemble import AS_RECORDED, replay_with_record
 from turnscope.planning.policy import Policy
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.fork import fork_session
-from turnscope.session.model import BEGINS_MID_CONVERSATION, Answer, Ask, Bucket, Request, Session, Span
+from turnscope.session.model import BEGINS_MID_CONVERSATION, EXACT_REQUESTS, Answer, Ask, Bucket, Request, Session, Span
 
 State = Literal["here", "replaced", "absent", "unseen", "later"]
 
@@ -366,7 +366,7 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
     recorded = np.array([-1 if q.usage and q.usage.iterations else prompt for q, prompt in billed], dtype=np.int64)
     models = [request.model for request in requests]
     begun = session.about.get(BEGINS_MID_CONVERSATION) is True
-    return fit_requests(
+    fits = fit_requests(
         np.array(sizes, dtype=np.int64),
         recorded,
         models,
@@ -375,6 +375,7 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
         mid_conversation=begun,
         tools=Bucket.TOOLS in held,
     )
+    return tuple(replace(fit, whole=True) for fit in fits) if EXACT_REQUESTS in session.about else fits
 
 
 def get_prompt_tokens(request: Request) -> int:

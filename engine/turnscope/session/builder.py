@@ -28,6 +28,7 @@ from turnscope.session.model import (
 )
 from turnscope.session.timeline import Timeline, make_block
 from turnscope.session.usage import InvalidUsage
+from turnscope.session.usage import parse_usage as parse_usage  # noqa: PLC0414 - importers of other packages find it here
 
 Observer = Callable[[Session], Iterable[ObservedEdit]]  # finds what the original tool changed; runs once addresses are known
 

@@ -24,6 +24,9 @@ models: tokens by model, without `[1m]`; refused: list of (when, tokens of the p
 switches: list of (when, whether the model was chosen with `[1m]`). Times are seconds since the Unix epoch, in order.
 """
 EXACT_REQUESTS = "exact_requests"  # key of Session.about: {"requests": recorded whole, "proven": of these, by their digests}
+STORED_INPUTS = "stored_inputs"  # key of Session.about: inputs of tool calls as stored, by call, where another was sent
+STORED_RESULTS = "stored_results"  # the same for results: {"text": ...}, or {"file": path from the log's folder}
+RUN_USD = "run_usd"  # key of Session.about: what the tool says that the whole run cost
 BEGINS_MID_CONVERSATION = (
     "begins_mid_conversation"  # key of Session.about: true where what was said before is in no line of the log
 )

@@ -5,35 +5,47 @@ Holds sentences for pages and commands. It measures nothing: an importer says wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from turnscope.session.model import EXACT_REQUESTS, Bucket, Session
+from turnscope.session.model import CHAT, EXACT_REQUESTS, Bucket, Session
 
-API_LOGS = frozenset({"anthropic-api", "raw-bodies", "openai-chat", "openai-responses", "turnscope-chat"})
+API_LOGS = frozenset({"anthropic-api", "raw-bodies", "openai-chat", "openai-responses", CHAT})
+# What makes later sessions of a tool exact, by the format of its log.
+WAYS: Mapping[str, str] = {
+    "claude-code": "Claude Code 2.1.330 can record whole requests; OTEL_LOG_RAW_API_BODIES=file:FOLDER makes any version do so",
+}
+OTHER_WAY = "a log of the API's requests, as a gateway keeps it, holds them whole"
 
 
 @dataclass(frozen=True, slots=True)
 class Exactness:
     """How many of a session's `requests` are known `whole`, and how many of these are `proven` by a digest in the log.
 
-    `static`: whether its log holds the system prompt and the tools.
+    `static`: whether its log holds the system prompt and the tools. `source`: its format. `bodies`: the log is one of bodies.
     """
 
     requests: int
     whole: int
     proven: int
     static: bool
+    source: str = ""
+    bodies: bool = False
 
     @property
     def complete(self) -> bool:
         """Whether every request is known as it was sent."""
-        return self.requests == self.whole
+        return self.requests == self.whole > 0
+
+    @property
+    def unproven(self) -> int:
+        """How many requests are neither bodies of the log nor rebuilt with an equal digest."""
+        return self.requests - (self.whole if self.bodies else self.proven)
 
     @property
     def label(self) -> str:
         """A few words for a chip."""
-        if self.complete and self.requests:
+        if self.complete:
             return "as sent"
         return "system + tools in the log" if self.static else "system + tools inferred"
 
@@ -42,22 +54,28 @@ class Exactness:
         """What was measured, and how."""
         if self.proven:
             return f"{self.whole:,} of {self.requests:,} requests rebuilt, digests equal for {self.proven:,}"
-        if self.complete and self.requests:
+        if self.complete and self.bodies:
             return f"the log holds the body of each of its {self.requests:,} requests"
+        if self.complete:
+            return f"{self.whole:,} requests rebuilt, none with an equal digest"
         if self.static:
             return "system prompt and tools are in the log; messages are as its transcript tells them"
         return "the log holds neither system prompt nor tools: their size is inferred from the billed tokens"
+
+    @property
+    def way(self) -> str:
+        """From which version or setting on sessions of this tool are exact; "" where this one is."""
+        return "" if self.complete else WAYS.get(self.source, OTHER_WAY)
 
 
 def describe_exactness(session: Session) -> Exactness:
     """How exactly the requests of a session's own path are known."""
     recorded = session.about.get(EXACT_REQUESTS)
-    whole = recorded["requests"] if isinstance(recorded, dict) else 0
+    bodies, requests = session.source in API_LOGS, len(session.requests)
+    whole = requests if bodies else recorded["requests"] if isinstance(recorded, dict) else 0
     proven = recorded["proven"] if isinstance(recorded, dict) else 0
-    if session.source in API_LOGS:
-        whole = len(session.requests)
     static = {block.bucket for block in session.blocks} >= {Bucket.SYSTEM, Bucket.TOOLS}
-    return Exactness(len(session.requests), min(whole, len(session.requests)), proven, static)
+    return Exactness(requests, min(whole, requests), proven, static, session.source, bodies)
 
 
 def iter_sessions(session: Session) -> Iterator[Session]:
@@ -75,4 +93,6 @@ def sum_exactness(session: Session) -> Exactness:
         sum(one.whole for one in found),
         sum(one.proven for one in found),
         all(one.static for one in found),
+        session.source,
+        all(one.bodies for one in found),
     )

@@ -17,8 +17,10 @@ from turnscope.counting.ledger import Ledger
 from turnscope.counting.tokens import make_estimator
 from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
-from turnscope.session.model import Block, Request, Session, Usage, select_model_output
+from turnscope.session.model import RUN_USD, Block, Request, Session, Usage, select_model_output
 from turnscope.views.bill import Charge, charge
+
+SMALL_USD, SMALL_SHARE = Decimal("0.0005"), Decimal("0.005")  # a difference up to this is rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,15 @@ class TotalCost:
         )
 
     @property
+    def run_difference(self) -> Decimal | None:
+        """USD that the log states for the run beyond what is counted here; None where both are alike, or one is unknown."""
+        whole = self.whole.usd
+        if self.run_usd is None or whole is None:
+            return None
+        more = self.run_usd - whole
+        return more if abs(more) > max(SMALL_USD, SMALL_SHARE * self.run_usd) else None
+
+    @property
     def parts(self) -> tuple[tuple[str, CostShare], ...]:
         """The parts that have requests, by name; always the path."""
         named = (("path", self.path), ("branches", self.branches), ("subagents", self.subagents))
@@ -97,7 +108,7 @@ def compute_total_cost(trace: Trace, charges: Sequence[Charge]) -> TotalCost:
         _sum_charges(len(trace.session.forks), left),
         _sum_charges(sum(1 for _ in _iter_subagents(trace.session)), below),
     )
-    run = trace.session.about.get("run_usd")
+    run = trace.session.about.get(RUN_USD)
     known = isinstance(run, (int, float)) and not bill.whole.logged
     return replace(bill, run_usd=Decimal(str(run))) if known else bill
 

@@ -60,7 +60,8 @@ def _build_inline(entries: list[Entry], file: File, known: set[str]) -> list[Ses
     sessions = []
     for root, group in groups.items():
         if any(entry.spoken for entry in group):
-            own = File(about=file.about, entries=file.entries, chain=Chain(preserved=file.preserved_lines))
+            chain = Chain(preserved=file.preserved_lines)
+            own = File(about=file.about, entries=file.entries, chain=chain, replaced=file.replaced)
             layout = lay_out(group, own, root, known)
             assert layout is not None
             sessions.append(add_notes(layout.session, own))

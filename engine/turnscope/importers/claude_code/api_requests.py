@@ -27,6 +27,7 @@ from turnscope.session.model import JSON
 
 SHAPE, BLOB, REQUEST = "api-request-shape", "api-request-blob", "api-request"
 TYPES = frozenset({SHAPE, BLOB, REQUEST})
+AnswerKey = str | tuple[str, str]  # the provider's id; with "sent" = with the inputs of its calls as they were sent
 Mark = tuple[tuple[str | int, ...], JSON]  # where a `cache_control` stands in the body, and what it says
 
 
@@ -54,7 +55,7 @@ class ApiRequests:
     shapes: dict[str, dict[str, JSON]] = field(default_factory=dict)
     messages: dict[str, dict[str, JSON]] = field(default_factory=dict)  # by hash; an answer or a prompt once it was asked for
     requests: dict[str, ApiRequest] = field(default_factory=dict)
-    answers: dict[str, dict[str, JSON]] = field(default_factory=dict)  # by the provider's id, their fragments joined
+    answers: dict[AnswerKey, dict[str, JSON]] = field(default_factory=dict)  # their fragments joined
     unhashed: dict[object, dict[str, JSON]] = field(default_factory=dict)  # answers and prompts that no hash is known of yet
 
     def __bool__(self) -> bool:
@@ -70,15 +71,27 @@ class ApiRequests:
         elif kind == REQUEST and isinstance(record.get("id"), str):
             self.requests[record["id"]] = self._request(record, line)
 
-    def hear(self, message: Mapping[str, Any]) -> None:
-        """Take in a message of the transcript: a prompt, or a fragment of an answer."""
+    def hear(self, message: Mapping[str, Any], sent: JSON = None) -> None:
+        """Take in a message of the transcript: a prompt, or a fragment of an answer.
+
+        Args:
+            message: The message, as the transcript has it.
+            sent: Its content as it was sent, where that is known to be another.
+        """
         content, id = message.get("content"), message.get("id")
         if message.get("role") == "assistant" and isinstance(id, str) and isinstance(content, list):
-            whole = self.answers.setdefault(id, {"role": "assistant", "content": []})
-            whole["content"] = [*whole["content"], *content]
-            self.unhashed[id] = whole
+            before = self.answers.get(id, {"content": []})["content"]
+            self._add_fragment(id, content, before)
+            if (sent is not None and sent != content) or (id, "sent") in self.answers:
+                self._add_fragment((id, "sent"), content if sent is None else sent, before)
         elif message.get("role") == "user" and isinstance(content, (str, list)):
             self.unhashed[len(self.unhashed)] = {"role": "user", "content": content}
+
+    def _add_fragment(self, key: AnswerKey, content: list[JSON], otherwise: list[JSON]) -> None:
+        """Add to an answer. `otherwise`: what it begins with where this is the first that is kept of it."""
+        whole = self.answers.setdefault(key, {"role": "assistant", "content": otherwise})
+        whole["content"] = [*whole["content"], *content]
+        self.unhashed[key] = whole
 
     def add_origin(self, source: Source) -> None:
         """Take in the requests of another session's file, from which this one copied what was said. Their line is 0."""

@@ -53,7 +53,7 @@ class SessionReading:
 
     def _build_main(self, file: File, name: str, apart: bool) -> Session | None:
         """The main path with its branches: gone on with, or laid out anew."""
-        heard = (name, apart, file.chain, dict(file.titles), dict(file.about))
+        heard = (name, apart, file.chain, dict(file.titles), dict(file.about), dict(file.replaced))
         new = [entry for entry in islice(file.entries.values(), self.lines, None) if not (apart and entry.side)]
         self.lines = len(file.entries)
         if self.layout is not None and heard == self.heard:

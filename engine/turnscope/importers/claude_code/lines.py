@@ -6,7 +6,7 @@ Holds what a line is and what becomes of lines that are lost, doubled or moved. 
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Literal
@@ -16,9 +16,11 @@ from msgspec import Struct
 from turnscope.importers.claude_code.api_requests import TYPES, ApiRequests, parse_time
 from turnscope.importers.claude_code.attachments import Injection, get_fields, get_name, is_known, parse_injection
 from turnscope.importers.claude_code.limits import WindowRecords
+from turnscope.importers.claude_code.stored import replace_inputs
 from turnscope.reading.source import Source
 from turnscope.session.content import dumps, extract_block_text
 from turnscope.session.model import Note
+from turnscope.session.usage import parse_usd
 
 TITLES = {"ai-title": "aiTitle", "custom-title": "customTitle"}  # the later one here wins
 ABOUT = ("version", "cwd", "gitBranch")
@@ -95,6 +97,8 @@ class File:
     api: ApiRequests = field(default_factory=ApiRequests)  # requests that the log records whole
     refs: dict[str, str] = field(default_factory=dict)  # answer -> the recorded request that it answers
     origins: dict[str, None] = field(default_factory=dict)  # sessions whose answers were copied here, with their ids
+    replaced: dict[str, str] = field(default_factory=dict)  # call -> what was sent in place of its result
+    run_usd: float | None = None  # the tool's own sum so far; None where an answer came after it
 
     def add_note(self, severity: Literal["info", "warning", "error"], line: int, what: str) -> None:
         """Note something about a line."""
@@ -184,12 +188,7 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
         file.titles[kind] = record[TITLES[kind]]
     uuid = get("uuid")
     if not isinstance(uuid, str):
-        if kind in TYPES:
-            file.api.add(record, line)
-        elif kind in ("user", "assistant"):
-            file.add_note("warning", line, "a message without a uuid, skipped")
-        elif kind not in ("summary", *TITLES):
-            file.unknown[kind or "no type"] += 1
+        _add_aside(file, kind, record, line)
         return
     parent = get("parentUuid") or get("logicalParentUuid")
     result = record.pop("toolUseResult", None)  # a second copy of the result: only the subagent's id is of use
@@ -211,6 +210,21 @@ def _add_entry(file: File, record: dict[str, Any], line: int) -> None:
         _complete_snapshot(file, entry)
 
 
+def _add_aside(file: File, kind: str, record: dict[str, Any], line: int) -> None:
+    """Take in a record that is no line of the conversation."""
+    if kind in TYPES:
+        file.api.add(record, line)
+    elif kind == "cost-state":
+        complete = record.get("hasUnknownModelCost") is not True
+        file.run_usd = parse_usd(record.get("totalCostUSD")) if complete else None
+    elif kind == "content-replacement":
+        _add_replacements(file, record)
+    elif kind in ("user", "assistant"):
+        file.add_note("warning", line, "a message without a uuid, skipped")
+    elif kind not in ("summary", *TITLES):
+        file.unknown[kind or "no type"] += 1
+
+
 def _complete_snapshot(file: File, entry: Entry) -> None:
     """A snapshot of the prompt is written twice: before the first request without tools, and again with them.
 
@@ -229,12 +243,22 @@ def _complete_snapshot(file: File, entry: Entry) -> None:
 
 def _refer(file: File, entry: Entry) -> None:
     """Note a message for the requests that hold it, and which recorded request an answer belongs to."""
-    file.api.hear(entry.message)
+    file.api.hear(entry.message, replace_inputs(entry.message.get("content"), entry.data))
+    if entry.type == "assistant" and entry.message.get("usage"):
+        file.run_usd = None
     ref, origin = as_string(entry.data.get("requestRef")), as_string(entry.data.get("requestSessionId"))
     if ref and entry.id:
         file.refs[entry.id] = ref
         if origin and origin != entry.data.get("sessionId"):
             file.origins[origin] = None
+
+
+def _add_replacements(file: File, record: Mapping[str, Any]) -> None:
+    """Note the results that the tool sent a shorter form of, which the transcript holds whole."""
+    listed = record.get("replacements")
+    for row in listed if isinstance(listed, list) else ():
+        if isinstance(row, dict) and row.get("kind") == "tool-result" and isinstance(row.get("replacement"), str):
+            file.replaced[as_string(row.get("toolUseId"))] = row["replacement"]
 
 
 def _pass_text_on(content: Any, hear: Callable[[str], object]) -> None:

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from msgspec import Struct, structs
 
 from turnscope.importers.claude_code.attachments import add_notices, read_snapshot
 from turnscope.importers.claude_code.edits import observe_compaction, observe_microcompaction, observe_unsent, superseded
 from turnscope.importers.claude_code.lines import TITLES, Entry, File, as_string
+from turnscope.importers.claude_code.stored import keep_stored_forms, replace_inputs, replace_results
 from turnscope.importers.claude_code.tree import END, Limb, Tree
 from turnscope.session.builder import Builder, Draft, Observer
 from turnscope.session.content import extract_text
-from turnscope.session.model import BEGINS_MID_CONVERSATION, MODEL_WINDOWS, Fork, Note, Session, Usage, join_path
+from turnscope.session.model import BEGINS_MID_CONVERSATION, MODEL_WINDOWS, RUN_USD, Fork, Note, Session, Usage, join_path
 from turnscope.session.usage import parse_applied_edits, parse_cache_miss, parse_usage, parse_usd
 
 NAME = "claude-code"
 SYNTHETIC = "<synthetic>"  # model name of lines that the tool wrote itself: error texts, never sent
 TITLE_CHARS = 80
-STORED_INPUTS = "stored_inputs"  # key of Session.about: inputs of tool calls as stored, by call, where another was sent
 NOT_PROMPTS = ("<local-command-stdout>", "<bash-", "[Request interrupted", "<task-notification>")
 
 
@@ -176,7 +175,8 @@ def add_notes(session: Session, file: File, last: Iterable[Note] = ()) -> Sessio
     what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
     notes = (*session.notes, *file.make_notes(last), *([Note("warning", 0, what)] if stubs else ()))
     windows = file.windows.describe()
-    about = {**session.about, MODEL_WINDOWS: windows} if windows else session.about
+    about = session.about | ({MODEL_WINDOWS: windows} if windows else {})
+    about |= {} if file.run_usd is None else {RUN_USD: file.run_usd}
     return structs.replace(session, notes=notes, about=about)
 
 
@@ -227,7 +227,7 @@ def _advance(path: Path, state: State, entry: Entry, file: File, known: Collecti
         draft = _add_injection(path, entry)
         static = _add_snapshot(path, static, entry)
     elif entry.spoken:
-        draft = _add_message(path, entry, before, attempts, known)
+        draft = _add_message(path, entry, before, attempts, file, known)
         if entry.type == "assistant":
             attempts = 1
         else:
@@ -255,11 +255,13 @@ def _between(boundary: Entry, summary: Entry, file: File) -> Iterator[str]:
         at = file.entries[at].parent
 
 
-def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, known: Collection[str]) -> Draft:
+def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, file: File, known: Collection[str]) -> Draft:
     """Add a line's message. Answers whose id is in `known` were billed elsewhere: side questions repeat what was said."""
     builder, message, data = path.builder, entry.message, entry.data
-    content = message.get("content")
-    content = add_notices(content, path.notices) if isinstance(content, (str, list)) else ""
+    stored = message.get("content")
+    sent = replace_inputs(stored, data) if entry.type == "assistant" else replace_results(stored, file.replaced)
+    keep_stored_forms(builder.about, stored, sent)
+    content = add_notices(sent, path.notices) if isinstance(sent, (str, list)) else ""
     if entry.type == "user":
         text = extract_text(content[:1] if isinstance(content, list) else content).lstrip()
         aside = data.get("isMeta") is True or text.startswith(NOT_PROMPTS)
@@ -268,7 +270,6 @@ def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, 
     if _is_unsent(entry):
         builder.add_note("info", entry.line, f"a message of the tool itself, never sent: {extract_text(content)[:80]}")
         return builder.add_message("assistant", content, kind="notice", sent_at=entry.at, origin="meta")
-    content = _use_wire_inputs(builder, content, data)
     draft = builder.add_message("assistant", content, id=entry.id or entry.uuid, sent_at=entry.at)
     billed, earlier = message.get("usage"), draft.request
     found = path.billed[1] if billed == path.billed[0] else parse_usage(billed)  # each fragment of an answer says it again
@@ -288,20 +289,6 @@ def _add_message(path: Path, entry: Entry, before: float | None, attempts: int, 
             applied=parse_applied_edits(message.get("context_management")) or (earlier.applied if earlier else ()),
         )
     return draft
-
-
-def _use_wire_inputs(builder: Builder, content: str | list[Any], data: dict[str, Any]) -> str | list[Any]:
-    """An answer with the inputs that its calls went over the wire with, where the log stores them in another form."""
-    wire = data.get("wireToolInputs")
-    if not isinstance(wire, dict) or not isinstance(content, list):
-        return content
-    blocks, stored = list(content), builder.about.setdefault(STORED_INPUTS, {})
-    for number, block in enumerate(blocks):
-        sent = wire.get(block.get("id")) if isinstance(block, dict) and block.get("type") == "tool_use" else None
-        if isinstance(sent, dict) and sent != block.get("input"):
-            stored[block["id"]] = block.get("input")
-            blocks[number] = {**block, "input": sent}
-    return blocks
 
 
 def _is_unsent(entry: Entry) -> bool:

@@ -8,9 +8,8 @@ from typing import Any
 
 from turnscope.importers import Entry, Importer, Source
 from turnscope.reading.calls import parse_time
-from turnscope.session.builder import Builder
+from turnscope.session.builder import Builder, parse_usage
 from turnscope.session.thread import Thread
-from turnscope.session.usage import parse_usage
 
 
 def sniff(source: Source) -> int:
