@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import streamlit as st
 from turnscope.views import exact_body, request_summary
+from turnscope.views.exactness import describe_exactness
 
 from pages.envelope import difference, transcript
-from pages.parts import opening, request
+from pages.parts import cards, opening, request
+from pages.parts.formats import escape
 
 PANES = {"blocks": "Largest blocks", "transcript": "Transcript", "difference": "Difference", "exact": "Exact request (JSON)"}
 SHOWN_CHARS = 60_000  # of the exact body; the whole of it is in the download
@@ -42,6 +44,11 @@ def draw(shown: opening.ShownSession, now: request_summary.RequestSummary) -> No
 def _draw_body(shown: opening.ShownSession, now: request_summary.RequestSummary) -> None:
     """The request's body: to look at, copy or download."""
     text = exact_body.format_exact_body(shown.trace, now.n)
+    known = describe_exactness(shown.trace.session)
+    st.html(
+        f'<div class="ts-small">{"<b>As sent.</b>" if known.complete else "<b>Not as sent.</b>"} '
+        f"{escape(cards.render_exactness(known))}</div>"
+    )
     with st.container(horizontal=True, vertical_alignment="center"):
         left_out = f"The first {SHOWN_CHARS:,} of " if len(text) > SHOWN_CHARS else ""
         st.html(f'<div class="ts-empty">{left_out}{len(text):,} characters; the download has them all.</div>', width="stretch")

@@ -9,12 +9,14 @@ from typing import Literal
 import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.views import text_search, transcript
+from turnscope.views.stored_forms import find_stored_form
 from turnscope.views.text_search import Query
 
 from pages.parts import cards, opening, request, search, theme, url, widgets
 from pages.parts.formats import escape, shorten
 
 PAGE = 100
+SHOWN_CHARS = 60_000  # of a stored form
 WHICH = {"": "All blocks", "in": "In this request", "out": "Not in it"}
 WORDS: dict[transcript.State, str] = {
     "here": "in",
@@ -123,7 +125,14 @@ def _draw_block(shown: opening.ShownSession, n: int, at: int) -> None:
         f'<div class="ts-closeup" data-block="{at}"><b title="{escape(line.label)}">{head}</b>'
         f'<div class="ts-small ts-faint">{sentence}{why} {leaves}</div></div>'
     )
-    widgets.draw_text(blocks[at].text, "(no text)", height=430)
+    stored = find_stored_form(shown.trace.session, blocks[at], shown.entry.path)
+    widgets.draw_text(blocks[at].text, "(no text)", height=260 if stored else 430)
+    if stored:
+        where = f"in {stored.where}" if stored.where else "in the log"
+        size = "which is not beside the log" if stored.missing else f"{len(stored.text):,} characters"
+        st.html(f'<div class="ts-small ts-faint">Above as sent; below as stored {escape(where)}, {size}</div>')
+        if not stored.missing:
+            widgets.draw_text(stored.text[:SHOWN_CHARS], height=260)
 
 
 def _draw_lines(

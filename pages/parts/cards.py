@@ -9,6 +9,8 @@ from turnscope import figures
 from turnscope.views import events, ranges, request_summary
 from turnscope.views import overview as views
 from turnscope.views.detail import Detail, Item
+from turnscope.views.exactness import Exactness
+from turnscope.views.total_cost import TotalCost
 
 from pages.parts.formats import escape, format_percent, format_tokens, format_usd, shorten
 
@@ -57,7 +59,7 @@ CENT = Decimal("0.01")  # less that was counted is told on hovering alone
 TEXT = 800  # characters of a block shown in a list
 
 
-def render_title(view: views.Overview) -> str:
+def render_title(view: views.Overview, exactness: Exactness | None = None) -> str:
     """Title line with chips: source, model and window, requests, cost, peak, what was re-sent and what was taken out."""
     models = list(dict.fromkeys(model for model in view.models if model))
     window = int(view.windows.max(initial=0))
@@ -84,10 +86,22 @@ def render_title(view: views.Overview) -> str:
         )
     shrunk = events.count_cuts(cut.kind for cut in request_summary.find_cuts(view))
     chips += [_render_chip(text, "warn", events.EVENTS[kind].meaning) for kind, text in shrunk] or [_render_chip("nothing cut")]
+    if exactness and len(view):
+        chips.insert(3, _render_chip(exactness.label, "good" if exactness.complete else "", render_exactness(exactness)))
     full = view.title or view.session_id
     return (
         f'<div class="ts-title"><h1 title="{escape(shorten(full, 400))}">{escape(shorten(full, 80))}</h1>{"".join(chips)}</div>'
     )
+
+
+def render_exactness(exactness: Exactness) -> str:
+    """What is known of the requests as they were sent, and how to know more, as plain sentences.
+
+    Args:
+        exactness: how exactly the requests of the session are known.
+    """
+    sentences = (exactness.sentence, exactness.way)
+    return " ".join(f"{text[:1].upper()}{text[1:]}." for text in sentences if text)
 
 
 def render_middle(text: str, link: str) -> str:
@@ -105,7 +119,7 @@ def render_middle(text: str, link: str) -> str:
 def _render_costs(view: views.Overview) -> list[str]:
     """What the whole session cost, what of it was counted, and beside it the path's own share and what the log says."""
     whole, path, run = view.bill.whole, view.bill.path, view.bill.run_usd
-    reported = [] if run is None else [_render_chip(f"log says {format_usd(run)}", "", "What the tool noted for the whole run")]
+    reported = [] if run is None else [_render_run_cost(view.bill, run)]
     if whole.usd is None:
         if not (view.recorded >= 0).any():
             hint = "The log holds no usage, so nothing of it can be priced; tokens are counted here"
@@ -135,6 +149,16 @@ def _describe_source(view: views.Overview, window: int) -> str:
     """How the window is known, in a word; "" where it is the model's usual one."""
     found = next((each for each in view.evidence if each.window == window), None)
     return f" {WINDOW_SOURCES[found.kind]}" if found and found.kind in WINDOW_SOURCES else ""
+
+
+def _render_run_cost(bill: TotalCost, run: Decimal) -> str:
+    """What the tool noted for the whole run; where that is another sum than ours, by how much and why that may be."""
+    more, hint = bill.run_difference, "What the tool noted for the whole run"
+    if more is None or bill.whole.usd is None:
+        return _render_chip(f"log says {format_usd(run)}", "", hint)
+    ours, off = format_usd(bill.whole.usd), f"{format_usd(abs(more))} {'more' if more > 0 else 'less'}"
+    why = "A tool counts requests too that its log does not hold: summaries, titles, the session that this one came from"
+    return _render_chip(f"log says {format_usd(run)}, {off}", "warn", f"{hint}: {format_usd(run)}, counted here {ours}. {why}")
 
 
 def _strip_date(model: str) -> str:

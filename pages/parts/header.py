@@ -8,6 +8,7 @@ from pathlib import Path
 import streamlit as st
 from turnscope import TurnscopeError
 from turnscope.views.events import EVENTS
+from turnscope.views.exactness import describe_exactness
 
 from pages.parts import cache, cards, opening, registry, search, shell, theme, url, widgets
 from pages.parts.formats import escape, make_unique, shorten
@@ -64,7 +65,7 @@ def draw_optional_header(*, middle: bool = True) -> opening.ShownSession | None:
     shown = _open_session()
     with top:
         if shown:
-            st.html(cards.render_title(shown.view), width="stretch")
+            st.html(cards.render_title(shown.view, describe_exactness(shown.trace.session)), width="stretch")
         with st.container(key="header-tools", horizontal=True, width="content", gap="small", vertical_alignment="center"):
             _draw_picker(shown)
             if shown:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import streamlit as st
 from turnscope.views import ranges, request_summary
+from turnscope.views.detail import Detail
 from turnscope.views.detail import build_detail as detail_of
 
 from pages.parts import cards, opening, theme, url
 from pages.parts.formats import format_percent, format_tokens, format_usd
 
+STATIC, STATIC_ROWS = ("system", "tools"), 40  # the buckets of what stands before all messages; rows that are listed
 RANGE = "range.drawn"
 PANE = "detail.pane"
 _BLOCK = "transcript.block"  # in the session state: the block that is chosen
@@ -83,7 +85,18 @@ def draw_blocks(shown: opening.ShownSession, now: request_summary.RequestSummary
     )
     changed = cards.render_panel("Since the request before", cards.render_changes(detail), "tokens that came and went")
     answer = cards.render_panel("What the model answered", cards.render_answer(detail), f"{format_tokens(now.answer)} tokens")
-    st.html(f'<div class="ts-panels">{largest}<div style="display:grid;gap:12px">{changed}{answer}</div></div>')
+    static = _render_static(detail, now)
+    st.html(f'<div class="ts-panels">{largest}<div style="display:grid;gap:12px">{changed}{answer}{static}</div></div>')
+
+
+def _render_static(detail: Detail, now: request_summary.RequestSummary) -> str:
+    """The system prompt and each tool with its tokens; "" where the log does not hold them."""
+    items = [item for item in detail.items if item.bucket in STATIC]
+    if not items:
+        return ""
+    groups, whole = request_summary.group_items(items, now.prompt, 10**9), sum(item.tokens for item in items)
+    body = cards.render_largest(groups, STATIC_ROWS)
+    return cards.render_panel("System prompt and tools", body, f"{format_tokens(whole)} tokens")
 
 
 def _get_range(shown: opening.ShownSession) -> tuple[int, int] | None:

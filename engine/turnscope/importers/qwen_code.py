@@ -19,8 +19,9 @@ from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps
-from turnscope.session.model import JSON, Part
+from turnscope.session.model import JSON, Part, Usage
 from turnscope.session.thread import Thread
+from turnscope.session.usage import measured, parse_count
 from turnscope.settings import Machine
 
 NAME = "qwen-code"
@@ -84,13 +85,10 @@ class _Chat:
         if isinstance(window, int) and not isinstance(window, bool) and window > 0:
             self.builder.window = window
         used = as_mapping(record.get("usageMetadata"))
-        count = {key: value if isinstance(value, int) else 0 for key, value in used.items()}
-        prompt = count.get("promptTokenCount", 0)
-        # Thoughts are part of the answer with some providers, beside it with others: the total tells.
-        output = max(count.get("candidatesTokenCount", 0), count.get("totalTokenCount", 0) - prompt)
-        if (prompt, count.get("candidatesTokenCount", 0)) in self.pending:
-            self.pending.remove((prompt, count.get("candidatesTokenCount", 0)))
-        usage = make_usage(prompt, output, count.get("cachedContentTokenCount"))
+        reported = used.get("promptTokenCount") or 0, used.get("candidatesTokenCount") or 0
+        if reported in self.pending:
+            self.pending.remove(reported)
+        usage = _convert_usage(used)
         return {"model": as_text(record.get("model")), "usage": usage, "sent_at": self.before, "answered_at": at}
 
     def _read_event(self, event: Record) -> None:
@@ -138,6 +136,14 @@ class _Chat:
 
 def _list_blocks(content: Any) -> list[JSON]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
+@measured
+def _convert_usage(used: Record) -> Usage | None:
+    """Thoughts are part of the answer with some providers, beside it with others: the total tells."""
+    names = ("promptTokenCount", "candidatesTokenCount", "totalTokenCount")
+    prompt, answer, total = (parse_count(used.get(name), name) for name in names)
+    return make_usage(prompt, max(answer, total - prompt), used.get("cachedContentTokenCount"))
 
 
 def _mark_failed(blocks: list[JSON], record: Record) -> list[JSON]:

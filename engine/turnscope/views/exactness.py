@@ -46,7 +46,7 @@ class Exactness:
     def label(self) -> str:
         """A few words for a chip."""
         if self.complete:
-            return "as sent"
+            return f"as sent, {self.proven:,} of {self.requests:,} proven" if self.proven else "as sent"
         return "system + tools in the log" if self.static else "system + tools inferred"
 
     @property
