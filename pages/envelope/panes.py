@@ -45,13 +45,11 @@ def _draw_body(shown: opening.ShownSession, now: request_summary.RequestSummary)
     """The request's body: to look at, copy or download."""
     text = exact_body.format_exact_body(shown.trace, now.n)
     known = describe_exactness(shown.trace.session)
-    st.html(
-        f'<div class="ts-small">{"<b>As sent.</b>" if known.complete else "<b>Not as sent.</b>"} '
-        f"{escape(cards.render_exactness(known))}</div>"
-    )
+    sent = f"<b>{'As sent.' if known.complete else 'Not as sent.'}</b> {escape(cards.render_exactness(known))}"
+    size = f"{f'The first {SHOWN_CHARS:,} of ' if len(text) > SHOWN_CHARS else ''}{len(text):,} characters"
     with st.container(horizontal=True, vertical_alignment="center"):
-        left_out = f"The first {SHOWN_CHARS:,} of " if len(text) > SHOWN_CHARS else ""
-        st.html(f'<div class="ts-empty">{left_out}{len(text):,} characters; the download has them all.</div>', width="stretch")
+        whole = "; the download has them all" if len(text) > SHOWN_CHARS else ""
+        st.html(f'<div class="ts-small">{sent} <span class="ts-faint">{size}{whole}.</span></div>', width="stretch")
         st.download_button(
             "Download it",
             text,

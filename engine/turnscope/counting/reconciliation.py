@@ -105,7 +105,7 @@ class Fit:
         prefix, earlier, reinjected, scaled = room
         over = self.prefix + self.earlier + self.reinjected + wanted - sum(room)
         if self.whole and counted and SCALE_LIMITS[0] <= (scaled + left) / counted <= SCALE_LIMITS[1]:
-            scaled, left = scaled + left, 0
+            scaled, left, over = scaled + left, 0, 0
         scale = scaled / counted if scaled != round(self.scale * counted) else self.scale
         return Terms(prefix, earlier, reinjected, scale, left, self.cut, over, 0.0 if recorded >= 0 else self.error)
 

@@ -13,9 +13,9 @@ from turnscope.session.model import CHAT, EXACT_REQUESTS, Bucket, Session
 API_LOGS = frozenset({"anthropic-api", "raw-bodies", "openai-chat", "openai-responses", CHAT})
 # What makes later sessions of a tool exact, by the format of its log.
 WAYS: Mapping[str, str] = {
-    "claude-code": "Claude Code 2.1.330 can record whole requests; OTEL_LOG_RAW_API_BODIES=file:FOLDER makes any version do so",
+    "claude-code": "exact where Claude Code (2.1.330 or later) records requests, or with OTEL_LOG_RAW_API_BODIES=file:FOLDER",
 }
-OTHER_WAY = "a log of the API's requests, as a gateway keeps it, holds them whole"
+OTHER_WAY = "exact with a log of the API's requests, as a gateway keeps it"
 
 
 @dataclass(frozen=True, slots=True)
