@@ -16,7 +16,6 @@ from pages.parts import cards, opening, request, search, theme, url, widgets
 from pages.parts.formats import escape, shorten
 
 PAGE = 100
-SHOWN_CHARS = 60_000  # of a stored form
 WHICH = {"": "All blocks", "in": "In this request", "out": "Not in it"}
 WORDS: dict[transcript.State, str] = {
     "here": "in",
@@ -132,7 +131,7 @@ def _draw_block(shown: opening.ShownSession, n: int, at: int) -> None:
         size = "which is not beside the log" if stored.missing else f"{len(stored.text):,} characters"
         st.html(f'<div class="ts-small ts-faint">Above as sent; below as stored {escape(where)}, {size}</div>')
         if not stored.missing:
-            widgets.draw_text(stored.text[:SHOWN_CHARS], height=260)
+            widgets.draw_text(stored.text, height=260)
 
 
 def _draw_lines(
