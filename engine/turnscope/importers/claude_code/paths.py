@@ -18,7 +18,7 @@ from turnscope.importers.claude_code.stored import keep_stored_forms, replace_in
 from turnscope.importers.claude_code.tree import END, Limb, Tree
 from turnscope.session.builder import Builder, Draft, Observer
 from turnscope.session.content import extract_text
-from turnscope.session.model import BEGINS_MID_CONVERSATION, MODEL_WINDOWS, RUN_USD, Fork, Note, Session, Usage, join_path
+from turnscope.session.model import BEGINS_MID_CONVERSATION, JSON, MODEL_WINDOWS, RUN_USD, Fork, Note, Session, Usage, join_path
 from turnscope.session.usage import parse_applied_edits, parse_cache_miss, parse_usage, parse_usd
 
 NAME = "claude-code"
@@ -175,8 +175,8 @@ def add_notes(session: Session, file: File, last: Iterable[Note] = ()) -> Sessio
     what = f"{stubs} answers record fewer output tokens than their text can have; those are counted instead"
     notes = (*session.notes, *file.make_notes(last), *([Note("warning", 0, what)] if stubs else ()))
     windows = file.windows.describe()
-    about = session.about | ({MODEL_WINDOWS: windows} if windows else {})
-    about |= {} if file.run_usd is None else {RUN_USD: file.run_usd}
+    told: dict[str, JSON] = {MODEL_WINDOWS: windows, RUN_USD: file.run_usd}
+    about = {**session.about, **{key: value for key, value in told.items() if value}}
     return structs.replace(session, notes=notes, about=about)
 
 
