@@ -132,7 +132,10 @@ def _load_file(kind: Kind, path: Path) -> Any:
 def load_extension(extension: Extension, what: str, check: Callable[[Any], T]) -> T:
     """What an extension brings, after `check`, which raises where it is of no use. ExtensionError, reported, where it fails.
 
-    `what` names it in the report, such as "importer".
+    Args:
+        extension: the extension.
+        what: names it in the report, such as "importer".
+        check: raises where what it brings is of no use.
     """
     try:
         return check(extension.load())
@@ -144,7 +147,12 @@ def load_extension(extension: Extension, what: str, check: Callable[[Any], T]) -
 
 
 def check_type(value: Any, wanted: type[T]) -> T:
-    """The value. TypeError where it is of another type: nobody may have checked a stranger's code."""
+    """The value. TypeError where it is of another type: nobody may have checked a stranger's code.
+
+    Args:
+        value: the value.
+        wanted: the type that it has to be of.
+    """
     if not isinstance(value, wanted):
         raise TypeError(f"{type(value).__name__!r} stands where {wanted.__name__!r} belongs")
     return value
@@ -159,7 +167,9 @@ def describe(error: BaseException) -> str:
 def report_problem(about: str, sentence: str) -> None:
     """Say once what is wrong with an extension: in the log, which goes to standard error, and in `list_problems`.
 
-    `about` is what the sentence is about; only the first sentence about a thing is kept.
+    Args:
+        about: what the sentence is about; only the first sentence about a thing is kept.
+        sentence: what is wrong with it.
     """
     if about not in _problems:
         _problems[about] = sentence

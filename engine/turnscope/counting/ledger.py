@@ -42,12 +42,22 @@ class Ledger:
         return len(self.total) - 1
 
     def count_by_bucket(self, start: int, stop: int) -> Counts:
-        """Count the tokens per bucket of `blocks[start:stop]`."""
+        """Count the tokens per bucket of `blocks[start:stop]`.
+
+        Args:
+            start: The first block.
+            stop: The block after the last one.
+        """
         a, b, c, d, e = self.sums
         return (a[stop] - a[start], b[stop] - b[start], c[stop] - c[start], d[stop] - d[start], e[stop] - e[start])
 
     def count_tokens(self, start: int, stop: int) -> int:
-        """Count the tokens of `blocks[start:stop]`."""
+        """Count the tokens of `blocks[start:stop]`.
+
+        Args:
+            start: The first block.
+            stop: The block after the last one.
+        """
         return self.total[stop] - self.total[start]
 
     def extend(self, blocks: Sequence[Block], message: Message) -> None:
@@ -172,6 +182,11 @@ def fit_sealed_thinking(session: Session, counter: Counter, memo: dict[str, int]
 
     Several such blocks of one answer share that as their signatures are long. Answers whose recorded output cannot be true,
     or leaves nothing over, are left to their signatures (see `media`).
+
+    Args:
+        session: The session.
+        counter: Counts what else the answers hold.
+        memo: Known counts, by digest; new ones are added.
     """
     found: dict[str, int] = {}
     for request in session.requests:

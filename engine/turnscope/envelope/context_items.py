@@ -123,5 +123,10 @@ def fit_items(found: Sequence[ContextItem], form: str, room: int, count: Callabl
 
 
 def describe_items(found: Sequence[ContextItem], most: int = 8) -> list[dict[str, Any]]:
-    """Return names and sizes (characters) of the first `most` items, for the decision log."""
+    """Return names and sizes (characters) of the first `most` items, for the decision log.
+
+    Args:
+        found: The items.
+        most: How many are named.
+    """
     return [{"name": one.name, "characters": len(one.text)} for one in found[:most]]

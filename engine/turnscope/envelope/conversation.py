@@ -45,7 +45,12 @@ def memoize(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
 
 @memoize
 def find_signed_thinking(session: Session, index: Index) -> tuple[int, ...]:
-    """Addresses of thinking blocks as a provider knows them. Thinking between tags is text to a provider."""
+    """Addresses of thinking blocks as a provider knows them. Thinking between tags is text to a provider.
+
+    Args:
+        session: The session.
+        index: Its index.
+    """
     return tuple(at for at in index.thinking if not session.blocks[at].in_tags)
 
 

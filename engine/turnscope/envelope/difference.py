@@ -48,6 +48,10 @@ def find_changed_spans(old: Envelope, new: Envelope) -> list[Span]:
     """Return where blocks are sent otherwise in `new` than in `old`, new blocks included. Shared chunks are not read.
 
     A text that replaces blocks shows none of them: it counts as if they were dropped.
+
+    Args:
+        old: The earlier envelope.
+        new: The later envelope.
     """
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
     was, now = old.chunks[front:], new.chunks[front:]
@@ -101,6 +105,10 @@ def find_first_change(old: Envelope, new: Envelope) -> int | None:
     """Return the first address at which `new` shows something else than `old`; None where there is none.
 
     New blocks at the end are a change only if they are not verbatim. An insert counts at its address.
+
+    Args:
+        old: The earlier envelope.
+        new: The later envelope.
     """
     front = indexOf(chain(map(is_, old.chunks, new.chunks), (False,)), False)
     was, now = _collect_pieces(old.chunks[front:]), _collect_pieces(new.chunks[front:])
@@ -123,7 +131,12 @@ def find_first_change(old: Envelope, new: Envelope) -> int | None:
 
 
 def build_lapse_edits(old: Envelope, new: Envelope) -> Iterator[Edit]:
-    """Yield edits that turn `old` into `new` where decisions did not last. New blocks at the end are not included."""
+    """Yield edits that turn `old` into `new` where decisions did not last. New blocks at the end are not included.
+
+    Args:
+        old: The earlier envelope.
+        new: The later envelope.
+    """
     shared = {id(chunk) for chunk in old.chunks} & {id(chunk) for chunk in new.chunks}
     was, now = (
         {(p.start, p.stop, p.slot): p.body for c in envelope.chunks if id(c) not in shared for p in c.pieces}
@@ -150,7 +163,12 @@ def get_visible(piece: Piece) -> object:
 
 
 def find_gaps(old: Envelope, new: Envelope) -> Iterator[tuple[list[Piece], list[Piece]]]:
-    """Yield the stretches in which two envelopes may differ, as pieces of both: everything outside shared chunks."""
+    """Yield the stretches in which two envelopes may differ, as pieces of both: everything outside shared chunks.
+
+    Args:
+        old: The earlier envelope.
+        new: The later envelope.
+    """
     places = {id(chunk): number for number, chunk in enumerate(old.chunks)}
     done = start = 0
     for number, chunk in enumerate(new.chunks):
@@ -218,7 +236,12 @@ def compare_envelopes(old: Envelope, new: Envelope, value_of: Callable[[Piece], 
 
 
 def compare_inserts(old: Envelope, new: Envelope) -> tuple[set[int], set[int]]:
-    """Return the decisions whose inserts are only in `new`, and those whose inserts are only in `old`."""
+    """Return the decisions whose inserts are only in `new`, and those whose inserts are only in `old`.
+
+    Args:
+        old: The earlier envelope.
+        new: The later envelope.
+    """
     come: set[int] = set()
     gone: set[int] = set()
     for before, after in find_gaps(old, new):
@@ -228,7 +251,12 @@ def compare_inserts(old: Envelope, new: Envelope) -> tuple[set[int], set[int]]:
 
 
 def find_alterations(old: Envelope, new: Envelope) -> list[Span]:
-    """Return where `new` sends something else than `old`, new blocks included, in order. An insert is an empty span."""
+    """Return where `new` sends something else than `old`, new blocks included, in order. An insert is an empty span.
+
+    Args:
+        old: The earlier envelope.
+        new: The later envelope.
+    """
     found: list[Span] = []
     for was, now in find_gaps(old, new):
         same = indexOf(chain(map(is_, was, now), (False,)), False)

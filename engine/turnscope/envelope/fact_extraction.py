@@ -74,6 +74,11 @@ def extract_facts(ctx: Ctx, at: int, known: Iterable[Memory]) -> Generator[Ask, 
 
 
 def are_alike(one: Memory, other: Memory) -> bool:
-    """Return whether two facts of one owner say the same in other words."""
+    """Return whether two facts of one owner say the same in other words.
+
+    Args:
+        one: A fact.
+        other: Another one.
+    """
     a, b = extract_term_set(one.text), extract_term_set(other.text)
     return one.owner == other.owner and bool(a or b) and len(a & b) >= ALIKE * min(len(a), len(b))

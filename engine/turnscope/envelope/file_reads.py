@@ -28,7 +28,12 @@ class FileRead(NamedTuple):
 
 
 def find_file_reads(block: Block, session: Session) -> Iterator[FileRead]:
-    """Yield the files that a block shows. A read that failed shows none."""
+    """Yield the files that a block shows. A read that failed shows none.
+
+    Args:
+        block: A tool result, or a prompt that shows files.
+        session: Its session, which holds the call.
+    """
     text = get_result_text(block) if block.kind == "tool_result" else block.text
     if not text or (isinstance(block.raw, Mapping) and block.raw.get("is_error")):
         return
@@ -44,7 +49,12 @@ def find_file_reads(block: Block, session: Session) -> Iterator[FileRead]:
 
 
 def get_file_text(block: Block, path: str) -> str:
-    """Return what a block shows of the file at `path`, one of those that `find_file_reads` gives for it."""
+    """Return what a block shows of the file at `path`, one of those that `find_file_reads` gives for it.
+
+    Args:
+        block: The block.
+        path: Path of the file, as the block names it.
+    """
     text = (get_result_text(block) or "") if block.kind == "tool_result" else block.text
     if headed := HEADED.match(text):
         return headed[4]

@@ -24,13 +24,23 @@ _ODD = re.compile(r"[^a-zA-Z0-9_-]")  # characters that a provider rejects in an
 
 
 def select_within(addresses: Sequence[int], spans: Sequence[Span]) -> Iterator[int]:
-    """Yield those of `addresses` (in order) that are inside `spans`."""
+    """Yield those of `addresses` (in order) that are inside `spans`.
+
+    Args:
+        addresses: Addresses of blocks, in order.
+        spans: Spans of blocks.
+    """
     return (at for start, stop in spans for at in addresses[bisect_left(addresses, start) : bisect_left(addresses, stop)])
 
 
 @memoize
 def find_duplicate_ids(session: Session, index: Index) -> dict[int, str]:
-    """Calls whose id is used by an earlier call or is invalid, with an id that is unique and valid."""
+    """Calls whose id is used by an earlier call or is invalid, with an id that is unique and valid.
+
+    Args:
+        session: The session.
+        index: Its index.
+    """
     ids: set[str] = set()
     found: dict[int, str] = {}
     for at in index.calls:
@@ -48,7 +58,12 @@ def is_invalid_id(name: object) -> bool:
 
 @memoize
 def find_invalid_inputs(session: Session, index: Index) -> tuple[int, ...]:
-    """Calls whose input is no object. A provider rejects them."""
+    """Calls whose input is no object. A provider rejects them.
+
+    Args:
+        session: The session.
+        index: Its index.
+    """
     return tuple(at for at in index.calls if not isinstance(as_mapping(session.blocks[at].raw).get("input"), Mapping))
 
 

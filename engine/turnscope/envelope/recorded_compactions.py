@@ -34,7 +34,12 @@ def find_recorded_summary(ctx: Ctx, edits: list[Edit]) -> tuple[int, str]:
 
 
 def iter_compacted_spans(ctx: Ctx, edits: list[Edit]) -> Iterator[Span]:
-    """Yield the stretches of conversation that recorded edits removed."""
+    """Yield the stretches of conversation that recorded edits removed.
+
+    Args:
+        ctx: What the rule may read.
+        edits: The recorded edits.
+    """
     for edit in edits:
         yield from ctx.index.find_conversation_spans(*edit.span) if edit.span else ()
 

@@ -219,5 +219,10 @@ def _is_same_session(index: Exchanges, blocks: Sequence[Block]) -> bool:
 
 
 def find_exchange(starts: Sequence[int], at: int) -> int:
-    """Return the number of the exchange that holds address `at`."""
+    """Return the number of the exchange that holds address `at`.
+
+    Args:
+        starts: Where exchanges begin, in order.
+        at: The address of a block.
+    """
     return max(0, bisect_left(starts, at + 1) - 1)

@@ -93,7 +93,12 @@ class Ctx(Struct, frozen=True):
         return found[2]
 
     def count_tokens(self, start: int, stop: int) -> int:
-        """Return the tokens of blocks `[start, stop)` in `own`'s units."""
+        """Return the tokens of blocks `[start, stop)` in `own`'s units.
+
+        Args:
+            start: The first block.
+            stop: The block after the last one.
+        """
         return self.own.count_tokens(start, stop)
 
 

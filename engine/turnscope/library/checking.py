@@ -129,6 +129,10 @@ def check(path: Path | str, limits: Limits, policy: Policy | str = AS_RECORDED, 
 
     Raises:
         PolicyError: there is no such policy.
+
+    >>> made = check("sample_sessions/cache-goes-cold.jsonl", Limits(max_fill=50))
+    >>> made.ok, made.violations
+    (False, ('request 62 fills 64.3% of its window, more than 50 %',))
     """
     name = str(Path(path, entry))
     try:

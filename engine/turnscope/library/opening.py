@@ -55,6 +55,9 @@ def load_policy(name: str, folder: Path | None = None) -> Policy:
 
     Raises:
         PolicyError: there is no such policy.
+
+    >>> load_policy("last-5-pairs").title
+    'Last 5 pairs'
     """
     return shelf.set_pairs(shelf.load(name, folder) if folder else shelf.load(name), read_context_pairs())
 

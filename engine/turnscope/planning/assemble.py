@@ -64,7 +64,14 @@ class Basis:
 
     @staticmethod
     def of(session: Session, ledger: Ledger, own: Ledger | None = None, prices: Prices = PRICES) -> Basis:
-        """Index a session and pair it with its ledgers and prices."""
+        """Index a session and pair it with its ledgers and prices.
+
+        Args:
+            session: The session.
+            ledger: Tokens as the session's counter counts them.
+            own: Tokens as the policy's own counter counts them; None = the same.
+            prices: What is known of models.
+        """
         return Basis(ledger, own or ledger, Index.build(session), prices)
 
 

@@ -23,11 +23,22 @@ class Bodies:
     _passed: CheckedMessages | None = None
 
     def build(self, plan: Plan, session: Session) -> dict[str, JSON]:
-        """Return the body of a plan; see `render.build_body`."""
+        """Return the body of a plan; see `render.build_body`.
+
+        Args:
+            plan: The plan.
+            session: Its session.
+        """
         self._last = render_envelope(plan.after, session, self._last)
         return build_body(plan, session, rendering=self._last)
 
     def lint(self, body: Mapping[str, JSON], model: str, prices: Prices) -> tuple[Problem, ...]:
-        """Return what the provider would reject; see `lint.lint`. Stale thinking is not checked."""
+        """Return what the provider would reject; see `lint.lint`. Stale thinking is not checked.
+
+        Args:
+            body: The body of a request.
+            model: The model that it goes to.
+            prices: What is known of models.
+        """
         found, self._passed = lint_continued(body, model, prices, self._passed)
         return found

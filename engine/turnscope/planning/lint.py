@@ -54,6 +54,10 @@ def lint(body: Mapping[str, JSON], model: str, stale: Collection[int] = (), pric
         stale: Numbers of the thinking blocks (counted through the body, from 0) that follow another prefix than their own; see
             `find_stale_thinking`.
         prices: Facts of models.
+
+    >>> result = {"type": "tool_result", "tool_use_id": "a", "content": "so"}
+    >>> [problem.what for problem in lint({"messages": [{"role": "user", "content": [result]}]}, "claude-sonnet-4-5")]
+    ['no call before this result has the id a']
     """
     return _lint_messages(body, model, stale=stale, prices=prices, start=0, calls=Calls())
 

@@ -124,7 +124,11 @@ class Policy:
 
 
 def list_policies(folder: Path = HERE) -> tuple[str, ...]:
-    """Return the names of the policies in a folder."""
+    """Return the names of the policies in a folder.
+
+    >>> "last-5-pairs" in list_policies()
+    True
+    """
     return _list_shipped() if folder == HERE else _list_files(folder)
 
 

@@ -30,7 +30,13 @@ COMPACTION = "compaction"  # key of a request that only asks for a summary
 
 
 def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
-    """Anthropic's server ignores every message before the newest `compaction` block (Messages API, compact_20260112)."""
+    """Anthropic's server ignores every message before the newest `compaction` block (Messages API, compact_20260112).
+
+    Args:
+        seen: What is sent.
+        ctx: What a rule may read.
+        carried: The previous plan, if what it left out is carried over.
+    """
     newest = api.find_begin(seen, ctx)
     if carried and newest < carried.request.cut:
         return
@@ -39,7 +45,13 @@ def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | 
 
 
 def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
-    """Claude models before Opus 4.5 drop thinking of past turns (`Prices.find_facts`), unless the request says otherwise."""
+    """Claude models before Opus 4.5 drop thinking of past turns (`Prices.find_facts`), unless the request says otherwise.
+
+    Args:
+        seen: What is sent.
+        ctx: What a rule may read.
+        carried: The previous plan, if what it left out is carried over.
+    """
     requested = api.THINKING in api.get_edits(ctx.request.settings)
     if (
         requested
@@ -59,6 +71,11 @@ def server_edited(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
     """What the provider reports about a request that was sent: its `applied_edits`, and a compaction block in the answer.
 
     It reports counts only. Which blocks they are is inferred, and marked so.
+
+    Args:
+        seen: What is sent.
+        ctx: What a rule may read.
+        carried: The previous plan, if what it left out is carried over.
     """
     requested = api.get_edits(ctx.request.settings)
     for made in ctx.request.applied:

@@ -35,7 +35,12 @@ _RULES = {"OpenAI": re.compile("|".join(_OPENAI)), "Google": re.compile("|".join
 
 
 def find_judge(model: str, prices: Prices) -> str:
-    """Return the provider whose rules apply to a model; "" where no rules are known."""
+    """Return the provider whose rules apply to a model; "" where no rules are known.
+
+    Args:
+        model: Name of the model.
+        prices: What is known of models.
+    """
     return _NAMES.get(prices.find_facts(model).provider, UNKNOWN)
 
 

@@ -384,5 +384,10 @@ def get_prompt_tokens(request: Request) -> int:
 
 
 def build_own_ledger(session: Session, policy: Policy) -> Ledger | None:
-    """Return the token counts by the policy's own counter; None where it names none."""
+    """Return the token counts by the policy's own counter; None where it names none.
+
+    Args:
+        session: The session.
+        policy: The policy.
+    """
     return build_ledger(session, get_counter(policy.counter), per_message=policy.per_message) if policy.counter else None

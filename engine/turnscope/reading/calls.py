@@ -137,7 +137,11 @@ def unwrap_body(value: Any, depth: int = 4) -> JSON:
 
 
 def parse_if_json(text: str) -> JSON:
-    """Parse JSON text. Gives the text itself where it is no JSON."""
+    """Parse JSON text. Gives the text itself where it is no JSON.
+
+    >>> parse_if_json('{"path": "a.py"}'), parse_if_json("no JSON")
+    ({'path': 'a.py'}, 'no JSON')
+    """
     try:
         return orjson.loads(text)
     except ValueError:
@@ -148,7 +152,11 @@ def parse_if_json(text: str) -> JSON:
 
 
 def as_text(value: Any) -> str:
-    """Give a text; "" for anything else."""
+    """Give a text; "" for anything else.
+
+    >>> as_text("so"), as_text(None), as_text(5)
+    ('so', '', '')
+    """
     return value if isinstance(value, str) else ""
 
 

@@ -267,6 +267,12 @@ class Database(Source):
         return frozenset(row["name"] for row in self.query("select name from sqlite_master where type in ('table', 'view')"))
 
     def query(self, sql: str, values: Sequence[Any] = ()) -> Iterator[Mapping[str, Any]]:
+        """Yield the rows of one query. UnreadableFile where the file is damaged, or answers without end.
+
+        Args:
+            sql: One `select`.
+            values: Values of its parameters.
+        """
         self._steps = 0
         try:
             for row in self._db.execute(sql, values):

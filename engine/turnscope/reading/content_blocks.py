@@ -24,12 +24,20 @@ def as_mapping(value: Any) -> Mapping[str, Any]:
 
 
 def as_rows(value: Any) -> list[Mapping[str, Any]]:
-    """Give the objects of a list; none for anything else."""
+    """Give the objects of a list; none for anything else.
+
+    >>> as_rows([{"role": "user"}, None, "so"]), as_rows("so")
+    ([{'role': 'user'}], [])
+    """
     return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
 def make_text(value: str) -> list[JSON]:
-    """Make a text block; none for an empty text."""
+    """Make a text block; none for an empty text.
+
+    >>> make_text("so"), make_text("")
+    ([{'type': 'text', 'text': 'so'}], [])
+    """
     return [{"type": "text", "text": value}] if value else []
 
 

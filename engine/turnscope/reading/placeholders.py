@@ -28,7 +28,12 @@ class Label(NamedTuple):
 
 
 def make_placeholder(messages: Sequence[RecordedMessage], label: Callable[[RecordedMessage], Label]) -> tuple[Part, ...]:
-    """Make a placeholder of whole messages."""
+    """Make a placeholder of whole messages.
+
+    Args:
+        messages: The messages.
+        label: Says what a message is.
+    """
     parts: list[Part] = []
     for message in messages:
         kinds = label(message).kinds

@@ -79,6 +79,9 @@ def count_before(addresses: Sequence[int], stop: int) -> int:
     Args:
         addresses: Rising addresses.
         stop: A block address.
+
+    >>> count_before([2, 5, 9], 5), count_before([2, 5, 9], 6)
+    (1, 2)
     """
     return bisect_left(addresses, stop)
 

@@ -215,6 +215,11 @@ def _compute_digest(content: bytes) -> str:
 
 
 def link_pair(call: Block, result: Block) -> tuple[Block, Block]:
-    """Link a call and its result. A call keeps its first result."""
+    """Link a call and its result. A call keeps its first result.
+
+    Args:
+        call: The call.
+        result: The result.
+    """
     linked = structs.replace(call, pair=result.at) if call.pair < 0 else call
     return linked, structs.replace(result, pair=call.at, name=call.name)

@@ -68,7 +68,12 @@ class ChatWriter:
             self._insert_message(db, message, blocks, status)
 
     def record_start(self, request: Request, plan: Plan) -> None:
-        """Keep a request before it is sent. Conflict: another window sends one now, or has."""
+        """Keep a request before it is sent. Conflict: another window sends one now, or has.
+
+        Args:
+            request: The request.
+            plan: Its plan.
+        """
         first = pending_requests.mark_pending(
             self.path, self.thread, request.n
         )  # before another process can see the row and take it for lost
@@ -179,7 +184,12 @@ class ChatWriter:
             insert(db, "facts", {"thread": self.thread, "fact": encode_value(fact)})
 
     def write_policy(self, policy: Policy, request: int) -> None:
-        """Keep the policy that is in force from a request on."""
+        """Keep the policy that is in force from a request on.
+
+        Args:
+            policy: The policy.
+            request: Number of the first request that it governs.
+        """
         with self._begin_write() as db:
             db.execute(
                 "insert or replace into policies (thread, request, toml) values (?, ?, ?)",
@@ -187,7 +197,12 @@ class ChatWriter:
             )
 
     def write_destination(self, place: Destination, request: int) -> None:
-        """Keep where the thread goes from a request on: a decision of the person."""
+        """Keep where the thread goes from a request on: a decision of the person.
+
+        Args:
+            place: The destination.
+            request: Number of the first request that goes there.
+        """
         with self._begin_write() as db:
             sql = "insert or replace into places (thread, request, place, decided) values (?, ?, ?, ?)"
             db.execute(sql, [self.thread, request, encode_value(place), self.clock()])

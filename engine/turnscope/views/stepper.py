@@ -75,7 +75,12 @@ class Steps:
 
 
 def build_steps(trace: Trace) -> Steps:
-    """Arrange a trace for the browser. The work grows with the changes, and once with the number of blocks."""
+    """Arrange a trace for the browser. The work grows with the changes, and once with the number of blocks.
+
+    >>> steps = build_steps(turnscope.replay(turnscope.load("sample_sessions/cache-goes-cold.jsonl"), "last-5-pairs"))
+    >>> steps.changed
+    6
+    """
     columns = _Columns(trace)
     previous: Plan | None = None
     for plan in trace.plans:

@@ -141,7 +141,12 @@ def build_summary(ctx: Ctx, split: Split, number: int, cap: int) -> str:
 
 
 def list_completed(ctx: Ctx, split: Split) -> range:
-    """Return the numbers of the completed conversations."""
+    """Return the numbers of the completed conversations.
+
+    Args:
+        ctx: What the rule may read.
+        split: How the session is split into conversations.
+    """
     return range(max(0, find_current(ctx, split)))
 
 

@@ -44,7 +44,12 @@ class TextNames(Struct, frozen=True, gc=False):
 
 
 def clip_text(text: str, most: int = READ) -> str:
-    """Return the beginning and the end of a text, `most` characters in all."""
+    """Return the beginning and the end of a text, `most` characters in all.
+
+    Args:
+        text: The text.
+        most: Characters of the result.
+    """
     return text if len(text) <= most else f"{text[: most // 2]}\n{text[-most // 2 :]}"
 
 
@@ -60,13 +65,23 @@ def find_names(text: str) -> TextNames:
 
 
 def find_content_words(text: str, most: int = 40) -> tuple[str, ...]:
-    """Return the first `most` words of a text that carry meaning, in lower case."""
+    """Return the first `most` words of a text that carry meaning, in lower case.
+
+    Args:
+        text: The text.
+        most: How many words.
+    """
     found = dict.fromkeys(word.lower() for word in _WORD.findall(clip_text(text)))
     return tuple(word for word in found if word not in _EMPTY)[:most]
 
 
 def find_topic(text: str, most: int = 6) -> tuple[str, ...]:
-    """Return the words that say what a text is about, from its first sentence with content words."""
+    """Return the words that say what a text is about, from its first sentence with content words.
+
+    Args:
+        text: The text.
+        most: How many words.
+    """
     first = next((one for one in split_sentences(text) if find_content_words(one)), "")
     words = [*re.findall(r"[\w./@'-]*\w", first)]
     telling = [word for word in dict.fromkeys(words) if word.lower() not in _EMPTY and (len(word) > 2 or word[0].isdigit())]
