@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -61,3 +62,21 @@ def test_every_module_that_the_docs_name_exists() -> None:
         if not any((place / path).exists() for place in places)
     ]
     assert missing == []
+
+
+def test_every_package_is_on_both_pages_about_packages_in_the_order_of_the_floors() -> None:
+    """The contract of imports names all packages; one page says what they hold, the other what stays out of them."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    floors = [re.split(r" [|:] ", floor) for floor in contracts[0]["layers"]]
+    engine = ROOT / "engine" / "turnscope"
+    packages = {path.parent.name for path in engine.glob("*/__init__.py")}
+    for page, also in (("architecture.md", set()), ("packages.md", {"pages"})):
+        rows = re.findall(r"^\| `([a-z_]+)/` \|", (DOCS / page).read_text("utf-8"), re.MULTILINE)
+        assert set(rows) == packages | also, page
+        at = {name: number for number, floor in enumerate(floors) for name in floor} | {"pages": -1}
+        assert [at[name] for name in rows] == sorted(at[name] for name in rows), page
+
+
+def test_every_folder_of_tests_that_the_docs_name_exists() -> None:
+    named = {(page.name, path) for page in PAGES for path in re.findall(r"`(tests/[a-z_/]+)`", page.read_text("utf-8"))}
+    assert [(page, path) for page, path in sorted(named) if not (ROOT / path).exists()] == []
