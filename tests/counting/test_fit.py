@@ -75,8 +75,12 @@ def test_a_prefix_that_changes_is_fitted_in_pieces() -> None:
     prefix = np.where(np.arange(40) < 20, 20_000, 31_000)
     counts = np.zeros((40, 5), dtype=np.int64)
     counts[:, 3] = counted
-    done, fits = split(counts, (prefix + counted).astype(np.int64), known_static=False)
-    assert [(fit.start, fit.prefix) for fit in fits] == [(0, 20_000), (20, 31_000)]
+    recorded = (prefix + counted).astype(np.int64)
+    fits = fit_requests(counted, recorded, ["m"] * 40, known_static=False, changes_static=lambda n: n == 20)
+    done = reconcile(counts, recorded, fits)
+    assert [(fit.start, fit.prefix, fit.injected) for fit in fits] == [(0, 20_000, 0), (20, 31_000, 0)]
+    beside = fit_requests(counted, recorded, ["m"] * 40, known_static=False)
+    assert [(fit.start, fit.prefix, fit.injected) for fit in beside] == [(0, 20_000, 0), (20, 20_000, 11_000)]
     assert not done.cells[:, CELLS.index("unattributed")].any()
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import turnscope
 from claude_log import Log
-from hand_made import Row, compacted, traced
+from hand_made import SONNET, Row, compacted, traced
 from hypothesis import example, given
 from hypothesis import strategies as st
 from turnscope import figures
 from turnscope.counting.calibration import SMALLEST_SCALE, Calibration
 from turnscope.counting.hidden import HiddenTokens
 from turnscope.counting.reconciliation import CELLS, distribute, fit_requests, reconcile
-from turnscope.planning.trace import Cursor, Trace
+from turnscope.planning.trace import Cursor, Trace, changes_static
 from turnscope.session.model import BEGINS_MID_CONVERSATION
 from turnscope.views import closeup, request_summary, tables
 from turnscope.views.exact_body import format_exact_body
@@ -133,7 +134,7 @@ def test_what_is_put_back_after_a_compaction_has_a_kind_of_its_own() -> None:
     assert parts[8].tolist() == pytest.approx([18_000, 12_000], abs=200)
     assert parts[15].tolist() == pytest.approx([18_000, 9_000], abs=200)
     assert not view.cells[:, CELLS.index("earlier")].any()
-    assert "put back after its last compaction is about 12," in format_exact_body(trace, 8)
+    assert "injected beside it, as after a compaction, is about 12," in format_exact_body(trace, 8)
     assert LABELS["reinjected"] in {row.name for row in figures.draw_heatmap(view).data if row.type == "heatmap"}
 
 
@@ -144,7 +145,7 @@ def test_another_policy_carries_nothing_that_the_tool_put_back() -> None:
         assert (other.get_terms(n).reinjected, other.get_terms(n).prefix) == (0, trace.get_terms(n).prefix)
         assert other.count_tokens(n) == trace.get_terms(n).prefix + round(other.get_terms(n).scale * other.plans[n].seen.tokens)
         assert other.plans[n].calibration.prefix == pytest.approx(18_000, abs=300)
-    assert "put back" not in format_exact_body(other, 8)
+    assert "injected beside it" not in format_exact_body(other, 8)
 
 
 def test_planning_learns_what_a_tool_puts_back() -> None:
@@ -226,6 +227,68 @@ def test_where_more_was_counted_than_billed_the_scale_gives_way() -> None:
     assert re.match(r"counted \d\.\d% more than was billed", note)
     table = tables.overview_to_csv(view).splitlines()
     assert "-" not in table[8].replace("claude-opus-4-5-20251101", "")
+
+
+def prefixes(trace: Trace) -> list[int]:
+    whole(trace)
+    return sorted({fit.prefix for fit in trace.fits})
+
+
+def test_an_error_of_counting_goes_to_the_scale_and_not_to_system_prompt_and_tools() -> None:
+    trace = billed(talk(40), [20_000] * 20 + [21_500] * 20)
+    assert prefixes(trace) == [pytest.approx(20_000, rel=0.03)], "one, but for what the growth at request 20 does to the scale"
+    assert trace.get_terms(30).scale > trace.get_terms(10).scale
+    assert trace.get_terms(30).reinjected == 0
+
+
+def test_what_a_tool_injects_beside_the_conversation_is_no_system_prompt_and_every_policy_has_it() -> None:
+    trace = billed(talk(20), [20_000] * 10 + [27_000] * 10)
+    assert prefixes(trace) == [pytest.approx(20_000, abs=100)]
+    assert trace.get_terms(15).reinjected == pytest.approx(7_000, abs=200)
+    other = turnscope.replay(trace.session, "keep-everything", trace.ledger)
+    assert other.count_tokens(15) == pytest.approx(trace.count_tokens(15), abs=200)
+
+
+def test_tools_that_a_search_loads_are_tools() -> None:
+    rows = talk(20)
+    found = [{"type": "tool_reference", "tool_name": "WebFetch"}]
+    rows[9].answer = [{"type": "tool_use", "id": "t", "name": "ToolSearch", "input": {"query": "web"}}]
+    rows[10].content = [{"type": "tool_result", "tool_use_id": "t", "content": found}]
+    trace = billed(rows, [20_000] * 10 + [27_000] * 10)
+    assert prefixes(trace) == pytest.approx([20_000, 27_000], abs=200)
+    assert trace.get_terms(15).reinjected == 0
+
+
+def test_a_cache_that_lost_most_of_what_it_held_shows_that_system_prompt_or_tools_changed() -> None:
+    rows = talk(20)
+    trace = billed(rows, [20_000] * 10 + [27_000] * 10)
+    sizes_ = [request.usage.prompt_tokens for request in trace.session.requests if request.usage]
+    for n, row in enumerate(rows):
+        row.plain, row.read = 0, sizes_[n - 1] if n not in (0, 10) else 0
+        row.written = sizes_[n] - row.read
+    assert prefixes(traced(rows)) == pytest.approx([20_000, 27_000], abs=200)
+
+
+def test_a_model_that_comes_back_has_the_prefix_that_it_had() -> None:
+    rows = talk(36)
+    for row in rows[12:24]:
+        row.model = SONNET
+    trace = billed(rows, [20_000] * 12 + [17_000] * 12 + [20_900] * 12)
+    assert [trace.get_terms(n).prefix for n in (5, 18, 30)] == pytest.approx([20_000, 17_000, 20_000], abs=300)
+
+
+def test_system_prompt_and_tools_of_real_sessions_change_with_a_reason_only(shared: Any) -> None:
+    checked = 0
+    for path in sorted(shared("data", "open", "claude-code").rglob("*.jsonl")):
+        main = turnscope.load(path)
+        for session in (main, *main.subagents):
+            trace = turnscope.replay(session)
+            for one, other in pairwise(trace.fits):
+                same = session.requests[other.start - 1].model == session.requests[other.start].model
+                if same and abs(other.prefix - one.prefix) > 0.05 * max(one.prefix, other.prefix):
+                    assert changes_static(session, session.requests, other.start), (path.name, other.start)
+                checked += same
+    assert checked > 10
 
 
 def test_the_prefix_gives_way_last() -> None:

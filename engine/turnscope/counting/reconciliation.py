@@ -6,13 +6,14 @@ For display only: the fit looks at all requests. Planning uses `calibration.Cali
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace as replace_struct
 
 from turnscope.counting.hidden import CUT_SHARE, HiddenTokens, compute_least_fall, compute_least_jump
 
@@ -28,6 +29,7 @@ TOOL_INSTRUCTIONS = 1_000  # most tokens that a provider adds by itself about to
 SCALE_LIMITS = (0.5, 2.0)  # no counter is further off; a ratio beyond them means that the two numbers do not belong together
 ERROR_SHARE = 0.9  # share of the recorded requests that keep within a stated error
 LEAST_ERROR = 0.001  # share of the prompt; no estimate is better
+DRIFT_LIMIT = 0.25  # share by which the scale of a segment may differ: counts of one kind of content are that far off
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,9 @@ class Fit:
     """One stretch of requests `[start, stop)` with one hidden level (see `hidden.HiddenTokens`) and one scale.
 
     `cut_at_start`: the tokens of `cut` that left at `start`, where that is known: the prompt fell there by itself. `error`:
-    share of the prompt that 90 % of the model's recorded requests keep within; None where none was recorded. `whole`: the log
-    holds the bodies, so what the counter misses is its own error and no part that it does not know.
+    share of the prompt that 90 % of the model's recorded requests keep within; None where none was recorded. `injected`: tokens
+    that came in beside what was said; unlike `reinjected`, every policy has them. `whole`: the log holds the bodies, so what the
+    counter misses is its own error and no part that it does not know.
     """
 
     start: int
@@ -77,6 +80,7 @@ class Fit:
     cut: int = 0
     cut_at_start: int = 0
     error: float | None = None
+    injected: int = 0
     whole: bool = False
 
     @property
@@ -85,7 +89,7 @@ class Fit:
 
         Such a policy neither cut nor re-injected anything unrecorded.
         """
-        return Terms(self.prefix, self.earlier, 0, self.scale, error=self.error, max_overestimate=self.cut)
+        return Terms(self.prefix, self.earlier, self.injected, self.scale, error=self.error, max_overestimate=self.cut)
 
     def compute_terms(self, counted: int, recorded: int) -> Terms:
         """Compute the terms of a recorded request.
@@ -98,12 +102,13 @@ class Fit:
         """
         wanted = max(0, round(self.scale * counted) - self.cut)
         room = [0, 0, 0, 0]
-        left = recorded if recorded >= 0 else self.prefix + self.earlier + self.reinjected + wanted
-        for i, part in enumerate((self.prefix, self.earlier, self.reinjected, wanted)):
+        unseen = self.reinjected + self.injected
+        left = recorded if recorded >= 0 else self.prefix + self.earlier + unseen + wanted
+        for i, part in enumerate((self.prefix, self.earlier, unseen, wanted)):
             room[i] = min(part, left)
             left -= room[i]
         prefix, earlier, reinjected, scaled = room
-        over = self.prefix + self.earlier + self.reinjected + wanted - sum(room)
+        over = self.prefix + self.earlier + unseen + wanted - sum(room)
         if self.whole and counted and SCALE_LIMITS[0] <= (scaled + left) / counted <= SCALE_LIMITS[1]:
             scaled, left, over = scaled + left, 0, 0
         scale = scaled / counted if scaled != round(self.scale * counted) else self.scale
@@ -125,7 +130,7 @@ class _Segment(NamedTuple):
     """Requests from `start` on that share a level.
 
     `prompt`: tokens of the largest billed prompt. `after`: what begins the segment. `logged`: counted tokens left too, so the
-    log records an edit there.
+    log records an edit there. `size`: counted tokens at the median request. `model`: its name.
     """
 
     start: int
@@ -135,6 +140,8 @@ class _Segment(NamedTuple):
     prompt: float
     after: str  # compaction | model | fall | rise | ""
     logged: bool = False
+    size: float = 1.0
+    model: str = ""
 
 
 def fit_requests(
@@ -145,6 +152,7 @@ def fit_requests(
     compactions: Collection[int] = (),
     mid_conversation: bool = False,
     tools: bool = False,
+    changes_static: Callable[[int], bool] = lambda _: False,
 ) -> tuple[Fit, ...]:
     """Fit every stretch of requests. All arrays have one value per request.
 
@@ -158,25 +166,23 @@ def fit_requests(
         compactions: Numbers of the requests at which the log records a compaction.
         mid_conversation: The log begins mid-conversation.
         tools: The requests have tools.
+        changes_static: Whether system prompt or tools changed at a request, as far as the log shows it.
     """
     pieces: list[_Segment] = []
     for start, stop in _group_by_model(models):
         use = np.flatnonzero(recorded[start:stop] >= 0) + start
         if len(use):
-            pieces += _find_segments(sizes, recorded, use, start, stop, known_static, compactions, tools)
+            segments = _find_segments(sizes, recorded, use, start, stop, known_static, compactions, tools)
+            pieces += (segment._replace(model=models[start]) for segment in segments)
     first = next((piece.level for piece in pieces if piece.after == "compaction"), 0)
     found: list[Fit] = []
-    hidden: HiddenTokens | None = None
+    walk = _Walk(known_static, mid_conversation, max(0, first), changes_static)
     for piece in pieces:
-        before = hidden.cut if hidden else 0
-        hidden = (
-            HiddenTokens.from_level(piece.level, mid_conversation=False)
-            if known_static
-            else _advance_hidden(hidden, piece, mid_conversation, max(0, first))
-        )
+        before = walk.hidden.cut if walk.hidden else 0
+        hidden, scale = walk.advance(piece)
         gone = 0 if piece.logged or piece.after != "fall" else max(0, hidden.cut - before)
-        parts = (hidden.prefix, piece.scale, hidden.earlier, hidden.reinjected, hidden.cut, gone)
-        found.append(Fit(piece.start, piece.stop, *parts))
+        parts = (hidden.prefix, scale, hidden.earlier, hidden.reinjected, hidden.cut, gone)
+        found.append(Fit(piece.start, piece.stop, *parts, injected=walk.injected))
     return tuple(_add_errors(_fill_gaps(found, len(models)), sizes, recorded, models))
 
 
@@ -253,7 +259,9 @@ def _find_segments(
     for i, (a, b) in enumerate(pairwise((*edges, len(use)))):
         how = after.get(a, "")
         logged = a > 0 and bool(x[a] < (1 - CUT_SHARE) * x[a - 1])
-        yield _Segment(bounds[i], bounds[i + 1], round(float(np.median(level[a:b]))), scale, float(y[a:b].max()), how, logged)
+        middle = round(float(np.median(level[a:b])))
+        size = max(1.0, float(np.median(x[a:b])))
+        yield _Segment(bounds[i], bounds[i + 1], middle, scale, float(y[a:b].max()), how, logged, size)
 
 
 def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
@@ -286,15 +294,61 @@ def _find_level_changes(x: Floats, y: Floats, level: Floats) -> dict[int, str]:
     return found
 
 
-def _advance_hidden(hidden: HiddenTokens | None, piece: _Segment, begun: bool, first: int) -> HiddenTokens:
-    """Find what is hidden in a segment, from what was hidden before it."""
-    if hidden is None:
-        return HiddenTokens.from_level(piece.level, begun, first)
-    if piece.after == "compaction":
-        return hidden.apply_compaction(piece.level, piece.prompt)
-    if piece.after == "model":
-        return hidden.apply_model_switch(piece.level, piece.prompt)
-    return hidden.apply_level(piece.level, piece.prompt, {"fall": -1, "rise": 1}.get(piece.after, 0))
+@dataclass(slots=True)
+class _Walk:
+    """What is hidden, from segment to segment, and `injected`: tokens that came in beside what was said.
+
+    The prefix of a model changes with a reason only. What else moves a level is an error of counting, which goes to the scale
+    of its segment, or content that the log does not hold.
+    """
+
+    known_static: bool
+    mid_conversation: bool
+    first: int
+    changes_static: Callable[[int], bool]
+    hidden: HiddenTokens | None = None
+    injected: int = 0
+    prefixes: dict[str, int] = field(default_factory=dict)  # by model
+
+    def advance(self, piece: _Segment) -> tuple[HiddenTokens, float]:
+        """What is hidden in the next segment, and its scale."""
+        before, scale = self.hidden, piece.scale
+        if self.known_static:
+            self.hidden = HiddenTokens.from_level(piece.level, mid_conversation=False)
+        elif before is None:
+            self.hidden = HiddenTokens.from_level(piece.level, self.mid_conversation, self.first)
+        elif piece.after == "compaction":
+            self.injected = 0
+            self.hidden = before.apply_compaction(piece.level, piece.prompt)
+            if not before.earlier:
+                back = max(0, piece.level - before.base)
+                self.hidden = HiddenTokens(before.base, 0, back, 0, before.base, before.start)
+                scale += min(0.0, (piece.level - before.base) / piece.size)
+        else:
+            scale = self._explain(before, piece)
+        assert self.hidden is not None
+        self.prefixes[piece.model] = self.hidden.prefix
+        return self.hidden, max(SCALE_LIMITS[0], scale)
+
+    def _explain(self, before: HiddenTokens, piece: _Segment) -> float:
+        """Explain a level that moved without a compaction; gives the segment's scale."""
+        if piece.after == "model" and piece.model in self.prefixes:
+            before = replace_struct(before, prefix=self.prefixes[piece.model])
+        level = piece.level - self.injected
+        moved, step = level - before.level, {"fall": -1, "rise": 1}.get(piece.after, 0)
+        known = piece.after != "model" or piece.model in self.prefixes
+        if known and not (before.earlier or before.cut or step < 0):
+            if step > 0 and moved > 0 and not self.changes_static(piece.start):
+                self.hidden, self.injected = before, self.injected + moved
+                return piece.scale
+            if (step == 0 or moved <= 0) and abs(moved) <= DRIFT_LIMIT * piece.scale * piece.size:
+                self.hidden = before
+                return piece.scale + moved / piece.size
+        if piece.after == "model":
+            self.hidden = before.apply_model_switch(level, piece.prompt)
+        else:
+            self.hidden = before.apply_level(level, piece.prompt, step)
+        return piece.scale
 
 
 def _fill_gaps(found: Sequence[Fit], count: int) -> list[Fit]:

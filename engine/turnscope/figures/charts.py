@@ -64,7 +64,7 @@ SLOT_ROW = 20  # pixels that a row of a slot adds
 SLOT_MARGIN = 128  # pixels beside the rows for the names of slots
 FONT = "Source Sans, Source Sans Pro, system-ui, sans-serif"  # the app's own font, if it is there
 MANY_MARKERS = 60  # markers of one kind from which on they are drawn smaller
-SHORT = {"earlier": "Earlier", "reinjected": "Put back", "prefix": "Not in the log"}  # short names beside the rows
+SHORT = {"earlier": "Earlier", "reinjected": "Injected", "prefix": "Not in the log"}  # short names beside the rows
 WINDOW_EVENTS = (*CUT_KINDS, "back", "overflow")  # events of the window are drawn above events of the request
 
 

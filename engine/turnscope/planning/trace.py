@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -27,6 +28,7 @@ from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.fork import fork_session
 from turnscope.session.model import BEGINS_MID_CONVERSATION, EXACT_REQUESTS, Answer, Ask, Bucket, Request, Session, Span
 
+TOOL_REFERENCE = '"tool_reference"'  # in the result of a tool search: tools that the next request has
 State = Literal["here", "replaced", "absent", "unseen", "later"]
 
 
@@ -374,8 +376,31 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
         compactions=compactions,
         mid_conversation=begun,
         tools=Bucket.TOOLS in held,
+        changes_static=partial(changes_static, session, requests),
     )
     return tuple(replace(fit, whole=True) for fit in fits) if EXACT_REQUESTS in session.about else fits
+
+
+def changes_static(session: Session, requests: Sequence[Request], number: int) -> bool:
+    """Whether a log shows that system prompt or tools changed at a request.
+
+    Tools were searched for, or most of what was cached was not read again.
+
+    Args:
+        session: The session.
+        requests: Its requests.
+        number: Number of the request.
+    """
+    if number == 0:
+        return False
+    last, request = requests[number - 1], requests[number]
+    results = (block for block in session.blocks[last.cut : request.cut] if block.kind == "tool_result")
+    if any(TOOL_REFERENCE in block.text for block in results):
+        return True
+    if last.usage is None or request.usage is None or last.model != request.model:
+        return False
+    held = last.usage.cache_read_input_tokens + last.usage.cache_creation_input_tokens
+    return request.usage.cache_read_input_tokens < held // 2
 
 
 def get_prompt_tokens(request: Request) -> int:

@@ -16,7 +16,7 @@ from turnscope.counting.ledger import Ledger
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Piece
 from turnscope.envelope.plan import Plan
-from turnscope.planning.trace import Trace
+from turnscope.planning.trace import TOOL_REFERENCE, Trace
 from turnscope.pricing.prices import ModelFacts, Prices
 from turnscope.session.model import Action, Bucket, Session, Usage
 from turnscope.views.phrases import format_duration
@@ -31,7 +31,6 @@ SHORT_TTL, LONG_TTL = 300.0, 3_600.0  # seconds that a cache entry lives after i
 TTL_BY_PROVIDER = {"anthropic": SHORT_TTL, "openai": SHORT_TTL}
 LOOKBACK = 20  # blocks before a breakpoint in which Anthropic looks for a known prefix
 INVALIDATING_SETTINGS = ("thinking", "tool_choice")  # changing these makes Anthropic write the messages again
-TOOL_REFERENCE = '"tool_reference"'  # in the result of a tool search: tools that the next request has
 # The provider's words for the cause of a miss, and what a person reads of them. The log itself shows what changed in messages.
 DIAGNOSES: Mapping[str, tuple[Cause, str]] = {
     "model_changed": ("model", "the model changed, and each model has its own cache"),

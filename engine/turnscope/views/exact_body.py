@@ -42,7 +42,7 @@ def describe_hidden(terms: Terms) -> str:
     hidden = {
         "system prompt and tools are about {:,} tokens together": terms.prefix,
         "what was said before this file begins is about {:,} tokens": terms.earlier,
-        "what the tool put back after its last compaction is about {:,} tokens": terms.reinjected,
+        "what the tool injected beside it, as after a compaction, is about {:,} tokens": terms.reinjected,
     }
     return "; ".join(words.format(tokens) for words, tokens in hidden.items() if tokens)
 

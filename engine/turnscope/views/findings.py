@@ -45,7 +45,7 @@ COST_GROUPS = {
     "Tool results are": ("tool_results",),
     "System prompt and tools are": ("system", "tools", "prefix"),
     "The conversation before this file begins is": ("earlier",),
-    "What the tool put back after its compactions is": ("reinjected",),
+    "What the tool injected and its log does not hold is": ("reinjected",),
 }
 CUT_ACTIONS: frozenset[Action] = frozenset(("condense", "drop", "truncate", "clear"))
 

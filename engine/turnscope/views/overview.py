@@ -33,7 +33,7 @@ LABELS = {
     "thinking": "Thinking",
     "prefix": "System + tools, not in the log",
     "earlier": "Earlier conversation, not in this file",
-    "reinjected": "Put back after the compaction, not in the log",
+    "reinjected": "Injected by the tool, not in the log",
     "unattributed": "Unattributed",
 }
 

@@ -7,7 +7,7 @@ const BUCKETS = ["system", "tools", "messages", "tool_results", "thinking"];
 const HIDDEN = [
   ["prefix", "system + tools, not in the log"],
   ["earlier", "earlier conversation, not in this file"],
-  ["reinjected", "put back after the compaction, not in the log"],
+  ["reinjected", "injected by the tool, not in the log"],
 ];
 const REST = ["unattributed", "unattributed: nothing in the log explains it"];
 const HOLE = /\u0001/g;
