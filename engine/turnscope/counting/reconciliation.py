@@ -321,9 +321,10 @@ class _Walk:
             self.injected = 0
             self.hidden = before.apply_compaction(piece.level, piece.prompt)
             if not before.earlier:
-                back = max(0, piece.level - before.base)
+                moved = piece.level - before.base
+                back = moved if moved > compute_least_jump(piece.prompt) else 0
                 self.hidden = HiddenTokens(before.base, 0, back, 0, before.base, before.start)
-                scale += min(0.0, (piece.level - before.base) / piece.size)
+                scale += (moved - back) / piece.size
         else:
             scale = self._explain(before, piece)
         assert self.hidden is not None
@@ -337,11 +338,12 @@ class _Walk:
         level = piece.level - self.injected
         moved, step = level - before.level, {"fall": -1, "rise": 1}.get(piece.after, 0)
         known = piece.after != "model" or piece.model in self.prefixes
-        if known and not (before.earlier or before.cut or step < 0):
+        fell = step < 0 and -moved > compute_least_fall(piece.prompt)
+        if known and not (before.earlier or before.cut or fell):
             if step > 0 and moved > 0 and not self.changes_static(piece.start):
                 self.hidden, self.injected = before, self.injected + moved
                 return piece.scale
-            if (step == 0 or moved <= 0) and abs(moved) <= DRIFT_LIMIT * piece.scale * piece.size:
+            if (step <= 0 or moved <= 0) and abs(moved) <= DRIFT_LIMIT * piece.scale * piece.size:
                 self.hidden = before
                 return piece.scale + moved / piece.size
         if piece.after == "model":
