@@ -67,8 +67,8 @@ class Fit:
 
     `cut_at_start`: the tokens of `cut` that left at `start`, where that is known: the prompt fell there by itself. `error`:
     share of the prompt that 90 % of the model's recorded requests keep within; None where none was recorded. `injected`: tokens
-    that came in beside what was said; unlike `reinjected`, every policy has them. `whole`: the log holds the bodies, so what the
-    counter misses is its own error and no part that it does not know.
+    that came in beside what was said; unlike `reinjected`, every policy has them. `whole`: the log holds the bodies, so what
+    the counter misses is its own error and no part that it does not know.
     """
 
     start: int
