@@ -52,8 +52,8 @@ def test_an_empty_session_has_no_findings() -> None:
 def test_tool_results_that_are_most_of_the_bill_say_their_share_and_their_price() -> None:
     bill = found(reading(4))["bill"]
     assert bill.text.startswith("Tool results are 9")
-    assert bill.text.endswith("% of the input bill: $0.09 of $0.09; request 4 carries most of them.")
-    assert bill.request == 4, "the request that carries most of them"
+    assert bill.text.endswith("% of the input bill: $0.09 of $0.09; request 4 carries the most, 7,380 tokens.")
+    assert bill.request == 4, "no other request carries as many"
     assert bill.usd is not None
     assert float(bill.usd) == pytest.approx(bill.evidence["share"] * bill.evidence["whole"], rel=1e-4)
     trace = traced(reading(4))
@@ -70,7 +70,8 @@ def test_without_a_price_the_bill_speaks_of_tokens() -> None:
         row.model = "house-model"
     bill = found(rows)["bill"]
     assert bill.usd is None
-    assert bill.text.endswith(f"% of all input tokens; request {bill.request} carries most of them.")
+    assert bill.text.endswith("% of all input tokens; request 4 carries the most, 7,287 tokens.")
+    assert bill.request == 4
 
 
 def test_a_cold_cache_says_when_after_how_long_and_what_it_cost() -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import random
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import ROOT, examples
+from conftest import ROOT, examples, shared
 from hand_made import OPUS, call, result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from law_sessions import ledger_of
 from turnscope.library.opening import load, replay
+from turnscope.planning.render import build_body
 from turnscope.planning.trace import Trace
 from turnscope.session.builder import Builder
 from turnscope.session.model import Session, Span, Usage
 from turnscope.views.losses import (
     Losses,
     LostReference,
+    TextIndex,
     find_blocks,
     find_departures,
     find_identifiers,
@@ -103,6 +109,112 @@ def test_a_name_that_a_tool_gives_its_parameters_is_no_identifier_but_what_is_ha
         builder.add_message("user", result(name, "done"))
     (_, second) = find_references(builder.build()).uses
     assert set(second) == {"first_value", "a/b.py"}
+
+
+@pytest.mark.parametrize(
+    ("said", "still"),
+    [
+        ("src/app.py", "It lies in /home/me/src/app.py.orig now."),
+        ("parse_args", "my_parse_args_again"),
+        ("a plain sentence", 'log: {"what": "a plain sentence, and more"}'),
+        ("--verbose", "run--verbose-mode"),
+        ("naïve_Größe", "überdienaïve_Größen"),
+    ],
+)
+def test_what_stands_in_the_body_in_any_form_is_not_lost(said: str, still: str) -> None:
+    session = asked({1: said}, {28: said})
+    assert [hit.text for hit in lost(session, "last-20-messages")[1].hits if hit.text == said] == [said]
+    session = asked({1: said, 26: still}, {28: said})
+    assert [hit for hit in lost(session, "last-20-messages")[1].hits if hit.text == said] == []
+
+
+def test_the_name_of_a_parameter_and_what_is_within_its_value_are_in_the_body() -> None:
+    session = asked({1: "old_string", 2: "core/run.py"}, {28: "old_string", 29: "core/run.py"})
+    (edit, path) = (session.blocks[session.requests[n].stop - 1] for n in (26, 27))
+    assert {hit.text for hit in lost(session, "last-20-messages")[1].hits} >= {"old_string", "core/run.py"}
+    builder = Builder("planted", "test")
+    for message in session.messages:
+        blocks = session.blocks[message.start : message.stop]
+        more = {edit.at: {"old_string": "x"}, path.at: {"options": {"files": ["~/work/core/run.py"]}}}
+        raw = [{**b.raw, "input": {**b.raw["input"], **more[b.at]}} if b.at in more else b.raw for b in blocks]
+        draft = builder.add_message(message.role, raw, origin=message.origin)
+        if message.role == "assistant":
+            builder.set_request(draft, model=OPUS)
+    assert {hit.text for hit in lost(builder.build(), "last-20-messages")[1].hits}.isdisjoint({"old_string", "core/run.py"})
+
+
+def test_a_number_that_is_the_value_of_a_parameter_is_no_identifier() -> None:
+    builder = Builder("numbers", "test")
+    for n in range(2):
+        builder.add_message("user", f"Begin {n}.", origin="prompt")
+        given = call(f"c{n}", "Bash", command="kill 48123", timeout=120_000, limit="2000")
+        builder.set_request(builder.add_message("assistant", [given]), model=OPUS)
+        builder.add_message("user", result(f"c{n}", "done"))
+    (_, second) = find_references(builder.build()).uses
+    assert set(second) == {"48123"}
+
+
+@settings(max_examples=examples(200))
+@given(st.lists(st.text("ab_/ .é\nZ", max_size=24), max_size=12), st.text("ab_/ .éZ", min_size=1, max_size=7))
+def test_no_text_that_holds_a_string_is_missed(texts: list[str], string: str) -> None:
+    index = TextIndex()
+    for text in texts:
+        index.add(text)
+    chosen = index.select(string)
+    assert [n for n in chosen if string in texts[n]] == [n for n, text in enumerate(texts) if string in text]
+    assert list(chosen) == sorted(set(chosen))
+
+
+REAL = (
+    "claude-code/entire-b029-2compactions-apierrors.jsonl",
+    "claude-code/entire-d599-microcompact.jsonl",
+    "claude-code/obra-long-conversation.jsonl",
+    "codex/entire-skills-d5c5-compacted.jsonl",
+    "mini-swe-agent/mini-swe-agent.traj.json",
+    "opencode/prsui-01KYP8H2-export.json",
+    "pi/pi-before-compaction.jsonl",
+    "roo-cline/ac8aa7b4/api_conversation_history.json",
+)
+NUMBER = re.compile(r"[\d.]+")
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Everything in a JSON value, with the names of its fields."""
+    if isinstance(value, dict):
+        for key, held in value.items():
+            yield key
+            yield from strings(held)
+    elif isinstance(value, list):
+        for held in value:
+            yield from strings(held)
+    else:
+        yield str(value)
+
+
+def is_false(hit: LostReference, body: Any, answer: Any) -> bool:
+    """Whether an identifier is in the body as sent, or in the answer only as a number that is the value of a parameter."""
+    if hit.text in "\n".join(strings(body)) or hit.text in json.dumps(body, ensure_ascii=False):
+        return True
+    if not NUMBER.fullmatch(hit.text) or not isinstance(answer, dict) or answer.get("type") != "tool_use":
+        return False
+    return all(NUMBER.fullmatch(value.strip()) for value in strings(answer["input"]) if hit.text in value)
+
+
+def test_of_a_hundred_losses_in_real_sessions_at_most_one_is_false() -> None:
+    draw, hits, wrong = random.Random(7), 0, list[tuple[str, str, LostReference]]()
+    for name in REAL:
+        session = load(shared("data", "open", *name.split("/")))
+        references = find_references(session)
+        for policy in ("last-20-messages", "clear-tool-results", "claude-code"):
+            trace = replay(session, policy)
+            found = [hit for hit in find_losses(trace, references).hits if hit.by >= 0]
+            for hit in draw.sample(found, min(len(found), 40)):
+                body = build_body(trace.plans[hit.request], session)
+                hits += 1
+                if is_false(hit, body, session.blocks[hit.answer].raw):
+                    wrong.append((name, policy, hit))
+    assert hits > 300
+    assert len(wrong) <= hits / 100, wrong
 
 
 def test_identifiers_are_taken_from_escaped_json_and_prose_alike() -> None:

@@ -149,8 +149,8 @@ def _find_cost_share(known: _Facts) -> list[Finding]:
             of = f"{whose} input bill: ${part:,.2f} of ${whole:,.2f}" if known.has_prices else "all input tokens"
             usd = Decimal(str(round(part, 6))) if known.has_prices else None
             evidence = {"share": share, "part": part, "whole": whole, "unit": "USD" if known.has_prices else "tokens"}
-            most = int(np.argmax(tokens))
-            text = f"{what} {share * 100:.0f} % of {of}; request {most} carries most of them."
+            most, largest = int(np.argmax(tokens)), format_tokens(int(tokens.max()))
+            text = f"{what} {share * 100:.0f} % of {of}; request {most} carries the most, {largest} tokens."
             found.append(Finding(text=text, request=most, kind="bill", usd=usd, tokens=int(tokens.sum()), evidence=evidence))
     return found
 
@@ -302,7 +302,11 @@ def _find_unlogged_cuts(known: _Facts) -> list[Finding]:
     if not fallen:
         return []
     worst, gone = max(fallen, key=lambda fit: fit.cut_at_start), sum(fit.cut_at_start for fit in fallen)
-    often = f" {spell_times(len(fallen))}, most at request {worst.start}" if len(fallen) > 1 else f" at request {worst.start}"
+    often = (
+        f" {spell_times(len(fallen))}, the largest cut at request {worst.start}"
+        if len(fallen) > 1
+        else f" at request {worst.start}"
+    )
     text = f"The tool cut something{often} that its log does not hold: about {format_tokens(gone)} tokens."
     return [
         Finding(
@@ -461,7 +465,9 @@ def _find_unattributed(known: _Facts) -> list[Finding]:
     n = int(np.argmax(rest))
     if share <= DOUBTFUL or rest[n] < DOUBTFUL_TOKENS:
         return []
-    text = f"{share * 100:.0f} % of all recorded input is not accounted for by what the log holds, most at request {n}."
+    text = (
+        f"{share * 100:.0f} % of all recorded input is not accounted for by what the log holds; request {n} has the most of it."
+    )
     return [
         Finding(
             text=text,

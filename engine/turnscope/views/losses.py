@@ -1,17 +1,19 @@
 """Lost references: identifiers that a recorded answer reuses and that its request no longer carries under a policy.
 
-Identifiers are paths and file names, names of code, ids of calls, numbers of four digits or more, and quoted strings. They are
-compared by their letters, so the result is a lower bound: reuse in other words is not seen, and a placeholder that repeats an
-identifier counts as present. The identifiers of a session are read once; the losses of a policy then need no texts.
+Identifiers are paths and file names, names of code, ids of calls, numbers of four digits or more, and quoted strings. A number
+that is the whole value of a parameter (a timeout, a limit) is none. Identifiers are compared by their letters, so the result is
+a lower bound: reuse in other words is not seen, and whatever stands in the body of a request counts as present, also inside a
+longer word, or in a placeholder. The texts of a session are read once for all policies.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from turnscope.envelope.envelope import Chunk, Envelope
@@ -20,6 +22,8 @@ from turnscope.planning.trace import BlockStatus, Trace
 from turnscope.session.model import JSON, Block, Part, Session, Span, select_model_output
 
 MAX_IDENTIFIER = 120  # characters of an identifier, at most
+GRAM = 4  # bytes of a word by which the words that it is a part of are found
+RAREST = 3  # words of a string by which texts are chosen; more cost more than they rule out
 _WORDS = re.compile(
     r"(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w"  # paths
     r"|\b[\w-]{3,}\.[a-z]{1,4}\b(?!\()"  # file names
@@ -31,6 +35,10 @@ _QUOTED = re.compile(
     r"\"([^\"\n]{4,80})\"|`([^`\n]{4,80})`|'(?<!\w')([^'\n]{4,80})'(?!\w)"
 )  # each begins with a literal character, which is fast
 _ESCAPES = re.compile(r"\\[ntr\"\\/]")  # in the JSON of a call's input
+_PLAIN_NUMBER = re.compile(r"\s*[-+]?[\d.,_]+\s*")
+_LINE = b"\n"
+# Of UTF-8 every byte beyond ASCII is part of a word.
+_BETWEEN_WORDS = bytes(n if n >= 128 or chr(n).isalnum() or chr(n) == "_" else 32 for n in range(256))
 
 
 class LostReference(NamedTuple):
@@ -77,17 +85,84 @@ class Losses:
         return tuple(found)
 
 
+@dataclass(slots=True)
+class TextIndex:
+    """Texts as they are sent, by the words in them, so that those which may hold a string are found without reading all.
+
+    Attributes:
+        texts: the texts, by number.
+        numbers: of the texts that have each word, in UTF-8.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    numbers: dict[bytes, list[int]] = field(default_factory=dict)
+    _lines: dict[bytes, list[bytes]] = field(default_factory=dict)  # words between line ends, by each run of `GRAM` bytes
+    _selected: dict[str, Sequence[int]] = field(default_factory=dict)
+
+    def add(self, raw: JSON) -> int:
+        """Add what one block or part sends; returns its number."""
+        text, number = "\n".join(_iter_strings(raw)), len(self.texts)
+        self.texts.append(text)
+        for word in {*_split_words(text)}:
+            self.numbers.setdefault(word, []).append(number)
+        self._lines.clear()
+        self._selected.clear()
+        return number
+
+    def select(self, string: str) -> Sequence[int]:
+        """The numbers of all texts that hold a string, also inside a longer word, and of some that do not; in order."""
+        found = self._selected.get(string)
+        if found is None:
+            found = self._selected[string] = self._select(string)
+        return found
+
+    def _select(self, string: str) -> Sequence[int]:
+        """The texts with the words inside a string; where it has none, with words that go on from those at its two ends."""
+        first, *inside = _split_words(string)
+        last = inside.pop() if inside else None
+        exact: list[Sequence[int]] = [self.numbers.get(word, []) for word in inside if word]
+        found: list[Iterable[int]] = [*sorted(exact, key=len)[:RAREST]]
+        if not found:
+            ends = (first,) if last is None else (first and first + _LINE, last and _LINE + last)
+            longest = sorted(filter(None, ends), key=len, reverse=True)
+            parts = [part for part in longest if len(part) >= GRAM] or longest[:1]
+            found = [chain.from_iterable(map(self.numbers.__getitem__, self._iter_containing(part))) for part in parts]
+        return sorted(set(found[0]).intersection(*found[1:])) if found else range(len(self.texts))
+
+    def _iter_containing(self, part: bytes) -> Iterator[bytes]:
+        """The words that a part of a word is in; with a line end before or after it, those that begin or end with it."""
+        if not self._lines:  # built when it is first needed
+            for line in (_LINE + word + _LINE for word in self.numbers):
+                for run in _iter_runs(line):
+                    self._lines.setdefault(run, []).append(line)
+        if len(part) < GRAM:
+            return (word for word in self.numbers if part in _LINE + word + _LINE)
+        lines = min((self._lines.get(run, []) for run in _iter_runs(part)), key=len)
+        return (line[1:-1] for line in lines if part in line)
+
+
 @dataclass(frozen=True, slots=True)
 class References:
     """The references of a session's answers.
 
     Attributes:
-        places: blocks that hold each identifier, in order.
+        places: blocks of which each is an identifier, in order.
         uses: by request, the identifiers that its answer reuses, each with the first block of the answer that has it.
+        texts: the texts of all blocks, by address.
     """
 
     places: Mapping[str, Sequence[int]]
     uses: tuple[Mapping[str, int], ...]
+    texts: TextIndex = field(default_factory=TextIndex)
+
+
+def _iter_runs(line: bytes) -> Iterable[bytes]:
+    return {line[at : at + GRAM] for at in range(len(line) - GRAM + 1)}
+
+
+def _split_words(text: str) -> list[bytes]:
+    """The words of a text in UTF-8; b"" between two characters that are in none."""
+    return text.encode("utf-8", "surrogatepass").translate(_BETWEEN_WORDS).split(b" ")
 
 
 def find_identifiers(text: str) -> set[str]:
@@ -118,15 +193,21 @@ def _find_content_identifiers(kind: str, raw: JSON, text: str) -> set[str]:
     """Find the identifiers in a text; of a call those in its arguments, not the names of its parameters."""
     if kind != "tool_use" or not isinstance(raw, Mapping):
         return find_identifiers(text)
-    return set().union(*map(find_identifiers, _iter_leaves(raw.get("input"))))
+    values = (value for value in _iter_strings(raw.get("input"), names=False) if not _PLAIN_NUMBER.fullmatch(value))
+    return set().union(*map(find_identifiers, values))
 
 
-def _iter_leaves(value: JSON) -> Iterator[str]:
+def _iter_strings(value: JSON, *, names: bool = True) -> Iterator[str]:
+    """Iterate over all values of a JSON value as strings, with the names of its fields. Media and signatures are no text."""
     held = [value]
     while held:
         each = held.pop()
         if isinstance(each, Mapping):
-            held += each.values()
+            if each.get("type") == "base64":
+                continue
+            if names:
+                yield from map(str, each)
+            held += (inner for key, inner in each.items() if key != "signature")
         elif isinstance(each, list):
             held += each
         elif each is not None:
@@ -150,7 +231,9 @@ def find_references(session: Session) -> References:
     wanted = {word for has in answers for word in has}
     places: dict[str, list[int]] = {word: [] for word in wanted}
     first: dict[str, int] = {}
+    texts = TextIndex()
     for block in session.blocks:
+        texts.add(block.raw)
         here = wanted & (known[block.at] if block.at in known else _find_block_identifiers(block))
         for word in here:
             places[word].append(block.at)
@@ -160,7 +243,7 @@ def find_references(session: Session) -> References:
         {word: at for word, at in has.items() if first.get(word, request.cut) < request.cut}
         for request, has in zip(session.requests, answers, strict=True)
     )
-    return References(places, uses)
+    return References(places, uses, texts)
 
 
 def find_losses(trace: Trace, used: References) -> Losses:
@@ -170,11 +253,12 @@ def find_losses(trace: Trace, used: References) -> Losses:
         trace: the replay.
         used: the references of its session.
     """
-    said = _PlaceholderIndex(trace.session, used.places.keys())
-    hits: list[LostReference] = []
-    for plan, words in zip(trace.plans, used.uses, strict=False):
-        if words:
-            hits += _find_missing(plan, words, used.places, said)
+    missing = [
+        (plan, [*_find_missing(plan, words, used)]) for plan, words in zip(trace.plans, used.uses, strict=False) if words
+    ]
+    placeholders = _Placeholders(trace.session)
+    carried = [(placeholders.list_numbers(plan.seen), hits) for plan, hits in missing if hits]
+    hits = [hit for numbers, found in carried for hit in found if not placeholders.has_text(numbers, hit.text)]
     made: dict[int, tuple[int, int]] = {}
     for number in {hit.by for hit in hits if hit.by >= 0}:
         request = trace.get_decision(number).request
@@ -182,59 +266,68 @@ def find_losses(trace: Trace, used: References) -> Losses:
     return Losses(tuple(hits), tuple(len(words) for words in used.uses[: len(trace.plans)]), made)
 
 
-def _find_missing(
-    plan: Plan, words: Mapping[str, int], places: Mapping[str, Sequence[int]], said: _PlaceholderIndex
-) -> Iterator[LostReference]:
-    cut, seen, repeated = plan.request.cut, plan.seen, None
+def _find_missing(plan: Plan, words: Mapping[str, int], used: References) -> Iterator[LostReference]:
+    """The identifiers that stand in no block which the request has verbatim."""
+    cut, seen, texts = plan.request.cut, plan.seen, used.texts.texts
     for word, answer in words.items():
-        last = bisect_left(places[word], cut) - 1
-        if _is_present(seen, places[word], last):
+        places = used.places[word]
+        if _find_present(seen, places, last := bisect_left(places, cut) - 1) >= 0:
             continue
-        repeated = said.find_in(seen) if repeated is None else repeated
-        if any(word in each for each in repeated):
-            continue
-        block = places[word][last]
-        yield LostReference(request=plan.request.n, text=word, answer=answer, block=block, by=plan.after.find_piece(block).by)
+        chosen = used.texts.select(word)
+        held = _find_present(seen, chosen, bisect_left(chosen, cut) - 1)
+        while held >= 0 and word not in texts[chosen[held]]:
+            held = _find_present(seen, chosen, held - 1)
+        if held < 0:
+            block = places[last]
+            by = plan.after.find_piece(block).by
+            yield LostReference(request=plan.request.n, text=word, answer=answer, block=block, by=by)
 
 
-def _is_present(envelope: Envelope, places: Sequence[int], last: int) -> bool:
-    """Whether one of the first `last` + 1 places is in the envelope verbatim. A piece that is not is skipped as a whole."""
+def _find_present(envelope: Envelope, places: Sequence[int], last: int) -> int:
+    """The last of the first `last` + 1 places that is in the envelope verbatim, by its number; -1 where none is.
+
+    A piece that is not is skipped as a whole.
+    """
     while last >= 0:
         piece = envelope.find_piece(places[last])
         if piece.body is None:
-            return True
+            return last
         last = bisect_left(places, piece.start, 0, last) - 1
-    return False
+    return -1
 
 
 @dataclass(slots=True)
-class _PlaceholderIndex:
-    """The wanted identifiers that placeholders hold. Requests share chunks, so each chunk is read once."""
+class _Placeholders:
+    """The texts of placeholders. Requests share chunks, so each chunk is read once, and so is a text that many parts have."""
 
     session: Session
-    wanted: Collection[str]
-    chunks: dict[int, tuple[Chunk, frozenset[str]]] = field(default_factory=dict)
-    parts: dict[object, tuple[Part, frozenset[str]]] = field(default_factory=dict)  # by text or block; a call by its id
+    texts: TextIndex = field(default_factory=TextIndex)
+    chunks: dict[int, tuple[Chunk, frozenset[int]]] = field(default_factory=dict)
+    parts: dict[object, tuple[Part, int]] = field(default_factory=dict)  # by text or block; a structured one by its id
 
-    def find_in(self, envelope: Envelope) -> list[frozenset[str]]:
-        """The wanted identifiers in the placeholders of an envelope."""
+    def list_numbers(self, envelope: Envelope) -> list[frozenset[int]]:
+        """The texts in an envelope, by chunk."""
         return [found for chunk in envelope.chunks if (found := self._read_chunk(chunk))]
 
-    def _read_chunk(self, chunk: Chunk) -> frozenset[str]:
+    def has_text(self, numbers: Iterable[frozenset[int]], string: str) -> bool:
+        """Whether one of these texts holds a string."""
+        chosen = self.texts.select(string)
+        return any(string in self.texts.texts[n] for each in numbers for n in each.intersection(chosen))
+
+    def _read_chunk(self, chunk: Chunk) -> frozenset[int]:
         found = self.chunks.get(id(chunk))
         if found is None:
             parts = (part for piece in chunk.pieces for part in piece.body or ())
-            found = self.chunks[id(chunk)] = chunk, frozenset().union(*map(self._read_part, parts))
+            found = self.chunks[id(chunk)] = chunk, frozenset(map(self._read_part, parts))
         return found[1]
 
-    def _read_part(self, part: Part) -> frozenset[str]:
-        """The wanted identifiers in a part of a placeholder. A part that refers to a block has those of the block."""
-        structured = part.kind == "tool_use" and part.ref is None
+    def _read_part(self, part: Part) -> int:
+        """The number of a part's text. A part that refers to a block has the block's."""
+        structured = part.raw is not None and part.ref is None
         key = part.ref if part.ref is not None else (id(part),) if structured else part.text
         if key not in self.parts:
-            moved = self.session.blocks[part.ref] if part.ref is not None else None
-            found = _find_block_identifiers(moved) if moved else _find_content_identifiers(part.kind, part.raw, part.text)
-            self.parts[key] = part, frozenset(word for word in found if word in self.wanted)
+            raw = self.session.blocks[part.ref].raw if part.ref is not None else part.raw if structured else part.text
+            self.parts[key] = part, self.texts.add(raw)
         return self.parts[key][1]
 
 
