@@ -78,12 +78,12 @@ def test_prices_of_the_users_own_are_used(monkeypatch: pytest.MonkeyPatch, tmp_p
     own = {"models": {"claude-opus-4-5-20251101": row, "claude-sonnet-4-5-20250929": row}}
     (tmp_path / "prices.json").write_text(json.dumps(own))
     monkeypatch.setenv("TURNSCOPE_DATA", str(tmp_path))
-    opening.load_prices.cache_clear()
+    opening.read_own_prices.cache_clear()
     try:
         view = turnscope.overview(turnscope.load(SAMPLE))
         assert view.total == Decimal(int(view.answers.sum()))
     finally:
-        opening.load_prices.cache_clear()
+        opening.read_own_prices.cache_clear()
 
 
 def test_a_path_or_a_thread_serves_as_a_session_and_anything_else_is_named(data_folder: Path) -> None:

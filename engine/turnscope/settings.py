@@ -48,6 +48,11 @@ def find_prices_file() -> Path | None:
     return path if path.is_file() else None
 
 
+def find_windows_file() -> Path:
+    """Find the file of the windows that the user chose for single sessions. It need not exist."""
+    return find_data_folder() / "windows.json"
+
+
 def read_context_pairs() -> int | None:
     """Read how many pairs the policies that keep the last pairs keep; None where the environment does not say."""
     text = os.environ.get(PAIRS_VARIABLE, "")

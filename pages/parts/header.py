@@ -10,7 +10,7 @@ from turnscope import TurnscopeError
 from turnscope.views.events import EVENTS
 from turnscope.views.exactness import describe_exactness
 
-from pages.parts import cache, cards, opening, registry, search, shell, theme, url, widgets
+from pages.parts import cache, cards, opening, registry, search, shell, theme, url, widgets, window
 from pages.parts.formats import escape, make_unique, shorten
 
 POLL_SECONDS = 2
@@ -69,6 +69,7 @@ def draw_optional_header(*, middle: bool = True) -> opening.ShownSession | None:
         with st.container(key="header-tools", horizontal=True, width="content", gap="small", vertical_alignment="center"):
             _draw_picker(shown)
             if shown:
+                window.draw_choice(shown)
                 search.draw_box()
                 _draw_live_toggle(shown)
             _draw_help()

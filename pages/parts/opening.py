@@ -113,6 +113,18 @@ def open_session(entry: Entry, part: int = 0, progress: Progress | None = None, 
         return slot.shown[part]
 
 
+def forget(entry: Entry) -> None:
+    """Open a session anew when it is shown next: what its numbers follow from has changed.
+
+    Args:
+        entry: the session.
+    """
+    slot = _find_slot(entry)
+    with slot.lock:
+        slot.opened = None
+        slot.shown.clear()
+
+
 def follow_session(entry: Entry) -> SessionFollower:
     """What is known of a session that grows, so that only what is new has to be read. Raises `TurnscopeError`s."""
     return _get_follower(str(entry.path), entry.inside)
@@ -211,7 +223,8 @@ def _build_shown(entry: Entry, main: OpenedSession, number: int) -> ShownSession
     number = number if 0 <= number < len(parts) else 0
     this = parts[number].open()
     view, findings = this.annotations
-    return ShownSession(entry, f"{main.key}:{number}", number, view, findings, this, parts)
+    chosen = "".join(f":{each.window}" for each in view.evidence if each.kind == "chosen")
+    return ShownSession(entry, f"{main.key}:{number}{chosen}", number, view, findings, this, parts)
 
 
 def _iter_parts(main: OpenedSession) -> Iterator[Part]:

@@ -161,7 +161,7 @@ def test_another_opinion_is_formed_without_reading_the_file(
     first = memory.open(file)
     with sqlite3.connect(memory.path) as db:
         db.execute("update sessions set page = x'00'")  # nobody looks at what stands there
-    monkeypatch.setattr(session_summary, "get_version", lambda: "other prices")
+    monkeypatch.setattr(session_summary, "get_version", lambda *_: "other prices")
     second = memory.open(file)
     assert same(second.overview, first.overview)
     assert second.annotations[1] == first.annotations[1]
@@ -176,7 +176,7 @@ def test_what_the_list_says_of_a_session_counts_only_as_it_would_be_read_now(
     memory.open(file)
     assert library.is_current(memory.list_recent()[0])
     with monkeypatch.context() as other:
-        other.setattr(session_summary, "get_version", lambda: "other prices")
+        other.setattr(session_summary, "get_version", lambda *_: "other prices")
         assert not library.is_current(memory.list_recent()[0])
         memory.open(file)
         assert library.is_current(memory.list_recent()[0]), "opened again, it is as it is now"

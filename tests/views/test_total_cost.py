@@ -305,7 +305,7 @@ def test_an_answered_prompt_over_the_window_proves_the_next_one_from_the_start()
     (found,) = view.evidence
     assert found.sentence == "a window of 1,000,000 tokens, not 200,000: request 2 was answered with a prompt of 312,000"
     assert found.sentence in cards.render_title(view)
-    assert "1M by its prompts" in cards.render_title(view)
+    assert "1.0M by its prompts" in cards.render_title(view)
     assert turnscope.overview(talk(150_000)).windows.tolist() == [200_000]
 
 

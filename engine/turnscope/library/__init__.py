@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from turnscope.library.discovery import find_sources
     from turnscope.library.index_job import IndexJob, count_reasons
     from turnscope.library.index_queries import IndexRow
+    from turnscope.library.indexing import refresh
     from turnscope.library.opening import begin_replay, count_branch
     from turnscope.library.replay_job import ReplayCache, ReplayJob, Stage
     from turnscope.library.session_follower import SessionFollower
     from turnscope.library.store import CatalogueRow, OpenedSession, Progress, Store, is_current
     from turnscope.library.trial_log import find_advice_folder
+    from turnscope.library.window_choices import choose_window, list_sizes
     from turnscope.planning.policy_catalog import PolicyCatalog, load_catalog, save_policy
     from turnscope.pricing.prices import list_models
     from turnscope.storage.memories import Memories
@@ -49,11 +51,13 @@ else:
         "turnscope.library.discovery": ("find_sources",),
         "turnscope.library.index_job": ("IndexJob", "count_reasons"),
         "turnscope.library.index_queries": ("IndexRow",),
+        "turnscope.library.indexing": ("refresh",),
         "turnscope.library.opening": ("begin_replay", "count_branch"),
         "turnscope.library.replay_job": ("ReplayCache", "ReplayJob", "Stage"),
         "turnscope.library.session_follower": ("SessionFollower",),
         "turnscope.library.store": ("CatalogueRow", "OpenedSession", "Progress", "Store", "is_current"),
         "turnscope.library.trial_log": ("find_advice_folder",),
+        "turnscope.library.window_choices": ("choose_window", "list_sizes"),
         "turnscope.pricing.prices": ("list_models",),
         "turnscope.storage.sessions": ("MAX_SESSIONS",),
     }
@@ -100,6 +104,7 @@ __all__ = [
     "Stage",
     "Store",
     "begin_replay",
+    "choose_window",
     "count_branch",
     "count_reasons",
     "exact_available",
@@ -116,7 +121,9 @@ __all__ = [
     "is_current",
     "iter_descendants",
     "list_models",
+    "list_sizes",
     "load_catalog",
+    "refresh",
     "replace_model",
     "resize_budget",
     "save_policy",

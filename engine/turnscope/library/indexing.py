@@ -78,6 +78,20 @@ def index(path: Path, sources: Iterable[Path]) -> Iterator[IndexedSource]:
             yield index_source(path, source, known.get(str(source)))
 
 
+def refresh(path: Path, file: Path) -> None:
+    """Read an indexed source again, because something changed that its stamp does not show. Others are left alone.
+
+    Args:
+        path: the index.
+        file: the source.
+
+    Raises:
+        StorageError: the index cannot be written.
+    """
+    if path.is_file() and str(file) in kept.read_stamps(path):
+        index_source(path, file)
+
+
 def check_unchanged(file: Path, known: str | None) -> IndexedSource | None:
     """The result for a source that has not changed since it was read; None = it has to be read. Reads nothing of it.
 

@@ -5,7 +5,6 @@ Keeps only the record of the session that was replayed last, which its next repl
 
 from __future__ import annotations
 
-from collections import Counter as Tally
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -23,6 +22,7 @@ from turnscope.library.loading import get_session, pause_gc
 from turnscope.library.loading import load as load  # noqa: PLC0414 - exported here too
 from turnscope.library.loading import load_all as load_all  # noqa: PLC0414
 from turnscope.library.loading import thread as thread  # noqa: PLC0414
+from turnscope.library.window_choices import find_main_model, read_window_choices
 from turnscope.planning import policy as shelf
 from turnscope.planning.assemble import replay_with_record
 from turnscope.planning.packaged_policies import find_packaged_policies
@@ -39,8 +39,17 @@ AS_RECORDED = "as-recorded"
 _last: tuple[Session, Prices, Trace] | None = None  # the session that was replayed last, its prices, its record
 
 
-@cache
 def load_prices() -> Prices:
+    """The built-in prices with the user's own file over them, and the windows that the user chose.
+
+    BrokenFile: one of these files is wrong.
+    """
+    chosen = read_window_choices()
+    return replace(read_own_prices(), chosen=chosen) if chosen else read_own_prices()
+
+
+@cache
+def read_own_prices() -> Prices:
     """The built-in prices with the user's own file over them, read once. BrokenFile: that file is wrong."""
     own = find_prices_file()
     return Prices(read_overlay(own)) if own else PRICES
@@ -83,8 +92,8 @@ def find_family(session: Session, prices: Prices | None = None) -> str:
         prices: facts about models; None = the built-in ones.
     """
     prices = prices or load_prices()
-    models = Tally(request.model for request in session.requests if request.model)
-    return prices.find_facts(models.most_common(1)[0][0]).family if models else ""
+    model = find_main_model(session)
+    return prices.find_facts(model).family if model else ""
 
 
 def count_session(

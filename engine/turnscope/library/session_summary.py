@@ -20,6 +20,7 @@ import numpy as np
 
 from turnscope.library.opened_session import Annotations
 from turnscope.library.opening import count_session, replay
+from turnscope.library.window_choices import read_window_choices
 from turnscope.planning.trace import Trace
 from turnscope.pricing import overlay
 from turnscope.session.model import Session
@@ -77,13 +78,22 @@ def build_summary(
     ), trace
 
 
+def get_version(session: Session | None = None) -> str:
+    """A text that changes with the version of summaries and with the prices.
+
+    Args:
+        session: with the windows that were chosen for it, too; None = of all sessions.
+    """
+    chosen = [f"{each.model}={each.window}" for each in read_window_choices() if session and each.session == session.id]
+    return ":".join((str(VERSION), _digest_prices(), *chosen))
+
+
 @cache
-def get_version() -> str:
-    """A text that changes with the version of summaries and with the prices."""
+def _digest_prices() -> str:
     digest = sha256(genai_prices.__version__.encode())
     for file in (Path(overlay.__file__).with_name("overlay.json"), find_prices_file()):
         digest.update(file.read_bytes() if file else b"-")
-    return f"{VERSION}:{digest.hexdigest()[:16]}"
+    return digest.hexdigest()[:16]
 
 
 def dumps(summary: SessionSummary) -> bytes:

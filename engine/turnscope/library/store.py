@@ -113,7 +113,7 @@ class Store:
             return opened
         found, trace = session_summary.build_summary(opened.session, _ignore_progress, opened.load_counts(), known)
         if not missing:
-            self._save_summary(opened.key, found)
+            self._save_summary(opened.key, opened.session, found)
         return _build_opened(opened.key, found, opened.session, trace, counted=not missing)
 
     def load_exact_counts(self, family: str) -> dict[str, int]:
@@ -183,19 +183,20 @@ class Store:
             return None
         try:
             session = packing.unpack(row.session, row.blobs, self._build_fetch(key, file, entry))
-            if row.opinion == session_summary.get_version():
+            if row.opinion == session_summary.get_version(session):
                 found = session_summary.loads(row.page)
                 return _build_opened(key, found, session, counted=found.exact > 0)
         except ValueError:  # the form changed without a new number
             return None
         found, _ = session_summary.build_summary(session, _ignore_progress)
-        self._save_summary(key, found)
+        self._save_summary(key, session, found)
         return _build_opened(key, found, session)
 
-    def _save_summary(self, key: str, found: SessionSummary) -> None:
+    def _save_summary(self, key: str, session: Session, found: SessionSummary) -> None:
         """Store the summary of a session that is stored."""
         with suppress(StorageError, TypeError, ValueError, RecursionError):
-            sessions.replace_page(self.path, key, session_summary.get_version(), session_summary.dumps(found))
+            version = session_summary.get_version(session)
+            sessions.replace_page(self.path, key, version, session_summary.dumps(found))
 
     def _read(
         self, source: Source, entry: str, stamp: Stamp, key: Callable[[], str], report: Progress, keeper: Keeper
@@ -218,7 +219,7 @@ class Store:
                 importer=importer.name,
                 version=importer.version,
                 form=packing.PACK_VERSION,
-                opinion=session_summary.get_version(),
+                opinion=session_summary.get_version(session),
                 session=packed,
                 page=page,
             )
