@@ -45,7 +45,8 @@ def _draw_body(shown: opening.ShownSession, now: request_summary.RequestSummary)
     """The request's body: to look at, copy or download."""
     text = exact_body.format_exact_body(shown.trace, now.n)
     known = describe_exactness(shown.trace.session)
-    sent = f"<b>{'As sent.' if known.complete else 'Not as sent.'}</b> {escape(cards.render_exactness(known))}"
+    word = "As sent." if known.as_sent else "Rebuilt, not proven." if known.complete else "Not as sent."
+    sent = f"<b>{word}</b> {escape(cards.render_exactness(known))}"
     size = f"{f'The first {SHOWN_CHARS:,} of ' if len(text) > SHOWN_CHARS else ''}{len(text):,} characters"
     with st.container(horizontal=True, vertical_alignment="center"):
         whole = "; the download has them all" if len(text) > SHOWN_CHARS else ""

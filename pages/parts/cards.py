@@ -87,7 +87,7 @@ def render_title(view: views.Overview, exactness: Exactness | None = None) -> st
     shrunk = events.count_cuts(cut.kind for cut in request_summary.find_cuts(view))
     chips += [_render_chip(text, "warn", events.EVENTS[kind].meaning) for kind, text in shrunk] or [_render_chip("nothing cut")]
     if exactness and len(view):
-        chips.insert(3, _render_chip(exactness.label, "good" if exactness.complete else "", render_exactness(exactness)))
+        chips.insert(3, _render_chip(exactness.label, "good" if exactness.as_sent else "", render_exactness(exactness)))
     full = view.title or view.session_id
     return (
         f'<div class="ts-title"><h1 title="{escape(shorten(full, 400))}">{escape(shorten(full, 80))}</h1>{"".join(chips)}</div>'
@@ -157,7 +157,10 @@ def _render_run_cost(bill: TotalCost, run: Decimal) -> str:
     if more is None or bill.whole.usd is None:
         return _render_chip(f"log says {format_usd(run)}", "", hint)
     ours, off = format_usd(bill.whole.usd), f"{format_usd(abs(more))} {'more' if more > 0 else 'less'}"
-    why = "A tool counts requests too that its log does not hold: summaries, titles, the session that this one came from"
+    why = "A tool counts requests that its log does not hold (summaries, titles, those of the session that this one came from)"
+    why += " and may leave out answers that broke off"
+    if bill.summary_usd:
+        why += f". {_many(bill.summaries, 'summary')} probably cost {format_usd(bill.summary_usd)}, inferred"
     return _render_chip(f"log says {format_usd(run)}, {off}", "warn", f"{hint}: {format_usd(run)}, counted here {ours}. {why}")
 
 

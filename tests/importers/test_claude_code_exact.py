@@ -14,6 +14,7 @@ from turnscope.importers.claude_code.api_requests import ApiRequests
 from turnscope.library.checking import Limits, check
 from turnscope.planning.render import build_body
 from turnscope.session.model import Bucket, Session
+from turnscope.views.exactness import describe_exactness
 
 
 def bodies(session: Session) -> list[dict[str, Any]]:
@@ -114,3 +115,87 @@ def test_check_says_whether_every_request_is_proven(tmp_path: Path) -> None:
     path.write_text(path.read_text("utf-8").replace('"max_tokens": 32000', '"max_tokens": 31000'), encoding="utf-8")
     assert not check(path, Limits(exact=True)).ok, "the bodies are not those of the digests"
     assert not check(ROOT / "sample_sessions" / "cache-goes-cold.jsonl", Limits(exact=True)).ok
+
+
+def test_a_refused_request_is_followed_by_a_compaction(tmp_path: Path) -> None:
+    log = exact_log.Log()
+    log.prompt("Read all of it.")
+    said = exact_log.rounds(log, 4, [{"role": "user", "content": [{"type": "text", "text": "Read all of it."}]}])
+    log.send(said)  # the provider's answer: the prompt is too long
+    log.line("system", subtype="compact_boundary", logicalParentUuid=log.parent, compactMetadata={"trigger": "auto"})
+    log.lines[-1]["parentUuid"] = None
+    summary = "This session is being continued. Summary: four files were read."
+    log.line("user", message={"role": "user", "content": summary}, isCompactSummary=True)
+    after = [{"role": "user", "content": [{"type": "text", "text": summary}]}, *said[-2:]]
+    log.answer(log.send(after), [{"type": "text", "text": "Done."}], 900)
+    session = turnscope.load(log.write(tmp_path))
+    assert bodies(session) == log.sent
+    assert [(request.n, request.stop_reason) for request in session.requests if request.usage is None] == [(4, "error")]
+    assert [seen.request for seen in session.observed if seen.edit.action == "condense"] == [5]
+
+
+def test_a_subagents_own_requests_are_its_own_envelopes(tmp_path: Path) -> None:
+    main, agent = exact_log.Log(), exact_log.Log()
+    main.prompt("Ask somebody.")
+    said: list[dict[str, Any]] = [{"role": "user", "content": [{"type": "text", "text": "Ask somebody."}]}]
+    call = {"type": "tool_use", "id": "task", "name": "Task", "input": {"prompt": "Count them."}}
+    said = [*said, main.answer(main.send(said), [call])]
+    agent.prompt("Count them.")
+    agent.answer(agent.send([{"role": "user", "content": [{"type": "text", "text": "Count them."}]}]), [text("Three.")], 500)
+    own = [as_agents(line) for line in agent.lines]
+    result = {"type": "tool_result", "tool_use_id": "task", "content": "Three."}
+    main.prompt([result])
+    main.lines[-1]["toolUseResult"] = {"agentId": "a1"}
+    main.answer(main.send([*said, {"role": "user", "content": [result]}]), [text("There are three.")])
+    path = main.write(tmp_path)
+    folder = tmp_path / "s1" / "subagents"
+    folder.mkdir(parents=True)
+    (folder / "agent-a1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in own), encoding="utf-8")
+    session = turnscope.load(path)
+    assert bodies(session) == main.sent
+    (below,) = session.subagents
+    assert bodies(below) == agent.sent
+    assert below.about["exact_requests"] == {"requests": 1, "proven": 1}
+    assert check(path, Limits(exact=True)).ok
+
+
+def as_agents(line: dict[str, Any]) -> dict[str, Any]:
+    """A line as it stands in a subagent's file."""
+    made = {**line, "agentId": "a1"}
+    if "uuid" in line:
+        made |= {"uuid": f"a{line['uuid']}", "parentUuid": line["parentUuid"] and f"a{line['parentUuid']}", "isSidechain": True}
+    if line["type"] == "api-request":
+        made["querySource"] = "agent:builtin:general-purpose"
+    if line["type"] == "assistant":
+        made["message"] = {**line["message"], "id": "msg_agent"}
+    return made
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def test_a_body_whose_digest_differs_is_rebuilt_and_not_proven(tmp_path: Path) -> None:
+    path, _ = exact_log.session(tmp_path)
+    path.write_text(path.read_text("utf-8").replace('"max_tokens": 32000', '"max_tokens": 31000'), encoding="utf-8")
+    found = describe_exactness(turnscope.load(path))
+    assert (found.complete, found.as_sent, found.label) == (True, False, "rebuilt, 0 of 7 proven")
+
+
+def test_whole_requests_leave_nothing_unattributed(tmp_path: Path) -> None:
+    view = turnscope.overview(turnscope.load(exact_log.session(tmp_path)[0]))
+    assert view.cells[1:, -1].tolist() == [0] * 6
+    assert view.cells[0, -1] > 0, "a bill of three times the text is no error of a counter"
+    assert view.cells.sum(axis=1).tolist() == view.recorded.tolist()
+    assert view.over.tolist() == [0] * 7
+
+
+def test_no_file_outside_the_folder_is_looked_at_for_copied_requests(tmp_path: Path) -> None:
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    path, _ = exact_log.session(tmp_path)
+    copies = [json.loads(line) for line in path.read_text("utf-8").splitlines() if '"api-' not in line]
+    copies = [line | {"sessionId": "s2", "requestSessionId": "../s1"} for line in copies]
+    other = folder / "s2.jsonl"
+    other.write_text("".join(json.dumps(line) + "\n" for line in copies), encoding="utf-8")
+    assert "exact_requests" not in turnscope.load(other).about

@@ -9,6 +9,7 @@ import pytest
 import turnscope
 from conftest import shared
 from importers import exact_log
+from turnscope.library.checking import Limits, check
 from turnscope.planning.render import build_body
 
 
@@ -55,3 +56,20 @@ def test_a_recorded_folder_says_what_its_transcript_says(tmp_path: Path) -> None
         transcript = next(run.transcripts.glob(".claude/projects/*/*.jsonl"))
         told = turnscope.load(transcript)
     assert (raw.id, [r.usage for r in raw.requests]) == (told.id, [r.usage for r in told.requests])
+
+
+def test_a_name_that_leads_out_of_the_folder_is_a_note(tmp_path: Path) -> None:
+    write(tmp_path)
+    index = tmp_path / "raw" / "index.jsonl"
+    (tmp_path / "raw" / "0.request.json").rename(tmp_path / "0.request.json")
+    index.write_text(index.read_text("utf-8").replace('"0.request.json"', '"../0.request.json"'), encoding="utf-8")
+    session = turnscope.load(tmp_path / "raw")
+    assert len(session.requests) == 3
+    assert any("../0.request.json is not in the folder" in note.what for note in session.notes)
+
+
+def test_check_takes_a_folder_of_bodies_as_exact(tmp_path: Path) -> None:
+    write(tmp_path)
+    found = check(tmp_path / "raw", Limits(exact=True))
+    assert found.ok
+    assert "the log holds the body of each of its 4 requests" in found.summary

@@ -7,7 +7,7 @@ they were. A session of the folder has the id of its transcript, and its request
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from msgspec import structs
@@ -67,14 +67,19 @@ def _gather(source: Source) -> dict[str, Conversations]:
     return conversations
 
 
+def _open_body(source: Source, name: str) -> Source | None:
+    """The file of that name in the folder; None for a name that leads out of it."""
+    return source.open_sibling(name) if name == PurePath(name).name else None
+
+
 def _read_call(source: Source, record: dict[str, Any], line: int) -> Call | Note:
     """The call that a line of the index names."""
-    request = source.open_sibling(record["request_file"])
+    request = _open_body(source, record["request_file"])
     body = request.document if request is not None else None
     if not isinstance(body, dict) or not is_body(body):
         return Note("warning", line, f"the body {record['request_file']} is not in the folder, or holds no messages; left out")
     name = record.get("response_file")
-    answer = source.open_sibling(name) if isinstance(name, str) else None
+    answer = _open_body(source, name) if isinstance(name, str) else None
     found = Exchange(body, answer.document if answer is not None else None, line, None, parse_time(record.get("timestamp")))
     found.error = describe_failure(found)
     return convert_call(found)

@@ -34,8 +34,13 @@ class Exactness:
 
     @property
     def complete(self) -> bool:
-        """Whether every request is known as it was sent."""
+        """Whether every request is in the log whole."""
         return self.requests == self.whole > 0
+
+    @property
+    def as_sent(self) -> bool:
+        """Whether every request is known to be as it was sent: a body of the log, or rebuilt with an equal digest."""
+        return self.complete and not self.unproven
 
     @property
     def unproven(self) -> int:
@@ -45,8 +50,10 @@ class Exactness:
     @property
     def label(self) -> str:
         """A few words for a chip."""
+        if self.complete and not self.bodies:
+            return f"{'as sent' if self.as_sent else 'rebuilt'}, {self.proven:,} of {self.requests:,} proven"
         if self.complete:
-            return f"as sent, {self.proven:,} of {self.requests:,} proven" if self.proven else "as sent"
+            return "as sent"
         return "system + tools in the log" if self.static else "system + tools inferred"
 
     @property

@@ -22,6 +22,7 @@ from turnscope.views.detail import Item
 from turnscope.views.events import CUT_KINDS, describe_event
 from turnscope.views.findings import Finding, format_headline, mark_breaks, rank_findings
 from turnscope.views.overview import CELLS, Overview
+from turnscope.views.summary_requests import infer_summary_requests
 
 SEGMENT_ORDER = (
     *HIDDEN_CELLS,
@@ -176,6 +177,7 @@ def list_notes(trace: Trace, n: int) -> tuple[str, ...]:
         caveats.append("the provider worked in several passes; the recorded prompt is that of the last one")
     elif over >= MIN_OVERCOUNT:
         caveats.append(f"counted {over:.1%} more than was billed; the parts are drawn that much smaller")
+    caveats += [asked.sentence for asked in infer_summary_requests(trace) if asked.request == n]
     if terms.error:
         caveats.append(f"estimated ±{terms.error:.1%}{_describe_uncut(terms)}")
     elif terms.error is None:

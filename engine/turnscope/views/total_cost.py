@@ -19,6 +19,7 @@ from turnscope.planning.trace import Trace
 from turnscope.pricing.prices import Prices
 from turnscope.session.model import RUN_USD, Block, Request, Session, Usage, select_model_output
 from turnscope.views.bill import Charge, charge
+from turnscope.views.summary_requests import infer_summary_requests
 
 SMALL_USD, SMALL_SHARE = Decimal("0.0005"), Decimal("0.005")  # a difference up to this is rounding
 
@@ -54,13 +55,16 @@ class CostShare:
 class TotalCost:
     """The parts of a session's cost: its path, the branches that left it, and all subagents.
 
-    `run_usd`: what the log states for the whole run, where it states nothing for single requests.
+    `run_usd`: what the log states for the whole run, where it states nothing for single requests. `summaries`, `summary_usd`:
+    requests for summaries that no log holds, and what they probably cost; no part of the other numbers.
     """
 
     path: CostShare = CostShare()
     branches: CostShare = CostShare()
     subagents: CostShare = CostShare()
     run_usd: Decimal | None = None
+    summaries: int = 0
+    summary_usd: Decimal | None = None
 
     @property
     def whole(self) -> CostShare:
@@ -108,6 +112,8 @@ def compute_total_cost(trace: Trace, charges: Sequence[Charge]) -> TotalCost:
         _sum_charges(len(trace.session.forks), left),
         _sum_charges(sum(1 for _ in _iter_subagents(trace.session)), below),
     )
+    asked = infer_summary_requests(trace)
+    bill = replace(bill, summaries=len(asked), summary_usd=_sum_known(one.usd for one in asked))
     run = trace.session.about.get(RUN_USD)
     known = isinstance(run, (int, float)) and not bill.whole.logged
     return replace(bill, run_usd=Decimal(str(run))) if known else bill

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
 from msgspec import structs
@@ -31,7 +32,8 @@ REFUSED = "the provider refused it, or it was interrupted"
 def find_origins(source: Source, file: File) -> Iterator[Source]:
     """Files beside a resumed or forked session's that hold the requests of the answers which it copies."""
     for session in file.origins:
-        if session != source.path.stem and (found := source.open_sibling(f"{session}.jsonl")) is not None:
+        beside = session == PurePath(session).name != source.path.stem  # a name that leads elsewhere is none
+        if beside and (found := source.open_sibling(f"{session}.jsonl")) is not None:
             yield found
 
 
