@@ -6,8 +6,8 @@ import streamlit as st
 from turnscope import TurnscopeError, figures
 from turnscope.views import session_comparison
 
-from pages.parts import cache, opening, registry, replays, theme, widgets
-from pages.parts.formats import escape, make_unique, shorten
+from pages.parts import cache, opening, replays, theme, widgets
+from pages.parts.formats import escape, shorten
 
 
 def draw(shown: opening.ShownSession) -> None:
@@ -17,8 +17,7 @@ def draw(shown: opening.ShownSession) -> None:
     wanted = st.query_params.get("with", "")
     if wanted and wanted not in known and (found := cache.find_entry(wanted)):
         known[wanted] = found
-    titles = cache.list_titles()
-    names = make_unique({id: registry.name_entry(entry, titles.get(str(entry.path), "")) for id, entry in known.items()})
+    names = cache.name_entries(known)
     chosen = st.selectbox(
         "The same task by another model, or after a change",
         [*known],

@@ -28,7 +28,7 @@ def draw() -> None:
         alt="Prompt tokens of every request, stacked by bucket; a click goes to that request",
     )
     _draw_request(shown, top)
-    exports.draw_chart_buttons("sawtooth", chart, shown, "requests")
+    exports.draw_chart_buttons("sawtooth", chart, shown.view, "requests")
     st.html('<div class="ts-small ts-faint">This path as a file</div>')
     exports.draw_session_buttons(shown.opened.session, f"session-{shown.opened.session.id[:8]}", "export.session")
 

@@ -25,7 +25,7 @@ def draw() -> None:
         alt=f"{chosen.measure} of every bucket over {chosen.by}; a click goes to that request",
     )
     _draw_request(shown)
-    exports.draw_chart_buttons("heatmap", figure, shown, chosen.by, lambda: scales.describe(shown, chosen))
+    exports.draw_chart_buttons("heatmap", figure, shown.view, chosen.by, lambda: scales.describe(shown, chosen))
 
 
 @st.fragment

@@ -5,6 +5,7 @@ Sessions that are open are in `opening`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -19,6 +20,7 @@ from turnscope.library import index_queries as known_lines
 from turnscope.live import threads
 
 from pages.parts import registry
+from pages.parts.formats import make_unique
 from pages.parts.registry import Entry
 
 FOLDERS_SECONDS = 4  # for how long a listing of folders is good enough
@@ -56,7 +58,13 @@ def list_first_entries(file: str) -> dict[str, Entry]:
     return listed | {file: known[file]} if file in known else listed
 
 
-def list_titles() -> dict[str, str]:
+def name_entries(known: Mapping[str, Entry]) -> dict[str, str]:
+    """What sessions are called in a picker, by their ids. Those that were opened before have their title."""
+    titles = _list_titles()
+    return make_unique({id: registry.name_entry(entry, titles.get(str(entry.path), "")) for id, entry in known.items()})
+
+
+def _list_titles() -> dict[str, str]:
     """Titles of the sessions that were opened before, by the path of their file; of several in a file the one opened last."""
     with suppress(turnscope.TurnscopeError):
         return {row.path: row.title for row in reversed([*open_store().list_recent()]) if row.title}

@@ -9,8 +9,9 @@ import streamlit as st
 from turnscope import Session, figures
 from turnscope.share import export_formats
 from turnscope.views import tables
+from turnscope.views.overview import Overview
 
-from pages.parts import opening, theme
+from pages.parts import theme
 
 
 def draw_session_buttons(session: Session, name: str, key: str) -> None:
@@ -36,14 +37,14 @@ def draw_session_buttons(session: Session, name: str, key: str) -> None:
 
 
 def draw_chart_buttons(
-    name: str, figure: figures.Figure, shown: opening.ShownSession, by: figures.Unit, captions: Callable[[], list[str]] = list
+    name: str, figure: figures.Figure, view: Overview, by: figures.Unit, captions: Callable[[], list[str]] = list
 ) -> None:
     """A button for a chart as HTML, and one for its numbers as CSV.
 
     Args:
         name: beginning of the file names.
         figure: the chart.
-        shown: the session that is shown.
+        view: what the chart shows.
         by: what a column stands for.
         captions: lines that stand under the chart.
     """
@@ -52,8 +53,8 @@ def draw_chart_buttons(
         _draw_button(
             "Chart as HTML", lambda: figures.to_html(figure, ground, captions()), f"turnscope-{name}.html", "text/html"
         )
-        _draw_button("Numbers as CSV", lambda: tables.overview_to_csv(shown.view, by), f"turnscope-{name}.csv", "text/csv")
-        _draw_button("Bill as CSV", lambda: tables.cost_to_csv(shown.view), f"turnscope-{name}-bill.csv", "text/csv")
+        _draw_button("Numbers as CSV", lambda: tables.overview_to_csv(view, by), f"turnscope-{name}.csv", "text/csv")
+        _draw_button("Bill as CSV", lambda: tables.cost_to_csv(view), f"turnscope-{name}-bill.csv", "text/csv")
 
 
 def _draw_button(label: str, make: Callable[[], str], file: str, mime: str) -> None:

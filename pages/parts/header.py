@@ -10,7 +10,7 @@ from turnscope import TurnscopeError
 from turnscope.views.events import EVENTS
 from turnscope.views.exactness import describe_exactness
 
-from pages.parts import cache, cards, opening, registry, search, shell, theme, url, widgets, window
+from pages.parts import cache, cards, opening, search, shell, theme, url, widgets, window
 from pages.parts.formats import escape, make_unique, shorten
 
 POLL_SECONDS = 2
@@ -112,8 +112,7 @@ def _draw_picker(shown: opening.ShownSession | None) -> None:
         ids = list(known)
         file = shown.entry.file if shown else ""
         here = ids.index(file) if file in known else None
-        titles = cache.list_titles()
-        names = make_unique({entry.id: registry.name_entry(entry, titles.get(str(entry.path), "")) for entry in known.values()})
+        names = cache.name_entries(known)
         chosen = st.selectbox(
             f"Session, {len(ids):,} known: type to search",
             ids,
