@@ -127,9 +127,8 @@ class Seen:
             self.envelope = self.envelope.replace(made.edit, made.seq, ctx.ledger)[0]
         if any(d.splice for d in decisions) and self.envelope.tokens != sent:
             edit = Edit("keep", "the server drops again what it dropped from the previous request")
-            self.decisions.append(
-                Decision(0, ctx.request.n, GOES_ON, edit, splice=None, before=sent, after=self.envelope.tokens)
-            )
+            name = GOES_ON if ctx.index.compactions else UNASKED[0]
+            self.decisions.append(Decision(0, ctx.request.n, name, edit, splice=None, before=sent, after=self.envelope.tokens))
 
     def follow(self, name: str, edits: Edits, ctx: Ctx, answers: Answers) -> Any:
         """Apply the edits that a generator yields; return its result.
@@ -183,7 +182,7 @@ def apply_provider_edits(
         recorded: The request was really sent, so its response says what was done.
     """
     known = [_find_state(ctx.previous, part) for part in parts]
-    if previous and any(d.splice for d in decisions) and not (parts and _is_at_end(previous, decisions)):
+    if previous and not (_hold(previous, decisions, reads=bool(parts)) and not (recorded and any(d.splice for d in decisions))):
         previous = None
     same = previous is not None and previous.request.settings.get(CONTEXT_MANAGEMENT) == ctx.request.settings.get(
         CONTEXT_MANAGEMENT
@@ -223,10 +222,21 @@ def _is_unaffected(ctx: Ctx, carried: Plan, *, recorded: bool) -> bool:
     return carried.request.turn == now.turn or ctx.prices.find_facts(now.model).keeps_thinking
 
 
-def _is_at_end(previous: Plan, decisions: Sequence[Decision]) -> bool:
-    """Whether all decisions changed only blocks that came after the previous request was sent."""
-    cut = previous.request.cut
-    return all(d.edit.span is not None and cut <= d.edit.span.start < d.edit.span.stop for d in decisions if d.splice)
+def _hold(previous: Plan, decisions: Sequence[Decision], *, reads: bool) -> bool:
+    """Whether what the provider left out of the previous request is left out of this one, too.
+
+    What it drops unasked is a fact of each block: that ends only where a decision restores blocks. A server that edits on
+    request, and what a response reports, depend on the conversation, so there only its end may have changed.
+
+    Args:
+        previous: The plan of the previous request.
+        decisions: Decisions of this request.
+        reads: The edits depend on the conversation.
+    """
+    made, cut = [d.edit for d in decisions if d.splice], previous.request.cut
+    if not reads:
+        return not any(edit.restore for edit in made)
+    return all(edit.span is not None and cut <= edit.span.start < edit.span.stop for edit in made)
 
 
 def request_context_edits(parts: Sequence[Step], request: Request) -> Request:
