@@ -10,7 +10,13 @@ import pytest
 import turnscope
 from formats import claimed, opened, output_tokens, pairs, prompt_tokens, survives, texts, told
 from turnscope.importers.codex import IMPORTER, find_places
+from turnscope.planning.render import build_body
 from turnscope.settings import Machine
+from turnscope.views.exact_body import build_exact_body
+from turnscope.views.overview import CELLS, build_overview
+from turnscope.views.request_summary import summarize_request
+
+from tests.wire.leaves import leaves
 
 
 def line(kind: str, second: int = 0, **payload: Any) -> dict[str, Any]:
@@ -157,6 +163,73 @@ def test_usage_of_a_request_that_left_no_answer_is_that_requests() -> None:
     assert session.requests[2].cut == session.requests[2].stop
 
 
+def recorded(id: str, total: int, prompt: int, second: int = 0) -> dict[str, Any]:
+    """The usage of one response, and the event behind it that repeats it."""
+    usage = {"input_tokens": prompt, "cached_input_tokens": 20, "cache_write_input_tokens": 7, "output_tokens": 5}
+    return line("token_usage_record", second, response_id=id, usage=usage, thread_token_usage={"total_tokens": total})
+
+
+def test_usage_of_a_response_is_read_once_with_its_id() -> None:
+    rows = [
+        *OPENING,
+        called("c1", second=2),
+        recorded("resp_1", 105, 100, 3),
+        gave("c1", "a", 4),
+        counted(105, 100, 20, second=5),
+    ]
+    rows += [recorded("resp_s", 305, 200, 6), line("compacted", message="So far."), said("assistant", "Yes.", 7)]
+    rows += [recorded("resp_2", 360, 55, 8), counted(360, 55, second=9)]
+    session = opened(rows, lines=True)
+    assert [(request.id, request.usage and request.usage.prompt_tokens) for request in session.requests] == [
+        ("resp_1", 100),
+        ("resp_s", 200),
+        ("resp_2", 55),
+    ]
+    used = session.requests[0].usage
+    assert used
+    assert (used.input_tokens, used.cache_creation_input_tokens, used.cache_read_input_tokens) == (73, 7, 20)
+    assert session.window == 258_400
+    assert session.requests[1].cut == session.requests[1].stop, "a compaction's answer is no item"
+
+
+def test_a_compaction_that_lists_the_history_leaves_out_what_it_does_not_list() -> None:
+    """Also what the tool said at the beginning, and says again after it; the base instructions stay in any case."""
+    history = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list"}]}]
+    opening = [META, TURN, said("developer", "rules"), said("user", "list", 1), said("assistant", "Two.", 2)]
+    rows = [*opening, line("compacted", message="", replacement_history=history), said("developer", "rules again")]
+    session = opened([*rows, said("user", "more"), said("assistant", "Yes.")], lines=True)
+    body = build_body(turnscope.replay(session).plans[1], session, as_recorded=True)
+    assert leaves(body) == {"system": ["You are careful.", "rules again"], "tools": [], "messages": ["list", "more"]}
+
+
+def test_tools_that_the_log_lacks_are_inferred_as_tools() -> None:
+    """What is billed beyond the instructions and the conversation, which the log holds; its size is marked as inferred."""
+    rows = [*OPENING]
+    for n in range(6):
+        prompt = 3_000 + 25 * n
+        rows += [
+            called(f"c{n}", second=10 + n),
+            counted(10_000 * (n + 1), prompt, 0, second=10 + n),
+            gave(f"c{n}", "a", 20 + n),
+        ]
+    session = opened([*rows, said("assistant", "Done.", 40), counted(90_000, 3_160, second=41)], lines=True)
+    trace = turnscope.replay(session)
+    view = build_overview(trace)
+    tools = view.cells[:, CELLS.index("tools")]
+    assert view.inferred_tools
+    assert (tools > 0.9 * view.recorded).all()
+    assert not view.cells[:, CELLS.index("prefix")].any()
+    assert (view.cells.sum(axis=1) == view.recorded).all()
+    assert (view.billed.sum(axis=2) == view.cells).all()
+    marks = {segment.name: segment.mark for segment in summarize_request(view, trace, 0).segments}
+    assert (marks["tools"], marks["system"]) == ("inferred", "estimated")
+    assert "tools are about" in str(build_exact_body(trace, 0)["tools"])
+    without = opened(
+        [row for row in rows if row["payload"].get("type") not in ("function_call", "function_call_output")], lines=True
+    )
+    assert not build_overview(turnscope.replay(without)).inferred_tools, "no tool was called: nothing says that there were any"
+
+
 def test_a_rollback_leaves_a_branch() -> None:
     rows = [*BEHIND, line("event_msg", type="thread_rolled_back", num_turns=1), said("user", "other"), said("assistant", "Hm.")]
     session = opened(rows, lines=True)
@@ -175,7 +248,7 @@ def test_unknown_records_are_told_and_nothing_breaks() -> None:
     ]
     session = opened(rows, lines=True)
     assert [note.what.split(" (")[0] for note in session.notes] == [
-        f"1 record of kind '{kind}'" for kind in ("heartbeat", "novelty", "world_state")
+        f"1 record of kind '{kind}'" for kind in ("heartbeat", "novelty")
     ]
     assert survives(
         [*BEHIND, line("compacted", message="m", replacement_history=[{"type": "message", "role": "user"}])], lines=True

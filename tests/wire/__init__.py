@@ -49,8 +49,8 @@ def opened(folder: Path) -> Iterator[Run]:
     """A run, unpacked for as long as it is needed."""
     name = "/".join(folder.parts[-2:])
     if (folder / "wire.jsonl").is_file():
-        lines = (folder / "wire.jsonl").read_text("utf-8").splitlines()
-        yield Run(name, [json.loads(line) for line in lines], folder / "transcripts")
+        lines = (folder / "wire.jsonl").read_text("utf-8").split("\n")  # splitlines() would split inside texts, too
+        yield Run(name, [json.loads(line) for line in lines if line], folder / "transcripts")
         return
     packed = json.loads(lzma.decompress((folder / "wire.json.xz").read_bytes()))
     rows = []

@@ -155,9 +155,7 @@ def _tokens(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def _pairs(sent: list[tuple[int, int]], ours: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Positions of the same requests in both lists: what was billed tells which is which."""
-    if len(sent) == len(ours):
-        yield from ((n, n) for n in range(len(sent)))
-        return
-    for block in SequenceMatcher(None, sent, ours, autojunk=False).get_matching_blocks():
-        yield from ((block.a + n, block.b + n) for n in range(block.size))
+    """Positions of the same requests in both lists: what was billed tells which is which, and else their order."""
+    for how, a, b, i, j in SequenceMatcher(None, sent, ours, autojunk=False).get_opcodes():
+        if how == "equal" or (how == "replace" and b - a == j - i):
+            yield from zip(range(a, b), range(i, j), strict=True)

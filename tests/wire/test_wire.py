@@ -47,6 +47,18 @@ def test_messages_of_resumed_sessions_of_gemini_cli_are_rebuilt() -> None:
     assert missing_from(found) == {18, 19, 20}
 
 
+@pytest.mark.parametrize(("name", "aborted"), [("A2-gpt55", []), ("B2-limit60k", []), ("C", [15])])
+def test_every_item_of_codex_is_rebuilt(name: str, aborted: list[int]) -> None:
+    """But for tools, which its log does not hold, and the base instructions, of which it holds another version."""
+    with opened(shared("data", "wire", "codex", name)) as run:
+        made = compare(run)
+    assert [one.arrival for one in made if one.rebuilt is None] == aborted, "a request without usage in the log"
+    found = [one for one in made if one.rebuilt]
+    assert min(one.equal["messages"] for one in found) == 1
+    assert min(one.equal["system"] for one in found) > 0.999
+    assert len({one.more for one in found}) == 1, "nothing beside the base instructions"
+
+
 @pytest.mark.parametrize("name", ["A", "B1-100k"])
 def test_every_message_of_qwen_code_is_rebuilt(name: str) -> None:
     """But for the first two, about date and folder, which are in its log no more than system prompt and tools."""
@@ -58,6 +70,26 @@ def test_every_message_of_qwen_code_is_rebuilt(name: str) -> None:
         whole = sum(map(len, leaves(bodies[one.arrival])["messages"]))
         compacted = made[0].arrival + 13 < one.arrival
         assert one.equal["messages"] == (1 if compacted else pytest.approx(1 - context / whole))
+
+
+@pytest.mark.parametrize(("name", "aborted"), [("A", []), ("B3-parts100k", []), ("C", [11])])
+def test_every_message_of_pi_is_rebuilt(name: str, aborted: list[int]) -> None:
+    """But for the sentence around a summary. System prompt and tools are not in its log."""
+    with opened(shared("data", "wire", "pi", name)) as run:
+        made = compare(run)
+    assert [one.arrival for one in made if one.rebuilt is None] == aborted, "a request without usage in the log"
+    assert not any(one.more for one in made), "nothing that was not sent"
+    assert min(one.equal["messages"] for one in made if one.rebuilt) > 0.99
+
+
+@pytest.mark.parametrize(("name", "aborted"), [("A", []), ("B1-128k", []), ("C", [16])])
+def test_every_message_of_opencode_is_rebuilt(name: str, aborted: list[int]) -> None:
+    """From its database, but for the line before a picture. System prompt and tools are not in it."""
+    with opened(shared("data", "wire", "opencode", name)) as run:
+        made = compare(run)
+    assert [one.arrival for one in made if one.rebuilt is None] == aborted, "a request without usage in the log"
+    assert not any(one.more for one in made), "nothing that was not sent"
+    assert min(one.equal["messages"] for one in made if one.rebuilt) > (0.996 if name == "C" else 0.9999)
 
 
 @pytest.mark.parametrize("name", ["A", "B2-basic"])

@@ -1,8 +1,9 @@
 """Codex CLI rollouts: JSON lines under `~/.codex/sessions/YYYY/MM/DD`, in an envelope of `{timestamp, type, payload}` or flat.
 
 Events repeat what the items say, so items make the timeline. One answer is several items, and no item tells its end:
-`token_count` does, which stands before them in 0.40 and behind them later. `compacted` replaces the history from there on;
-`thread_rolled_back` leaves a branch. Longer than a mapping for those three.
+`token_count` does, which stands before them in 0.40 and behind them later, or a `token_usage_record` for each response.
+`compacted` replaces the history from there on; `thread_rolled_back` leaves a branch; `world_state` repeats what messages say.
+Longer than a mapping for the ends of answers, compactions and rollbacks.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_time
-from turnscope.reading.content_blocks import convert_item, join_blocks, make_usage
+from turnscope.reading.content_blocks import as_mapping, convert_item, join_blocks, make_usage
 from turnscope.reading.nodes import Cut, Node, NodeMessage, SkippedRecords, build_thread, iter_objects, make_message_parts
 from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
@@ -24,10 +25,13 @@ from turnscope.session.thread import Thread
 from turnscope.settings import Machine
 
 NAME = "codex"
-ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state")
+ENVELOPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state", "token_usage_record")
 FLAT = ("message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "local_shell_call")
 ASIDE = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<turn_aborted>", "<permissions", "<INSTRUCTIONS>")
-REPEATS = ("user_message", "agent_", "task_", "turn_", "exec_", "patch_", "mcp_tool", "web_search", "context_compacted")
+REPEATS = (
+    *("user_message", "agent_", "item_", "task_", "thread_settings", "turn_"),
+    *("exec_", "patch_", "mcp_tool", "web_search", "context_compacted"),
+)
 ABOUT = ("id", "cwd", "cli_version", "originator", "source", "forked_from_id", "parent_thread_id")
 REQUEST = "## My request for Codex:"  # what an editor's context ends with
 KEPT = 20_000  # tokens of prompts, by a quarter of their bytes, that a compaction without a list of its own kept
@@ -73,9 +77,11 @@ class _Rollout:
             self.model = as_text(payload.get("model")) or self.model
         elif kind == "compacted":
             self._add_compaction(payload, at)
+        elif kind == "token_usage_record":
+            self._read_usage_record(payload, at)
         elif kind == "event_msg":
             self._read_event(payload, line, at)
-        elif kind != "response_item" or not self._read_item(payload, at):
+        elif kind != "world_state" and (kind != "response_item" or not self._read_item(payload, at)):
             self.passed.add(payload.get("type") or record.get("record_type") or kind, record, line)
 
     def _read_meta(self, meta: Mapping[str, Any]) -> None:
@@ -102,18 +108,31 @@ class _Rollout:
     def _read_usage(self, info: Any, at: float | None) -> None:
         """Usage of the newest request. What only repeats the total is news of rate limits."""
         total, last = (info.get(f"{which}_token_usage") for which in ("total", "last")) if isinstance(info, Mapping) else (0, 0)
-        if not isinstance(total, Mapping) or not isinstance(last, Mapping) or total.get("total_tokens") == self.total:
+        if not isinstance(total, Mapping) or not isinstance(last, Mapping):
             return
-        self.total = total.get("total_tokens")
         window = info.get("model_context_window")
         self.builder.window = window if isinstance(window, int) else self.builder.window
-        usage = make_usage(last.get("input_tokens"), last.get("output_tokens"), last.get("cached_input_tokens"))
+        if total.get("total_tokens") != self.total:
+            self.total = total.get("total_tokens")
+            self._add_usage(last, at)
+
+    def _read_usage_record(self, record: Mapping[str, Any], at: float | None) -> None:
+        """Usage of one response, by its id; the `token_count` that follows repeats it."""
+        held, total = as_mapping(record.get("usage")), as_mapping(record.get("thread_token_usage"))
+        self.total, self.after = total.get("total_tokens"), True
+        self._add_usage(held, at, **{"id": record["response_id"]} if as_text(record.get("response_id")) else {})
+
+    def _add_usage(self, held: Mapping[str, Any], at: float | None, **about: Any) -> None:
+        """Give usage to the open answer, or to a request without one."""
+        kinds = ("input_tokens", "output_tokens", "cached_input_tokens", "cache_write_input_tokens")
+        usage = make_usage(*map(held.get, kinds))
         request = self.open.messages[0].request if self.open else None
         if isinstance(request, dict) and "usage" not in request:
-            request |= {"usage": usage, "answered_at": at}
+            request |= {"usage": usage, "answered_at": at, **about}
             self.behind = self.after = True
         elif self.after:  # of a request whose answer is no item, as a compaction's
-            self._add_node([NodeMessage("", request={"model": self.model, "usage": usage, "sent_at": self.before})], at)
+            about |= {"model": self.model, "usage": usage, "sent_at": self.before}
+            self._add_node([NodeMessage("", request=about)], at)
         else:
             self.ahead = usage
 
@@ -171,7 +190,8 @@ class _Rollout:
         messages = [NodeMessage("user", reported, "summary", "summary")] if reported else []
         node = self._add_node(messages, at)
         facts = {key: payload[key] for key in ("window_id",) if payload.get(key)}
-        node.cut = Cut("compacted: the history was replaced", keep, node.id if reported else "", facts)
+        named = isinstance(history, list)
+        node.cut = Cut("compacted: the history was replaced", keep, node.id if reported else "", facts, names_all=named)
         self.open = None
 
     def _iter_recent_prompts(self) -> Iterator[Node]:
@@ -212,6 +232,7 @@ IMPORTER = Importer(
     read,
     finds=find_places,
     suffixes=(".jsonl",),
+    version=2,
     wants="record of a rollout (`payload` and `timestamp`, or `record_type`)",
     right="old flat rollouts and new envelopes; compactions; rollbacks as branches",
 )

@@ -372,7 +372,7 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
         np.array(sizes, dtype=np.int64),
         recorded,
         models,
-        known_static=bool(held),
+        known_static=bool(held) and not lacks_tools(session),
         compactions=compactions,
         mid_conversation=begun,
         tools=Bucket.TOOLS in held,
@@ -401,6 +401,12 @@ def changes_static(session: Session, requests: Sequence[Request], number: int) -
         return False
     held = last.usage.cache_read_input_tokens + last.usage.cache_creation_input_tokens
     return request.usage.cache_read_input_tokens < held // 2
+
+
+def lacks_tools(session: Session) -> bool:
+    """Return whether the log holds the system prompt, and calls of tools, but not their definitions: these alone are hidden."""
+    held = {block.bucket for block in session.blocks if block.bucket in (Bucket.SYSTEM, Bucket.TOOLS)}
+    return held == {Bucket.SYSTEM} and any(block.kind == "tool_use" for block in session.blocks)
 
 
 def get_prompt_tokens(request: Request) -> int:

@@ -48,7 +48,7 @@ class Cut:
 
     `keep` names nodes, or gives parts of placeholders. `summary`: the node that sums up the rest; it may be the cut's own node.
     `action`: what was done; anything but condense is no compaction. `unsent`: kinds of blocks that are never sent again: no
-    copy of a message has them.
+    copy of a message has them. `names_all`: `keep` names system messages, too; otherwise those at the beginning stay.
     """
 
     because: str
@@ -57,6 +57,7 @@ class Cut:
     facts: Mapping[str, JSON] = field(default_factory=dict)
     action: Action = "condense"
     unsent: Collection[str] = ()
+    names_all: bool = False
 
 
 @dataclass(slots=True)
@@ -278,6 +279,7 @@ class _Tree:
         static = next(
             (n for n, message in enumerate(session.messages) if message.role not in STATIC_ROLES), len(session.messages)
         )
+        static = min(static, *(first for first, _ in self.places.values())) if cut.names_all else static
         row: list[int | tuple[Part, ...]] = list(range(min(static, before)))
         for item in cut.keep:
             if isinstance(item, tuple):

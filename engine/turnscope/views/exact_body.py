@@ -12,7 +12,7 @@ from hashlib import blake2b
 from turnscope.counting.reconciliation import Terms
 from turnscope.planning.assemble import AS_RECORDED
 from turnscope.planning.render import build_body
-from turnscope.planning.trace import Trace
+from turnscope.planning.trace import Trace, lacks_tools
 from turnscope.reading.recorded_body import find_common
 from turnscope.session.model import JSON
 
@@ -31,7 +31,10 @@ def build_exact_body(trace: Trace, request: int) -> dict[str, JSON]:
         IndexError: the trace has no such request.
     """
     made = build_body(trace.plans[request], trace.session, as_recorded=trace.policy.name == AS_RECORDED)
-    unknown = describe_hidden(trace.get_terms(request))
+    terms = trace.get_terms(request)
+    if lacks_tools(trace.session):
+        return made | {"tools": f"<<not in the log; tools are about {terms.prefix:,} tokens>>"}
+    unknown = describe_hidden(terms)
     if unknown and not made.keys() & _ROLES.keys():  # otherwise the provider adds the hidden part itself, and no body holds it
         made |= {key: f"<<not in the log; {unknown}>>" for key in ("system", "tools") if key not in made}
     return made

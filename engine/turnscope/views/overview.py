@@ -18,7 +18,7 @@ from turnscope.counting.reconciliation import Fit, Floats, Ints, reconcile
 from turnscope.envelope.pieces import Decision
 from turnscope.envelope.plan import Plan
 from turnscope.planning.provider_edits import GOES_ON, UNASKED
-from turnscope.planning.trace import Trace, get_prompt_tokens
+from turnscope.planning.trace import Trace, get_prompt_tokens, lacks_tools
 from turnscope.pricing.windows import WindowEvidence, is_one_prompt
 from turnscope.session.model import Session
 from turnscope.views.bill import bill
@@ -67,6 +67,7 @@ class Overview:
         counter: label of the counter behind the estimates.
         bill: cost of the whole session, with branches and subagents.
         evidence: how the windows are known, model by model.
+        inferred_tools: the log holds the system prompt and no tools: what else is hidden stands as tools, and is inferred.
     """
 
     session_id: str
@@ -90,6 +91,7 @@ class Overview:
     scales: Floats
     bill: TotalCost
     evidence: tuple[WindowEvidence, ...]
+    inferred_tools: bool = False
 
     def __len__(self) -> int:
         return len(self.recorded)
@@ -163,6 +165,10 @@ def build_overview(trace: Trace) -> Overview:
     models = tuple(plan.request.model for plan in plans)
     fitted = reconcile(counts, recorded, trace.fits)
     money = bill(trace, fitted)
+    inferred_tools = lacks_tools(session)
+    if inferred_tools:
+        for table in (fitted.cells, money.tokens, money.usd):
+            _move_prefix_to_tools(table)
     return Overview(
         session_id=session.id,
         title=session.title,
@@ -187,7 +193,14 @@ def build_overview(trace: Trace) -> Overview:
         scales=np.array([terms.scale for terms in fitted.terms], dtype=np.float64),
         bill=compute_total_cost(trace, money.charges),
         evidence=trace.prices.evidence,
+        inferred_tools=inferred_tools,
     )
+
+
+def _move_prefix_to_tools(table: Ints | Floats) -> None:
+    """Count what is hidden before the conversation as tools. The second axis of the table has the cells."""
+    table[:, CELLS.index("tools")] += table[:, CELLS.index("prefix")]
+    table[:, CELLS.index("prefix")] = 0
 
 
 def _list_markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) -> list[Marker]:

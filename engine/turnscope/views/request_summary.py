@@ -214,7 +214,8 @@ def _build_segments(view: Overview, n: int) -> tuple[Segment, ...]:
         i = CELLS.index(name)
         tokens = int(view.cells[n, i])
         change = tokens - int(view.cells[n - 1, i]) if n else tokens
-        mark = "inferred" if name in HIDDEN_CELLS else "measured" if name == "unattributed" else "estimated"
+        inferred = name in HIDDEN_CELLS or (name == "tools" and view.inferred_tools)
+        mark = "inferred" if inferred else "measured" if name == "unattributed" else "estimated"
         found.append(
             Segment(name=name, tokens=tokens, share=tokens / prompt, usd=float(view.usd[n, i]), change=change, mark=mark)
         )
