@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import turnscope
 from claude_log import MODEL, Log, call
+from conftest import ROOT
 from turnscope import library
 from turnscope.library import ExactCounts, OpenedSession, Store, session_summary, store
 from turnscope.library.opening import find_family
@@ -89,6 +90,15 @@ def same(one: Overview, other: Overview) -> bool:
         else:
             assert a == b, field.name
     return True
+
+
+def test_the_counts_of_a_second_opening_need_no_text(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even that of thinking, whose size may have been fitted to what was billed."""
+    file = ROOT / "sample_sessions" / "thinking-grows.jsonl"
+    first = memory.open(file).build_ledger()
+    second = memory.open(file)
+    monkeypatch.setattr(LazyContent, "read", lambda _: pytest.fail("a text was read"))
+    assert second.build_ledger().total == first.total
 
 
 def test_the_second_opening_equals_the_first_and_reads_nothing(memory: Store, file: Path, readings: list[str]) -> None:

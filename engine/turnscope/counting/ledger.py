@@ -147,7 +147,12 @@ def find_bucket(part: Part) -> Bucket:
 
 
 def build_ledger(
-    session: Session, counter: Counter, memo: dict[str, int] | None = None, per_message: int = PER_MESSAGE
+    session: Session,
+    counter: Counter,
+    memo: dict[str, int] | None = None,
+    per_message: int = PER_MESSAGE,
+    *,
+    counted: bool = False,
 ) -> Ledger:
     """Count every block of a session once.
 
@@ -156,6 +161,7 @@ def build_ledger(
         counter: The counter.
         memo: Tokens by digest. It is read and extended; None = start empty.
         per_message: Tokens that frame one message.
+        counted: Whether `memo` is the whole count of this session by this counter. Then no text is read.
 
     >>> from turnscope.counting.tokens import CHARS
     >>> session = turnscope.load("sample_sessions/cache-goes-cold.jsonl")
@@ -168,7 +174,8 @@ def build_ledger(
         spans = (session.blocks[message.start : message.stop] for message in session.messages)
         counts = [count for blocks in spans for count in count_message(blocks, counter)]
     else:
-        memo.update(fit_sealed_thinking(session, counter, memo))
+        if not counted:
+            memo.update(fit_sealed_thinking(session, counter, memo))
         counts = count_blocks(session.blocks, counter, memo)
     for message in session.messages:
         if message.start < message.stop and message.role not in _UNFRAMED:

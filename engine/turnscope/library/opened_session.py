@@ -70,7 +70,7 @@ class OpenedSession:
 
     def build_ledger(self) -> Ledger:
         """Build the ledger of the session from its stored counts."""
-        return replace(count_session(self.session, self.load_counts()), exact=self.exact)
+        return replace(count_session(self.session, self.load_counts(), counted=True), exact=self.exact)
 
 
 def replay_record(session: Session, ledger: Ledger, fits: tuple[Fit, ...]) -> Trace:

@@ -101,6 +101,8 @@ def count_session(
     memo: dict[str, int] | None = None,
     exact: Mapping[str, int] | None = None,
     prices: Prices | None = None,
+    *,
+    counted: bool = False,
 ) -> Ledger:
     """Count a session with the counter of its main model.
 
@@ -109,14 +111,15 @@ def count_session(
         memo: tokens by digest from an earlier count, which is extended.
         exact: exact tokens of texts by digest, where known.
         prices: facts about models; None = the built-in ones.
+        counted: whether `memo` is the whole count of this session. Then no text is read.
     """
     family = find_family(session, prices)
     if not exact:
-        return build_ledger(session, make_estimator(family), memo)
+        return build_ledger(session, make_estimator(family), memo, counted=counted)
     known = {b.digest: exact[b.digest] + count_media(b.raw, family) for b in session.blocks if b.digest in exact}
     ledger = build_ledger(session, make_estimator(family), {**(memo or {}), **known})
-    counted = sum(known.get(block.digest, 0) for block in session.blocks)
-    return replace(ledger, exact=counted / max(1, ledger.total[-1]))
+    exact_tokens = sum(known.get(block.digest, 0) for block in session.blocks)
+    return replace(ledger, exact=exact_tokens / max(1, ledger.total[-1]))
 
 
 def count_branch(session: Session, number: int, ledger: Ledger) -> Ledger:
