@@ -30,7 +30,7 @@ def replace_file(path: Path) -> Iterator[Path]:
         )
     part = target.with_name(f".{target.name[:100]}.{token_hex(4)}.part")
     try:
-        with _reporting(path, part):
+        with _report_errors(path, part):
             part.touch(exist_ok=False)
             if target.exists():
                 shutil.copymode(target, part)
@@ -42,7 +42,7 @@ def replace_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _reporting(path: Path, part: Path) -> Iterator[None]:
+def _report_errors(path: Path, part: Path) -> Iterator[None]:
     """Turn an OSError about the file that is written into a TurnscopeError; one about another file passes."""
     try:
         yield

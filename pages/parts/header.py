@@ -197,7 +197,7 @@ def _draw_branches(shown: opening.ShownSession) -> None:
         names[shown.part] = shorten(shown.parts[shown.part].label, 100)
     names, key = make_unique(names), f"branch.{shown.entry.id}.{shown.part}"
 
-    def chosen() -> None:
+    def choose_part() -> None:
         part = st.session_state[key]
         if part is not None and part != shown.part:
             url.choose_session(shown.entry.id, part, url.read_request(shown))
@@ -209,7 +209,7 @@ def _draw_branches(shown: opening.ShownSession) -> None:
         index=list(names).index(shown.part),
         format_func=names.__getitem__,
         key=key,
-        on_change=chosen,
+        on_change=choose_part,
         width=560,
         help="Where the conversation went on in another way: an edited prompt, an answer made again, a rewind",
     )

@@ -150,12 +150,12 @@ def _mount_navigator(
     `span`: requests [start, stop) that are marked on the chart; `mark` is told of others.
     """
 
-    def drawn() -> None:
+    def follow_range() -> None:
         sent = st.session_state[key].get("range")
         if sent and mark:
             mark(int(sent["start"]), int(sent["stop"]))
 
-    def moved() -> None:
+    def follow_step() -> None:
         sent = st.session_state[key].get("go")
         if sent:
             go(int(sent["request"]))
@@ -163,7 +163,7 @@ def _mount_navigator(
     colours = theme.get_palette()
     data: dict[str, object] = {"chart": chart, "at": at, "count": count, "marks": list(marks), "range": span}
     data |= {"colour": colours["text"], "ink": colours["ground"]}
-    _navigator(key=key, data=data, default={"go": None, "range": None}, on_go_change=moved, on_range_change=drawn)
+    _navigator(key=key, data=data, default={"go": None, "range": None}, on_go_change=follow_step, on_range_change=follow_range)
 
 
 def choose_block(shown: opening.ShownSession, at: int, why: str = "") -> None:

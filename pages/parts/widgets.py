@@ -59,12 +59,12 @@ def draw_rows(key: str, items: Sequence[dict[str, object]], *, at: int, count: i
         go: goes to a request.
     """
 
-    def chosen() -> None:
+    def follow_choice() -> None:
         sent = st.session_state[key].get("go")
         if sent:
             go(int(sent["request"]))
 
-    _rows(key=key, data={"items": list(items), "at": at, "count": count}, default={"go": None}, on_go_change=chosen)
+    _rows(key=key, data={"items": list(items), "at": at, "count": count}, default={"go": None}, on_go_change=follow_choice)
 
 
 def find_page_start(key: str, count: int, size: int, otherwise: int = 0) -> int:

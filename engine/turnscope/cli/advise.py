@@ -8,7 +8,7 @@ import click
 
 from turnscope.cli import options, output
 from turnscope.cli.exit_codes import ExitCode
-from turnscope.cli.sessions import naming, open_path
+from turnscope.cli.sessions import name_errors, open_path
 from turnscope.library import advising, opening, trial_log
 from turnscope.planning import policy_catalog
 from turnscope.settings import find_data_folder
@@ -30,7 +30,7 @@ def command(path: str, policy: str, trials: int, seed: int, turn: tuple[str, ...
     own = find_data_folder() / "policies"
     chosen = opening.load_policy(policy, own if (own / f"{policy}.toml").is_file() else None)
     try:
-        with open_path(path) as file, naming(path):
+        with open_path(path) as file, name_errors(path):
             found = advising.advise(
                 file,
                 chosen,

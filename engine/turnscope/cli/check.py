@@ -11,7 +11,7 @@ import click
 from turnscope.atomic_file import replace_file
 from turnscope.cli import options, output
 from turnscope.cli.exit_codes import ExitCode
-from turnscope.cli.sessions import name_path, naming, open_path, shown
+from turnscope.cli.sessions import format_path, name_errors, name_path, open_path
 from turnscope.library import checking
 
 
@@ -71,8 +71,8 @@ def _check(paths: tuple[str, ...], limits: checking.Limits, policy: str) -> chec
     results: list[checking.CheckResult] = []
     for path in paths:
         with open_path(path) as file:
-            with naming(path):
+            with name_errors(path):
                 ids = checking.list_entries(file)
             found = [checking.check(file, limits, policy, id) for id in ids]
-        results += [replace(each, path=shown(path)) for each in found] if path == options.STANDARD_INPUT else found
+        results += [replace(each, path=format_path(path)) for each in found] if path == options.STANDARD_INPUT else found
     return checking.CheckResults(tuple(results))

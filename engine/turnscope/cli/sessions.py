@@ -54,7 +54,7 @@ def open_thread(path: str, conversation: str = "") -> Iterator[Thread]:
     TurnscopeError, naming the path, where it cannot be read.
     """
     with open_path(path) as file:
-        with naming(path):
+        with name_errors(path):
             source = open_source(file)
             try:
                 thread = read_thread(source, conversation)
@@ -64,7 +64,7 @@ def open_thread(path: str, conversation: str = "") -> Iterator[Thread]:
             ids = [] if conversation else _ids(source)
         if len(ids) > 1:
             note(
-                f"{shown(path)} holds {_count(ids)} conversations; this is {ids[0]!r}. "
+                f"{format_path(path)} holds {_count(ids)} conversations; this is {ids[0]!r}. "
                 f"Choose another with --conversation ID, such as --conversation {ids[1]!r}."
             )
         yield thread
@@ -87,7 +87,7 @@ def open_session(path: str, conversation: str = "") -> Iterator[Session]:
 
 
 @contextmanager
-def naming(path: str) -> Iterator[None]:
+def name_errors(path: str) -> Iterator[None]:
     """Make an error of reading name the path as the user wrote it, where it names the file alone."""
     try:
         yield
@@ -98,13 +98,13 @@ def naming(path: str) -> Iterator[None]:
 
 def name_path(what: str, path: str) -> str:
     """A sentence about a file with the path as the user wrote it, instead of the file's name or before all."""
-    where = shown(path)
+    where = format_path(path)
     name = Path(where).name
     if where in what:
         return what
     return f"{where}{what.removeprefix(name)}" if name and what.startswith(f"{name} ") else f"{where}: {what}"
 
 
-def shown(path: str) -> str:
+def format_path(path: str) -> str:
     """A path as messages show it."""
     return path if path != STANDARD_INPUT else SPOOLED

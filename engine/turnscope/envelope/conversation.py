@@ -31,7 +31,7 @@ def memoize(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
     """
     known: dict[int, tuple[Index, T]] = {}  # by id; the index is held, so its id is not reused
 
-    def reading(ctx: Ctx) -> T:
+    def recall(ctx: Ctx) -> T:
         found = known.get(id(ctx.index))
         if found is None or found[0] is not ctx.index:
             found = (ctx.index, read(ctx.session, ctx.index))
@@ -40,7 +40,7 @@ def memoize(read: Callable[[Session, Index], T]) -> Callable[[Ctx], T]:
             known[id(ctx.index)] = found
         return found[1]
 
-    return reading
+    return recall
 
 
 @memoize

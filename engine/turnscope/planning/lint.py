@@ -188,7 +188,7 @@ def find_stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, .
         session: The session.
     """
 
-    def changed(birth: int, at: int) -> bool:
+    def has_changed(birth: int, at: int) -> bool:
         first = find_first_change(plans[birth].after, plans[-1].after)
         return first is not None and first < at
 
@@ -199,7 +199,7 @@ def find_stale_thinking(plans: Sequence[Plan], session: Session) -> tuple[int, .
         if piece.body is None:
             for block in session.blocks[piece.start : piece.stop]:
                 if block.bucket == Bucket.THINKING and not block.in_tags:
-                    if edited > (birth := _find_last(births, block.at)) and (birth < 0 or changed(birth, block.at)):
+                    if edited > (birth := _find_last(births, block.at)) and (birth < 0 or has_changed(birth, block.at)):
                         found.append(number)
                     number += 1
             continue

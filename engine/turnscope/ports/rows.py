@@ -45,7 +45,7 @@ def memoize_by_ledger(read: Callable[[Session, Index, Ledger], T]) -> Callable[[
     """Make a reading of a whole session and ledger once. A request then looks up the part below its cut."""
     known: dict[tuple[int, int], tuple[Index, Ledger, T]] = {}  # by id(); holding both objects keeps their ids unique
 
-    def reading(ctx: Ctx) -> T:
+    def recall(ctx: Ctx) -> T:
         key = (id(ctx.index), id(ctx.own))
         found = known.get(key)
         if found is None:
@@ -55,7 +55,7 @@ def memoize_by_ledger(read: Callable[[Session, Index, Ledger], T]) -> Callable[[
             known[key] = found
         return found[2]
 
-    return reading
+    return recall
 
 
 def read_rows(session: Session) -> Rows:

@@ -33,7 +33,7 @@ class BlockRange(NamedTuple):
     last: int
 
 
-def _unlabelled(_message: RecordedMessage) -> Label:
+def _label_nothing(_message: RecordedMessage) -> Label:
     return Label()
 
 
@@ -42,7 +42,7 @@ class Alignment:
     """One conversation: its drafts, how each stands in the newest body, and what was observed on the way."""
 
     builder: Builder
-    label: Callable[[RecordedMessage], Label] = _unlabelled
+    label: Callable[[RecordedMessage], Label] = _label_nothing
     cells: list[Cell] = field(default_factory=list)
     originals: list[RecordedMessage | None] = field(default_factory=list)
     where: dict[Hashable, list[int]] = field(default_factory=dict)

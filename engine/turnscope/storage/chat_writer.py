@@ -309,12 +309,12 @@ def encode_base(db: Database, session: Session) -> bytes:
     alone = structs.replace(session, subagents=(), forks=())
     digests: list[str] = []
 
-    def held() -> Iterator[tuple[str, blobs.Content]]:
+    def iter_contents() -> Iterator[tuple[str, blobs.Content]]:
         for digest, content in encode_contents(alone):
             digests.append(digest)
             yield digest, content
 
-    blobs.keep(db, held(), chat=True)
+    blobs.keep(db, iter_contents(), chat=True)
     return msgspec.msgpack.encode((bytes.fromhex("".join(digests)), pack(alone)))
 
 

@@ -71,13 +71,13 @@ def keep(path: Path, row: Row, contents: Callable[[], Iterator[tuple[str, Conten
     """
     digests = bytearray()
 
-    def noted() -> Iterator[tuple[str, Content]]:
+    def note_digests() -> Iterator[tuple[str, Content]]:
         for digest, content in contents():
             digests.extend(bytes.fromhex(digest))
             yield digest, content
 
     with open_database(path) as db:
-        for batch in _split_batches(noted()):
+        for batch in _split_batches(note_digests()):
             with begin_immediate(db):
                 blobs.keep(db, batch, chat=False)
         with begin_immediate(db):

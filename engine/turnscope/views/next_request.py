@@ -186,16 +186,16 @@ def predict_next_cut(weigh: PlanNext, growth: int) -> NextCut:
     window = weigh(()).budget.window
     usual = growth or max(64, window // 32)
 
-    def said(turns: int, tokens: int) -> Plan:
+    def plan_turns(turns: int, tokens: int) -> Plan:
         half = FILLER * (usual // 2 + 1)
         return weigh([*[("user", half), ("assistant", half)] * (turns - 1), ("user", FILLER * tokens)])
 
-    turns = _find_first_cut(MAX_TURNS, lambda turns: said(turns, usual))
+    turns = _find_first_cut(MAX_TURNS, lambda turns: plan_turns(turns, usual))
     most = window if turns is None else usual
-    tokens = _find_first_cut(most, lambda tokens: said(turns or 1, tokens))
+    tokens = _find_first_cut(most, lambda tokens: plan_turns(turns or 1, tokens))
     if tokens is None:
         return NextCut(None, None, growth)
-    plan = said(turns or 1, tokens)
+    plan = plan_turns(turns or 1, tokens)
     mark = min(window, plan.calibration.predict(plan.before.tokens))
     return NextCut(mark, turns if growth else None, growth, blocked=not plan.is_changed)
 

@@ -131,7 +131,7 @@ def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list
     texts = [i for i in range(len(original) - 1, -1, -1) if _get_answer_text(original[i])][:ANSWERS]
     newest = next((i for i in range(len(kept) - 1, -1, -1) if is_typed(kept[i])), -1)
 
-    def gone(begin: int | None, stop: int | None) -> list[Any]:
+    def build_gap(begin: int | None, stop: int | None) -> list[Any]:
         if begin is None or stop is None or stop <= begin + 1:
             return []
         done = find_work(original[begin + 1 : stop])
@@ -148,7 +148,7 @@ def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list
         if at > first:
             blocks: list[Any] = []
             for i in range(first, at + 1):
-                blocks += gone(places[i - first - 1], places[i - first]) if i > first else []
+                blocks += build_gap(places[i - first - 1], places[i - first]) if i > first else []
                 blocks += _list_blocks(kept[i], i == newest)
             spans = sum(get_prompt_span(m) for m in kept[first : at + 1])
             message = {**message, "content": blocks, "metadata": {**(message.get("metadata") or {}), "userRunSpan": spans}}
@@ -159,7 +159,7 @@ def _merge_prompts(kept: Sequence[Message], original: Sequence[Message]) -> list
     merged: list[Message] = []
     for number, (message, _, last, prompt) in enumerate(runs):
         behind = runs[number + 1][1] if number + 1 < len(runs) else len(original)
-        extra = gone(last, behind) if prompt else []
+        extra = build_gap(last, behind) if prompt else []
         merged.append({**message, "content": [*_list_blocks(message, True), *extra]} if extra else message)
     return merged
 

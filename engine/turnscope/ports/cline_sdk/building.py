@@ -151,7 +151,7 @@ def add_missing_results(messages: Sequence[Message]) -> list[Message]:
         else:
             done.append(message)
 
-    def missing() -> list[Any]:
+    def build_missing() -> list[Any]:
         made = [_build_missing_result(call, name) for call, name in open_calls.items()]
         open_calls.clear()
         return made
@@ -162,16 +162,16 @@ def add_missing_results(messages: Sequence[Message]) -> list[Message]:
         rest = [block for block in blocks if block["type"] != "tool_result"]
         if results:
             alone = not rest and message["role"] == "user" and not open_calls
-            add(message if alone else {**message, "role": "user", "content": [*results, *missing()]})
+            add(message if alone else {**message, "role": "user", "content": [*results, *build_missing()]})
             if not rest:
                 continue
         elif open_calls:
-            add({"role": "user", "content": missing()})
+            add({"role": "user", "content": build_missing()})
         add({**message, "content": rest} if results else message)
         if message["role"] == "assistant":
             open_calls.update({b["id"]: b["name"] for b in rest if b["type"] == "tool_use" and b["id"] not in there})
     if open_calls:
-        add({"role": "user", "content": missing()})
+        add({"role": "user", "content": build_missing()})
     return done
 
 

@@ -165,20 +165,20 @@ def envelope_arguments(value: JSON, limit: int) -> tuple[JSON, bool]:
         return value, False
     preview = shorten(text, limit)
 
-    def held(part: str) -> dict[str, JSON]:
+    def wrap_part(part: str) -> dict[str, JSON]:
         return {"_truncated": narrow_text(part), "_originalChars": len(text)}
 
-    if len(write_json(held(""))) > limit:
+    if len(write_json(wrap_part(""))) > limit:
         return {}, True
     low, high = 0, min(len(preview), limit)
     while low < high:
         middle = (low + high + 1) // 2
-        if len(write_json(held(preview[:middle]))) <= limit:
+        if len(write_json(wrap_part(preview[:middle]))) <= limit:
             low = middle
         else:
             high = middle - 1
     marked = low < len(preview) and low >= len(CUT_ARGS)
-    return held(preview[: low - len(CUT_ARGS)] + CUT_ARGS if marked else preview[:low]), True
+    return wrap_part(preview[: low - len(CUT_ARGS)] + CUT_ARGS if marked else preview[:low]), True
 
 
 def compute_result_cap(tokens: int) -> int:
