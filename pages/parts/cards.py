@@ -60,7 +60,12 @@ TEXT = 800  # characters of a block shown in a list
 
 
 def render_title(view: views.Overview, exactness: Exactness | None = None) -> str:
-    """Title line with chips: source, model and window, requests, cost, peak, what was re-sent and what was taken out."""
+    """Title line with chips: source, model and window, requests, cost, peak, what was re-sent and what was taken out.
+
+    Args:
+        view: the session.
+        exactness: how exactly its requests are known; None = nothing is said of it.
+    """
     models = list(dict.fromkeys(model for model in view.models if model))
     window = int(view.windows.max(initial=0))
     model = (_strip_date(models[0]) if models else "model unknown") + (f" +{len(models) - 1}" if len(models) > 1 else "")
