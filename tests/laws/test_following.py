@@ -51,7 +51,7 @@ def logs(draw: st.DrawFn) -> Log:
         elif what == "compact":
             log.compact(f"summary {n}", **({"preservedMessages": {"uuids": names[-2:]}} if draw(st.booleans()) else {}))
         else:
-            odd(log, n, draw(st.integers(0, 8)))
+            odd(log, n, draw(st.integers(0, 12)))
         names.append(log.last or "")
     return log
 
@@ -80,6 +80,15 @@ def odd(log: Log, n: int, kind: int) -> None:
     elif kind == 7:  # of a call that may stand anywhere, or nowhere
         call_id = f"t{n - n % 4}0"
         log.line("attachment", attachment={"type": BESIDE[n % 2], "banner": "cut", "content": "hint", "toolUseID": call_id})
+    elif kind == 8:  # a result that was sent shorter than it stands in the log
+        row = {"kind": "tool-result", "toolUseId": f"t{n - n % 4}0", "replacement": f"short {n}"}
+        log.bare(type="content-replacement", sessionId="s1", replacements=[row])
+    elif kind == 9:
+        log.bare(type="cost-state", totalCostUSD=n / 100)
+    elif kind == 10:
+        log.answer(f"w{n}", call(f"w{n}"), usage=(1, 2, 3, 4), wireToolInputs={f"w{n}": {"command": f"sent {n}"}})
+    elif kind == 11:
+        log.answer(f"v{n}", "odd", usage={"input_tokens": "1000", "output_tokens": -5})
     else:
         inner = {"type": "user", "uuid": f"in{n}", "message": {"role": "user", "content": f"inner {n}"}}
         log.line("progress", data={"type": "agent_progress", "agentId": f"p{n}", "message": inner})
