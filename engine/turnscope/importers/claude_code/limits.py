@@ -47,8 +47,9 @@ class WindowRecords:
             self.refused.append((at, int(found[1]), int(found[2])))
 
     def describe(self) -> dict[str, JSON]:
-        """What was found, without what was not."""
-        found: dict[str, JSON] = {"models": self.models, "refused": self.refused, "switches": self.switches}
+        """What was found, without what was not: a copy in JSON's own types, since more lines may come."""
+        listed = {"refused": list(map(list, self.refused)), "switches": list(map(list, self.switches))}
+        found: dict[str, JSON] = {"models": dict(self.models), **listed}
         return {key: value for key, value in found.items() if value}
 
 
