@@ -9,6 +9,7 @@ import random
 import time
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +19,7 @@ import genai_prices
 import pytest
 import turnscope
 from claude_log import MODEL, Line, Log, billed, call
-from conftest import SHARED, examples
+from conftest import SHARED, examples, shared
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -219,6 +220,31 @@ def test_the_first_lines_alone_give_the_same_requests(file: Path, tmp_path: Path
         assert [(r.id, r.cut, r.stop, r.turn, r.usage) for r in mine] == [
             (r.id, r.cut, r.stop, r.turn, r.usage) for r in whole.requests[: len(mine)]
         ]
+
+
+def test_a_subagent_whose_call_is_not_in_the_log_is_marked_by_its_time(tmp_path: Path) -> None:
+    agents = Log()
+    log = Log()
+    for n in range(3):
+        log.user(f"prompt {n}")
+        log.answer(f"m{n}", "done", usage=(5, 60, 560, 8))
+    session = opened(log, tmp_path)
+    agents.user("look into it")
+    agents.answer("a1", "found", usage=(5, 60, 560, 8))
+    agents.save(tmp_path / "agent.jsonl")
+    agent = turnscope.load(tmp_path / "agent.jsonl")
+    after = session.requests[1].sent_at
+    assert after is not None
+    messages = tuple(structs.replace(message, sent_at=after + 0.5) for message in agent.messages)
+    untimed = tuple(structs.replace(message, sent_at=None) for message in agent.messages)
+    bare = tuple(structs.replace(request, sent_at=None, answered_at=None) for request in agent.requests)
+    timed = structs.replace(agent, id="timed", messages=messages, requests=bare, title="", at=-1)
+    never = structs.replace(agent, id="never", messages=untimed, requests=bare, title="", at=-1)
+    markers = turnscope.overview(structs.replace(session, subagents=(timed, never))).markers
+    assert [(m.request, m.kind, m.what) for m in markers] == [
+        (0, "subagent", "started subagent never; the call that did is not in the log, its time is not in the log"),
+        (1, "subagent", "started subagent timed; the call that did is not in the log, placed by its time"),
+    ]
 
 
 @real
@@ -552,6 +578,49 @@ def test_an_output_that_cannot_be_true_is_flagged_and_counted(tmp_path: Path) ->
     ]
 
 
+def test_one_token_for_a_call_or_a_sentence_is_what_the_stream_began_with(tmp_path: Path) -> None:
+    log = Log()
+    said: list[tuple[Any, int, bool]] = [
+        (call("t1"), 1, True),
+        ("I look into it, then I come back.", 1, True),
+        ("Yes, it is done, all of it, and the tests pass, each and every one of them, twice.", 8, True),
+        ("Understood.", 1, False),
+        ("Yes, it is done, all of it.", 8, False),
+        ("Yes, it is done, all of it, and the tests pass, each and every one of them, twice.", 20, False),
+    ]
+    for n, (content, tokens, _) in enumerate(said):
+        log.user(f"prompt {n}")
+        log.answer(f"m{n}", content, usage=(10, 500, 0, tokens))
+    session = opened(log, tmp_path)
+    assert [request.output_stub for request in session.requests] == [stub for _, _, stub in said]
+    answers = turnscope.overview(session).answers
+    assert min(answers[:2]) > 1
+    assert [*answers[3:]] == [1, 8, 20]
+
+
+def test_no_real_answer_with_a_call_or_a_sentence_counts_as_one_token() -> None:
+    checked = 0
+    for path in sorted(shared("data", "open", "claude-code").glob("*.jsonl")):
+        written: dict[str, list[Any]] = {}
+        for line in path.read_text(errors="replace").splitlines():
+            with suppress(ValueError):
+                record = json.loads(line)
+                message = record.get("message") or {}
+                if record.get("type") == "assistant" and (message.get("usage") or {}).get("output_tokens") == 1:
+                    written.setdefault(message["id"], []).extend(message["content"])
+        session = turnscope.load(path)
+        view = turnscope.overview(session)
+        for request, tokens in zip(session.requests, view.answers, strict=True):
+            parts = written.get(request.id, [])
+            calls = any(part["type"] == "tool_use" for part in parts)
+            text = "".join(part.get("text", "") or part.get("thinking", "") for part in parts)
+            if request.usage and request.usage.output_tokens == 1 and (calls or len(text) > 20):
+                checked += 1
+                assert request.output_stub
+                assert tokens > 1
+    assert checked > 100
+
+
 def test_an_answer_without_usage_is_no_request(tmp_path: Path) -> None:
     log = simple()
     log.user("stop")
@@ -678,6 +747,46 @@ def test_microcompaction_clears_the_named_results_for_later_requests(tmp_path: P
     assert "an old file" not in seen(session, 3)
     assert session.blocks[2].text == "a file", "the result stays in the timeline"
     assert {(o.request, o.edit.action) for o in session.observed} == {(3, "clear"), (3, "drop")}
+
+
+def test_a_microcompaction_of_results_before_the_file_begins_is_no_cut_without_a_record(tmp_path: Path) -> None:
+    log = Log()
+    log.user("go on", parentUuid="in-another-file")
+    words = "a word or two " * 60  # about 240 tokens
+    for n in range(12):
+        log.answer(f"m{n}", words, usage=(5, 400, 60_000 + 400 * n, 240))
+        log.user(f"and then {n}")
+    micro(log, "t1", "t2", "t3", tokensSaved=20_000)
+    for n in range(12, 24):
+        log.answer(f"m{n}", words, usage=(5, 400, 40_000 + 400 * n, 240))
+        log.user(f"and then {n}")
+    session = opened(log, tmp_path)
+    view = turnscope.overview(session)
+    (marker,) = view.markers
+    assert (marker.request, marker.kind) == (12, "clear")
+    assert marker.what == (
+        "microcompacted: 3 tool results that it cleared are not in this file; it saved 20,000 tokens by the tool's own count"
+    )
+    trace = turnscope.replay(session)
+    assert not any(fit.cut_at_start for fit in trace.fits)
+    assert "unlogged" not in {finding.kind for finding in rank_findings(trace, view, most=20)}
+    bare = structs.replace(session, observed=())
+    assert any(fit.cut_at_start for fit in turnscope.replay(bare).fits), "without the line it would be one"
+
+
+def test_a_real_file_that_begins_behind_what_it_microcompacted_says_so(tmp_path: Path) -> None:
+    whole = shared("data", "open", "claude-code", "entire-d599-microcompact.jsonl").read_text().splitlines()
+    at = next(n for n, line in enumerate(whole) if '"microcompact_boundary"' in line)
+    named = json.loads(whole[at])["microcompactMetadata"]["compactedToolIds"]
+    results = [n for n, line in enumerate(whole[:at]) if any(f'"tool_use_id":"{id}"' in line for id in named)]
+    middle = next(n for n in range(results[5] + 1, at) if json.loads(whole[n]).get("type") == "assistant")
+    (tmp_path / "rest.jsonl").write_text("\n".join(whole[middle:]) + "\n")
+    held = sum(any(f'"tool_use_id":"{id}"' in line for line in whole[middle:at]) for id in named)
+    assert 0 < held < len(named)
+    view = turnscope.overview(turnscope.load(tmp_path / "rest.jsonl"))
+    (clear,) = [marker.what for marker in view.markers if marker.kind == "clear"]
+    assert clear.startswith(f"microcompacted: {len(named) - held} of {len(named)} tool results that it cleared are not in this")
+    assert "unlogged" not in {marker.kind for marker in view.markers}
 
 
 def test_microcompaction_brings_nothing_back_that_a_compaction_removed(tmp_path: Path) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+import turnscope
+from hand_made import OPUS, call, result
 from turnscope.planning import policy as policies
 from turnscope.planning.policy_catalog import load_shipped
+from turnscope.planning.render import render
 from turnscope.planning.rule_registry import load_rules
+from turnscope.session.builder import Builder
 from turnscope.views import policy_groups
 from turnscope.views.parameter_labels import LABELS, SHARED_LABELS
-from turnscope.views.policy_pages import README, build_page, build_pages, get_first_sentence, to_markdown
+from turnscope.views.policy_pages import EXCEPT_UNANSWERED, README, build_page, build_pages, get_first_sentence, to_markdown
 
 
 def test_the_readme_beside_the_policies_is_what_they_say_of_themselves() -> None:
@@ -49,6 +53,29 @@ def test_a_page_has_the_parameters_in_words_with_their_values() -> None:
     assert "paired: no call without its result" in dict(made.facts)["Guarantees"]
     assert get_first_sentence("One thing. Another thing.") == "One thing."
     assert get_first_sentence("") == ""
+
+
+def test_a_policy_that_sends_calls_without_results_says_so_and_no_other() -> None:
+    builder = Builder("aborted", "test")
+    for n in range(4):
+        builder.add_message("user", f"prompt {n}", origin="prompt")
+        builder.set_request(builder.add_message("assistant", [call(f"c{n}", path="a.py")]), model=OPUS)
+        if n != 1:  # the user interrupted it
+            builder.add_message("user", result(f"c{n}", "fine"))
+            builder.set_request(builder.add_message("assistant", "done"), model=OPUS)
+    session = builder.build()
+    checked = 0
+    for name in policies.list_policies():
+        policy = policies.load(name)
+        if "paired" not in policy.guarantees:
+            continue
+        body = render(turnscope.replay(session, name).plans[-1].after, session)
+        parts = [part for message in body["messages"] for part in message["content"] if isinstance(part, dict)]
+        bare = {part.get("id") for part in parts} - {part.get("tool_use_id") for part in parts}
+        said = EXCEPT_UNANSWERED in dict(build_page(policy).facts)["Guarantees"]
+        assert said == ("c1" in bare), name
+        checked += said
+    assert checked >= 10
 
 
 def test_every_parameter_of_every_rule_has_words_of_its_own_and_no_words_are_left_over() -> None:

@@ -6,7 +6,7 @@ Holds the value and how it is read; `assemble` makes the plans.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -378,7 +378,15 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
         tools=Bucket.TOOLS in held,
         changes_static=partial(changes_static, session, requests),
     )
-    return tuple(replace(fit, whole=True) for fit in fits) if EXACT_REQUESTS in session.about else fits
+    if EXACT_REQUESTS in session.about:
+        return tuple(replace(fit, whole=True) for fit in fits)
+    logged = {seen.request for seen in session.observed if seen.edit.is_unlocated_cut}
+    return tuple(replace(fit, cut_at_start=0) if _begins_at(fit, logged, recorded) else fit for fit in fits) if logged else fits
+
+
+def _begins_at(fit: Fit, requests: Collection[int], recorded: Ints) -> bool:
+    """Whether a fit begins at one of these requests, or at the first behind it that was recorded."""
+    return any(n <= fit.start and not (recorded[n : fit.start] >= 0).any() for n in requests)
 
 
 def changes_static(session: Session, requests: Sequence[Request], number: int) -> bool:

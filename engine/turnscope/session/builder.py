@@ -33,7 +33,10 @@ from turnscope.session.usage import parse_usage as parse_usage  # noqa: PLC0414 
 Observer = Callable[[Session], Iterable[ObservedEdit]]  # finds what the original tool changed; runs once addresses are known
 
 STUB_CHARACTERS = 10  # characters per recorded output token; more means that the usage was recorded at the start of the stream
-STUB_FLOOR = 200  # characters; the usage of a shorter answer is always taken as correct
+STUB_FLOOR = 200  # characters; the usage of a shorter answer is taken as correct
+# What a stream reports when it begins, before the answer is written: one to eight tokens at Anthropic. A log that stores each
+# block of an answer as it ends stores this number with it, and misses the final one where the stream's end was not written.
+START_TOKENS, START_FLOOR = 8, 20  # tokens; characters of an answer that they may be right for
 
 
 @dataclass(slots=True)
@@ -280,5 +283,9 @@ def _is_stub(draft: Draft, line: Timeline) -> bool:
     use = draft.request.usage if draft.request else None
     if use is None:
         return False
-    characters = sum(len(block.text) for block in select_model_output(map(line.get_block, range(draft.start, draft.stop))))
-    return characters > STUB_FLOOR and use.output_tokens * STUB_CHARACTERS < characters
+    written = select_model_output(map(line.get_block, range(draft.start, draft.stop)))
+    characters = sum(len(block.text) for block in written)
+    if use.output_tokens == 1 and any(block.kind == "tool_use" for block in written):
+        return True  # no call has so few
+    floor = START_FLOOR if 0 < use.output_tokens <= START_TOKENS else STUB_FLOOR
+    return characters > floor and use.output_tokens * STUB_CHARACTERS < characters

@@ -282,6 +282,11 @@ class Edit(Struct, frozen=True, gc=False):
     facts: Mapping[str, JSON] = {}
     model: str = ""  # with action `fallback`: the model to send to instead
 
+    @property
+    def is_unlocated_cut(self) -> bool:
+        """Whether it tells of content that was cleared and that the log does not hold, so it has no span."""
+        return self.action == "clear" and self.span is None
+
 
 AskKind = Literal["summary", "count", "recall", "rank", "fold", "compact", "expect", "provide", "extract"]
 """What an ask is about.

@@ -274,8 +274,10 @@ def _find_cause(trace: Trace, pair: _Pair, at: int | None, behind: int, shrunk: 
             tries = f", {plan.request.attempts} attempts" if plan.request.attempts > 1 else ""
             waited = f"between {format_duration(idle)} and {format_duration(longest)} passed{tries}"
         return "idle", f"{waited}, and an entry lives {format_duration(lives)} after its last use; {figures}", idle
-    if shrunk > max(MIN_LOSS, MIN_LOSS_SHARE * pair.prompt):
-        return "edit", f"the prompt is {shrunk:,} tokens shorter than the log accounts for; {figures}", idle
+    reported_cut = _find_unlocated_cut(trace, pair)
+    if reported_cut or shrunk > max(MIN_LOSS, MIN_LOSS_SHARE * pair.prompt):
+        why = reported_cut or f"the prompt is {shrunk:,} tokens shorter than the log accounts for"
+        return "edit", f"{why}; {figures}", idle
     changed = [key for key in INVALIDATING_SETTINGS if base.request.settings.get(key) != plan.request.settings.get(key)]
     if changed:
         return "settings", f"{' and '.join(changed)} changed, which makes the messages anew; {figures}", idle
@@ -338,6 +340,12 @@ def _find_edit(trace: Trace, pair: _Pair, at: int) -> tuple[Cause, str]:
     if made is None:
         return "edit", "what the request before carried was changed"
     return kinds.get(made.action, "edit"), made.edit.because
+
+
+def _find_unlocated_cut(trace: Trace, pair: _Pair) -> str:
+    """What the log tells of content that was cleared between the two requests and that it does not hold; "" = nothing."""
+    plans = trace.plans[pair.base.request.n + 1 : pair.plan.request.n + 1]
+    return next((d.edit.because for plan in plans for d in plan.decisions if d.edit.is_unlocated_cut), "")
 
 
 def _describe_unknown(session: Session, pair: _Pair) -> str:

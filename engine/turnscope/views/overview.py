@@ -5,6 +5,7 @@ Pure functions of a trace. No Plotly, no Streamlit; session text stays text.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -222,20 +223,31 @@ def _list_markers(session: Session, plans: Sequence[Plan], fits: Sequence[Fit]) 
             found.append(Marker(n, "retry", f"sent {plan.request.attempts} times: the provider answered with errors first"))
         if plan.limit and get_prompt_tokens(plan.request) > plan.limit and is_one_prompt(session, plan.request):
             found.append(Marker(n, "overflow", f"larger than the window of {plan.limit:,} tokens"))
-    starts = [request.cut for request in session.requests]
-    for agent in session.subagents:
-        if agent.at >= 0 and starts:
-            n = int(np.searchsorted(starts, agent.at, side="right")) - 1
-            found.append(Marker(max(0, n), "subagent", f"started subagent {agent.title or agent.id}"))
+    found += [_mark_subagent(session, agent) for agent in session.subagents if session.requests]
     return sorted(found, key=lambda marker: marker.request)
+
+
+def _mark_subagent(session: Session, agent: Session) -> Marker:
+    """A subagent at the request whose answer called it; where the log does not say which, at the last one before it began."""
+    what = f"started subagent {agent.title or agent.id}"
+    if agent.at >= 0:
+        n = bisect_right(session.requests, agent.at, key=lambda request: request.cut) - 1
+        return Marker(max(0, n), "subagent", what)
+    times = [*(message.sent_at for message in agent.messages), *(request.sent_at for request in agent.requests)]
+    began = min((time for time in times if time is not None), default=0.0)
+    before = [request.n for request in session.requests if request.sent_at is not None and request.sent_at <= began]
+    where = "placed by its time" if before else "its time is not in the log" if not began else "it began before this path"
+    return Marker(before[-1] if before else 0, "subagent", f"{what}; the call that did is not in the log, {where}")
 
 
 def _affects_conversation(session: Session, decision: Decision) -> bool:
     """Whether a decision changed the conversation: no insert, no notice, no older version of a prompt or tool."""
-    if not decision.splice or decision.edit.because == "superseded":
-        return False
     span = decision.edit.span
-    return span is None or any(session.blocks[at].kind != "notice" for at in range(*span))
+    if span is None:
+        return decision.edit.is_unlocated_cut
+    if not decision.splice or decision.edit.facts.get("superseded"):
+        return False
+    return any(session.blocks[at].kind != "notice" for at in range(*span))
 
 
 @dataclass(frozen=True, slots=True)

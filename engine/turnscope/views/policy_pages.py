@@ -16,7 +16,7 @@ from pathlib import Path
 from turnscope.counting.tokens import get_counter
 from turnscope.envelope.budget import BudgetParams
 from turnscope.planning import policy as policies
-from turnscope.planning.policy import Policy
+from turnscope.planning.policy import PAIRING, Policy
 from turnscope.planning.policy_catalog import PolicyCatalog
 from turnscope.planning.rule_registry import find_rule, find_rule_package
 from turnscope.views.parameters import Group, Parameter, group_parameters
@@ -47,6 +47,8 @@ GUARANTEES = {
     "paired": "no call without its result, and the reverse",
     "prefix": "system prompt and tools are never touched",
 }
+EXCEPT_UNANSWERED = ", except calls that have no result in the log"
+MENDS_CALLS = PAIRING | {"keep_pairs_together"}  # rules that answer or leave out a call without a result
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def build_page(policy: Policy, group: str = "") -> PolicyPage:
         "Fidelity": policy.fidelity,
         "Counts with": _describe_counter(policy),
         "Tools are sent as": "XML text" if policy.tools else "",
-        "Guarantees": "; ".join(f"{name}: {GUARANTEES[name]}" for name in policy.guarantees) or "none",
+        "Guarantees": "; ".join(f"{name}: {_describe_guarantee(policy, name)}" for name in policy.guarantees) or "none",
         "When to use it": _mark_unsourced(policy.when),
         "Cost to build": policy.build_cost,
         "Saving, as published": policy.saving or NO_SAVING,
@@ -119,6 +121,12 @@ def build_page(policy: Policy, group: str = "") -> PolicyPage:
 def build_pages(shelf: PolicyCatalog) -> tuple[PolicyPage, ...]:
     """Build the pages of all policies, in the order of the list."""
     return tuple(build_page(shelf.policies[name], group.title) for group in group_policies(shelf) for name in group.names)
+
+
+def _describe_guarantee(policy: Policy, name: str) -> str:
+    """What a guarantee means. A policy without rules that repair calls sends one that has no result as the log has it."""
+    repairs = any(part.rule.name in MENDS_CALLS for part in policy.rules)
+    return GUARANTEES[name] + (EXCEPT_UNANSWERED if name == "paired" and not repairs else "")
 
 
 def _mark_unsourced(text: str) -> str:

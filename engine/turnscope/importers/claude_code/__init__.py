@@ -83,7 +83,7 @@ IMPORTER = Importer(
     part_of=find_main_path,
     suffixes=(".jsonl",),
     follow=SessionFollower,
-    version=6,
+    version=7,
     wants="record with `parentUuid` and `sessionId`",
     right="fragments of a message merged, usage counted once, compaction and microcompaction kept apart from the timeline, "
     "retries, rewinds as branches, subagents",

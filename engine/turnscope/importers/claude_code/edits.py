@@ -65,9 +65,13 @@ def observe_microcompaction(
             return
         since = kept[-1].start if kept else 0
         there = _list_addresses(session, kept) if kept else set()
+        unknown = set(ids)
         for block in session.blocks[: session.requests[request].cut]:
             named = block.kind == "tool_result" and isinstance(block.raw, dict) and block.raw.get("tool_use_id")
-            if isinstance(named, str) and named in ids and (block.at >= since or block.at in there):
+            if not isinstance(named, str) or named not in ids:
+                continue
+            unknown.discard(named)
+            if block.at >= since or block.at in there:
                 raw = {**block.raw, "content": CLEARED}
                 body = (Part("user", "tool_result", CLEARED, raw),)
                 because = "microcompacted: an old tool result was cleared, its call stays"
@@ -75,8 +79,18 @@ def observe_microcompaction(
         for left in reminders:
             if left.start >= since:
                 yield observe_drop(request, left.start, left.stop, "microcompacted: an old attachment was left out", **facts)
+        if unknown:
+            yield ObservedEdit(request, Edit("clear", _describe_unknown(len(unknown), len(ids), facts), facts=facts))
 
     return look
+
+
+def _describe_unknown(unknown: int, named: int, facts: dict[str, Any]) -> str:
+    """What a microcompaction did to results that stand before the file begins."""
+    many = f"{unknown} of {named} tool results" if unknown < named else f"{named} tool result{'s' if named > 1 else ''}"
+    saved = facts.get("tokensSaved")
+    size = f"; it saved {saved:,} tokens by the tool's own count" if isinstance(saved, int) and saved > 0 else ""
+    return f"microcompacted: {many} that it cleared are not in this file{size}"
 
 
 def observe_unsent(draft: Draft) -> Observer:
