@@ -15,6 +15,8 @@ PRIOR_TOKENS = 6_000  # weight of the counter's own factor, in tokens of growth
 GROWTH_LIMIT = 3.0  # factor; growth beyond this multiple of the counted growth is hidden content, not scale
 UNKNOWN_ERROR = 0.5  # stated error before anything was learned: as much may be hidden as was counted
 LEAST_ERROR = 0.01  # least stated error: one right prediction does not promise another
+LEAST_ERROR_AFTER = 0.12  # the same after a compaction: what is re-injected depends on the files of the moment
+FILES_ERROR = 0.25  # stated error of the first such prediction, where the files that are re-injected can be estimated
 SMALLEST_SCALE = 0.5  # no counter counts more than twice what is billed; a larger difference has another cause
 MISS_DECAY = 0.9  # factor by which the weight of earlier misses shrinks with each request
 
@@ -38,6 +40,8 @@ class Calibration(Struct, frozen=True, gc=False):
     missed: float = UNKNOWN_ERROR  # share of the prompt by which recent predictions missed
     missed_after: float = UNKNOWN_ERROR  # the same for requests directly after a compaction
     compacted: bool = False  # the next request is the first after a recorded compaction
+    cached: int = 0  # tokens that the newest request left in the provider's cache
+    static: int = 0  # tokens of system prompt and tools, as a cache that lost all else was seen to hold them; 0 = none was
 
     @staticmethod
     def start(mid_conversation: bool = False) -> Calibration:
@@ -52,34 +56,44 @@ class Calibration(Struct, frozen=True, gc=False):
     @property
     def error(self) -> float:
         """Share of the prompt by which `predict` may miss, from recent misses. Large while nothing was learned."""
-        return max(LEAST_ERROR, self.missed_after if self.compacted else self.missed)
+        return max(LEAST_ERROR_AFTER, self.missed_after) if self.compacted else max(LEAST_ERROR, self.missed)
 
     def predict(self, counted: int) -> int:
         """Predict the prompt tokens of an envelope of `counted` tokens. At least 1 where the envelope holds something."""
         cut = self.hidden.cut * min(1.0, counted / max(1, self.counted))  # a shorter conversation lost no larger share
         return max(min(1, counted), self.prefix + self.hidden.cut + max(0, round(self.scale * counted - cut)))
 
-    def expect_compaction(self) -> Calibration:
+    def expect_compaction(self, files: int = 0) -> Calibration:
         """Prepare for the first request after a recorded compaction: the tool re-injects as much as it did the last time.
 
-        Where the log begins mid-conversation, half of what is hidden counts as conversation, which the compaction removed.
+        Where the log begins mid-conversation, and no cache showed how long system prompt and tools are, half of what is hidden
+        counts as conversation, which the compaction removed.
+
+        Args:
+            files: Counted tokens of the files that the tool is taken to re-inject and the log does not hold; the mean of these
+                and of what came back the last time is expected.
         """
-        if self.mid_conversation:
+        if self.mid_conversation and not self.static:
             return replace(self, hidden=replace(self.hidden, earlier=self.hidden.earlier // 2), compacted=True)
-        base, start = self.hidden.base, self.hidden.start
-        return replace(self, hidden=HiddenTokens(base, 0, self.reinjected_before, 0, base, start), compacted=True)
+        base, start = (self.static, self.static) if self.mid_conversation else (self.hidden.base, self.hidden.start)
+        known = [tokens for tokens in (round(self.scale * files), self.reinjected_before) if tokens]
+        back = sum(known) // max(1, len(known))
+        after = FILES_ERROR if files and self.missed_after == UNKNOWN_ERROR else self.missed_after
+        return replace(self, hidden=HiddenTokens(base, 0, back, 0, base, start), compacted=True, missed_after=after)
 
     def adapt_to_policy(self) -> Calibration:
         """Adapt to a policy other than the recorded one: drop what the tool re-injected, and add what it cut unrecorded."""
         return replace(self, hidden=self.hidden.lasting)
 
-    def learn(self, counted: int, recorded: int, model: str) -> Calibration:
+    def learn(self, counted: int, recorded: int, model: str, read: int = 0, written: int = 0) -> Calibration:
         """Learn from one more request with usage. Another model starts anew, except for what is hidden.
 
         Args:
             counted: Tokens of the envelope, in the ledger's units.
             recorded: Prompt tokens that the provider billed.
             model: Name of the model.
+            read: Tokens of it that were read from the provider's cache.
+            written: Tokens of it that were written there.
 
         Returns:
             The next calibration.
@@ -97,6 +111,7 @@ class Calibration(Struct, frozen=True, gc=False):
             scale = max(SMALLEST_SCALE, (recorded - hidden.level) / max(1, counted))
         miss = abs(self.predict(counted) - recorded) / max(1, recorded)
         after = self.compacted and self.seen
+        lost = same and 0 < read < self.cached // 2
         lately = miss if self.missed == UNKNOWN_ERROR else max(miss, MISS_DECAY * self.missed)
         return Calibration(
             hidden=hidden,
@@ -110,8 +125,15 @@ class Calibration(Struct, frozen=True, gc=False):
             mid_conversation=self.mid_conversation and not after,
             reinjected_before=hidden.reinjected if after else self.reinjected_before,
             missed=self.missed if after or not self.seen else lately,
-            missed_after=miss if after else self.missed_after,
+            missed_after=self._update_missed_after(miss) if after else self.missed_after,
+            cached=read + written,
+            static=min(self.static or read, read) if lost else self.static if same else 0,
         )
+
+    def _update_missed_after(self, miss: float) -> float:
+        """The miss of a request directly after a compaction; earlier ones count less and less, a stated guess not at all."""
+        learned = 0.0 if self.missed_after in (UNKNOWN_ERROR, FILES_ERROR) else self.missed_after
+        return max(miss, MISS_DECAY * learned)
 
     def _update_hidden(self, level: int, counted: int, recorded: int, same: bool) -> HiddenTokens:
         """Find what is hidden in a request at this level, and why it differs from the request before."""

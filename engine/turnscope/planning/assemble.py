@@ -32,6 +32,7 @@ from turnscope.planning.provider_edits import (
     request_context_edits,
     select_server_rules,
 )
+from turnscope.planning.reinjected_files import estimate_reinjected_files
 from turnscope.planning.render import render
 from turnscope.planning.repeated_edits import collect_fresh_edits, continue_previous, share_fresh_edits
 from turnscope.planning.rule_registry import find_rule, find_rule_package
@@ -146,7 +147,8 @@ def reconcile_plan(plan: Plan) -> Plan:
     if (
         usage is not None and usage.answered_prompt_tokens and not usage.iterations
     ):  # the last of several passes had another prompt
-        calibration = calibration.learn(plan.seen.tokens, usage.answered_prompt_tokens, plan.request.model)
+        read, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+        calibration = calibration.learn(plan.seen.tokens, usage.answered_prompt_tokens, plan.request.model, read, written)
     elif plan.onward is None:
         return plan
     return structs.replace(plan, calibration=calibration, onward=None)
@@ -275,7 +277,8 @@ class _Planner:
             self.leave_out_foreign_summaries(again=True)  # a rule that knows what it wants sent may have restored one
         again = self.keep_repeated()
         if self.recorded and self.has_unseen_compaction():
-            self.calibration = self.calibration.expect_compaction()
+            files = estimate_reinjected_files(self.session, self.request, self.basis.ledger)
+            self.calibration = self.calibration.expect_compaction(files)
         seen = self.follow_provider()
         prompt = max(self.calibration.predict(seen.envelope.tokens), count_read_tokens(seen.decisions))
         moved = self.model != self.request.model
