@@ -1,9 +1,9 @@
 """The first request after each compaction, as planned and as billed: `python tests/bench/bench_after_compaction.py [PATH ...]`.
 
 A line for each recorded compaction: tokens planned and billed, by how much the plan missed, and the error that it stated.
-Below: the miss at the median, and how many are within their stated error. `--inferred`: files are read without the records of whole
-requests and prompts, as an older version would have written them. Exit code 1 where the median is above 8 %, or fewer than 95 %
-are covered. Default: the Claude Code sessions of `../shared/data/open`.
+Below: the miss at the median, and how many are within their stated error. `--inferred`: files are read without the records of
+whole requests and prompts, as an older version would have written them. Exit code 1 where the median is above 8 %, or fewer
+than 95 % are covered. Default: the Claude Code sessions of `../shared/data/open`.
 """
 
 from __future__ import annotations
