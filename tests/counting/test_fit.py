@@ -10,7 +10,7 @@ from fit_table import files, rows
 from hypothesis import given
 from hypothesis import strategies as st
 from turnscope.counting.calibration import Calibration
-from turnscope.counting.reconciliation import CELLS, Fit, Ints, Reconciliation, fit_requests, reconcile
+from turnscope.counting.reconciliation import CELLS, Fit, Ints, Reconciliation, StaticHints, fit_requests, reconcile
 
 
 def split(counts: Ints, recorded: Ints, known_static: bool) -> tuple[Reconciliation, tuple[Fit, ...]]:
@@ -76,7 +76,7 @@ def test_a_prefix_that_changes_is_fitted_in_pieces() -> None:
     counts = np.zeros((40, 5), dtype=np.int64)
     counts[:, 3] = counted
     recorded = (prefix + counted).astype(np.int64)
-    fits = fit_requests(counted, recorded, ["m"] * 40, known_static=False, changes_static=lambda n: n == 20)
+    fits = fit_requests(counted, recorded, ["m"] * 40, known_static=False, hints=StaticHints(lambda n: n == 20))
     done = reconcile(counts, recorded, fits)
     assert [(fit.start, fit.prefix, fit.injected) for fit in fits] == [(0, 20_000, 0), (20, 31_000, 0)]
     beside = fit_requests(counted, recorded, ["m"] * 40, known_static=False)

@@ -126,6 +126,18 @@ class Reconciliation:
     terms: tuple[Terms, ...]
 
 
+class StaticHints(NamedTuple):
+    """What is known of system prompt and tools that a log does not hold.
+
+    Attributes:
+        changes: Whether they changed at a request, as far as the log shows it.
+        prior: Tokens that they are taken to have, where neither a bill nor a compaction tells; 0 = unknown.
+    """
+
+    changes: Callable[[int], bool] = lambda _: False
+    prior: int = 0
+
+
 class _Segment(NamedTuple):
     """Requests from `start` on that share a level.
 
@@ -152,7 +164,7 @@ def fit_requests(
     compactions: Collection[int] = (),
     mid_conversation: bool = False,
     tools: bool = False,
-    changes_static: Callable[[int], bool] = lambda _: False,
+    hints: StaticHints | None = None,
 ) -> tuple[Fit, ...]:
     """Fit every stretch of requests. All arrays have one value per request.
 
@@ -166,24 +178,25 @@ def fit_requests(
         compactions: Numbers of the requests at which the log records a compaction.
         mid_conversation: The log begins mid-conversation.
         tools: The requests have tools.
-        changes_static: Whether system prompt or tools changed at a request, as far as the log shows it.
+        hints: What is known of system prompt and tools that the log does not hold; None = nothing.
     """
+    hints = hints or StaticHints()
     pieces: list[_Segment] = []
     for start, stop in _group_by_model(models):
         use = np.flatnonzero(recorded[start:stop] >= 0) + start
         if len(use):
             segments = _find_segments(sizes, recorded, use, start, stop, known_static, compactions, tools)
             pieces += (segment._replace(model=models[start]) for segment in segments)
-    first = next((piece.level for piece in pieces if piece.after == "compaction"), 0)
+    first = next((piece.level for piece in pieces if piece.after == "compaction"), hints.prior)
     found: list[Fit] = []
-    walk = _Walk(known_static, mid_conversation, max(0, first), changes_static)
+    walk = _Walk(known_static, mid_conversation, max(0, first), hints.changes)
     for piece in pieces:
         before = walk.hidden.cut if walk.hidden else 0
         hidden, scale = walk.advance(piece)
         gone = 0 if piece.logged or piece.after != "fall" else max(0, hidden.cut - before)
         parts = (hidden.prefix, scale, hidden.earlier, hidden.reinjected, hidden.cut, gone)
         found.append(Fit(piece.start, piece.stop, *parts, injected=walk.injected))
-    return tuple(_add_errors(_fill_gaps(found, len(models)), sizes, recorded, models))
+    return tuple(_add_errors(_fill_gaps(found, len(models), 0 if known_static else hints.prior), sizes, recorded, models))
 
 
 def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciliation:
@@ -305,7 +318,7 @@ class _Walk:
     known_static: bool
     mid_conversation: bool
     first: int
-    changes_static: Callable[[int], bool]
+    changes: Callable[[int], bool]
     hidden: HiddenTokens | None = None
     injected: int = 0
     prefixes: dict[str, int] = field(default_factory=dict)  # by model
@@ -340,7 +353,7 @@ class _Walk:
         known = piece.after != "model" or piece.model in self.prefixes
         fell = step < 0 and -moved > compute_least_fall(piece.prompt)
         if known and not (before.earlier or before.cut or fell):
-            if step > 0 and moved > 0 and not self.changes_static(piece.start):
+            if step > 0 and moved > 0 and not self.changes(piece.start):
                 self.hidden, self.injected = before, self.injected + moved
                 return piece.scale
             if (step <= 0 or moved <= 0) and abs(moved) <= DRIFT_LIMIT * piece.scale * piece.size:
@@ -353,14 +366,14 @@ class _Walk:
         return piece.scale
 
 
-def _fill_gaps(found: Sequence[Fit], count: int) -> list[Fit]:
-    """Cover every request: models without a recorded request continue the fit before them."""
+def _fill_gaps(found: Sequence[Fit], count: int, prior: int) -> list[Fit]:
+    """Cover every request: models without a recorded request continue the fit before them, the first ones the prior."""
     whole: list[Fit] = []
     at = 0
     for fit in (*found, None):
         start = fit.start if fit else count
         if at < start:
-            whole.append(replace(whole[-1], start=at, stop=start, cut_at_start=0) if whole else Fit(at, start, 0, 1.0))
+            whole.append(replace(whole[-1], start=at, stop=start, cut_at_start=0) if whole else Fit(at, start, prior, 1.0))
         if fit:
             whole.append(fit)
             at = fit.stop

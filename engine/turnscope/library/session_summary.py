@@ -21,7 +21,7 @@ import numpy as np
 from turnscope.library.opened_session import Annotations
 from turnscope.library.opening import count_session, replay
 from turnscope.library.window_choices import read_window_choices
-from turnscope.planning.trace import Trace
+from turnscope.planning.trace import Trace, get_prompt_prior
 from turnscope.pricing import overlay
 from turnscope.session.model import Session
 from turnscope.settings import find_prices_file
@@ -82,10 +82,11 @@ def get_version(session: Session | None = None) -> str:
     """A text that changes with the version of summaries and with the prices.
 
     Args:
-        session: with the windows that were chosen for it, too; None = of all sessions.
+        session: with the windows that were chosen for it and what other sessions tell of it, too; None = of all sessions.
     """
     chosen = [f"{each.model}={each.window}" for each in read_window_choices() if session and each.session == session.id]
-    return ":".join((str(VERSION), _digest_prices(), *chosen))
+    prior = get_prompt_prior(session)[0] if session else 0
+    return ":".join((str(VERSION), _digest_prices(), *chosen, *([f"prior={prior}"] if prior else ())))
 
 
 @cache

@@ -26,6 +26,7 @@ from turnscope.library import session_summary
 from turnscope.library.loading import pause_gc, read_thread
 from turnscope.library.opened_session import OpenedSession
 from turnscope.library.opening import find_family, load_prices
+from turnscope.library.prompt_prior import add_prior, drop_prior, remember_size
 from turnscope.library.session_summary import SessionSummary
 from turnscope.planning.trace import Trace
 from turnscope.reading import contents
@@ -182,7 +183,7 @@ class Store:
         if row is None or (row.form, row.version) != (packing.PACK_VERSION, _list_versions().get(row.importer)):
             return None
         try:
-            session = packing.unpack(row.session, row.blobs, self._build_fetch(key, file, entry))
+            session = add_prior(self.path, packing.unpack(row.session, row.blobs, self._build_fetch(key, file, entry)))
             if row.opinion == session_summary.get_version(session):
                 found = session_summary.loads(row.page)
                 return _build_opened(key, found, session, counted=found.exact > 0)
@@ -203,8 +204,9 @@ class Store:
     ) -> OpenedSession:
         """Read a session and have it stored."""
         report("Reading its messages", 0.2)
-        session = read_thread(source, entry).session
+        session = add_prior(self.path, read_thread(source, entry).session)
         found, trace = session_summary.build_summary(session, report)
+        remember_size(self.path, session, trace)
         if not _was_rewritten(source, stamp):
             keeper(lambda: self._keep(source, entry, key=key(), session=session, found=found))
         return _build_opened(key(), found, session, trace)
@@ -213,7 +215,7 @@ class Store:
         """Store a session. Its texts are then read from the database, so that they are not in memory as well."""
         with suppress(StorageError, TypeError, ValueError, RecursionError):  # what JSON cannot hold is read each time
             _, importer, _ = contents.locate_entry(source, entry)
-            packed, page = packing.pack(session), session_summary.dumps(found)
+            packed, page = packing.pack(drop_prior(session)), session_summary.dumps(found)
             row = Row(
                 key=key,
                 importer=importer.name,

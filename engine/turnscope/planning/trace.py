@@ -6,7 +6,7 @@ Holds the value and how it is read; `assemble` makes the plans.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from turnscope import notebook
 from turnscope.counting.ledger import Ledger, build_ledger
-from turnscope.counting.reconciliation import Fit, Ints, Terms, fit_requests
+from turnscope.counting.reconciliation import Fit, Ints, StaticHints, Terms, fit_requests
 from turnscope.counting.tokens import get_counter
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision, Splice
@@ -26,7 +26,17 @@ from turnscope.planning.assemble import AS_RECORDED, replay_with_record
 from turnscope.planning.policy import Policy
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.fork import fork_session
-from turnscope.session.model import BEGINS_MID_CONVERSATION, EXACT_REQUESTS, Answer, Ask, Bucket, Request, Session, Span
+from turnscope.session.model import (
+    BEGINS_MID_CONVERSATION,
+    EXACT_REQUESTS,
+    PROMPT_PRIOR,
+    Answer,
+    Ask,
+    Bucket,
+    Request,
+    Session,
+    Span,
+)
 
 TOOL_REFERENCE = '"tool_reference"'  # in the result of a tool search: tools that the next request has
 State = Literal["here", "replaced", "absent", "unseen", "later"]
@@ -376,7 +386,7 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
         compactions=compactions,
         mid_conversation=begun,
         tools=Bucket.TOOLS in held,
-        changes_static=partial(changes_static, session, requests),
+        hints=StaticHints(partial(changes_static, session, requests), get_prompt_prior(session)[0]),
     )
     if EXACT_REQUESTS in session.about:
         return tuple(replace(fit, whole=True) for fit in fits)
@@ -387,6 +397,13 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
 def _begins_at(fit: Fit, requests: Collection[int], recorded: Ints) -> bool:
     """Whether a fit begins at one of these requests, or at the first behind it that was recorded."""
     return any(n <= fit.start and not (recorded[n : fit.start] >= 0).any() for n in requests)
+
+
+def get_prompt_prior(session: Session) -> tuple[int, str]:
+    """Tokens that system prompt and tools are taken to have, and from where; 0 and "" where other sessions tell nothing."""
+    prior = session.about.get(PROMPT_PRIOR)
+    tokens, source = (prior.get("tokens"), prior.get("source")) if isinstance(prior, Mapping) else (None, None)
+    return (tokens, source) if isinstance(tokens, int) and isinstance(source, str) else (0, "")
 
 
 def changes_static(session: Session, requests: Sequence[Request], number: int) -> bool:

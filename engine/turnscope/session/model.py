@@ -24,6 +24,7 @@ models: tokens by model, without `[1m]`; refused: list of (when, tokens of the p
 switches: list of (when, whether the model was chosen with `[1m]`). Times are seconds since the Unix epoch, in order.
 """
 EXACT_REQUESTS = "exact_requests"  # key of Session.about: {"requests": recorded whole, "proven": of these, by their digests}
+PROMPT_PRIOR = "prompt_prior"  # key of Session.about: {"tokens", "source"}: system prompt and tools as other sessions have them
 STORED_INPUTS = "stored_inputs"  # key of Session.about: inputs of tool calls as stored, by call, where another was sent
 STORED_RESULTS = "stored_results"  # the same for results: {"text": ...}, or {"file": path from the log's folder}
 RUN_USD = "run_usd"  # key of Session.about: what the tool says that the whole run cost

@@ -146,6 +146,14 @@ create table retrievals (user_id text not null, project text not null, name text
 """)
 
 
+def _prompt_sizes(db: Database) -> None:
+    """Format 9: how long system prompt and tools of a tool's version are, as sessions show it whose logs hold them."""
+    db.executescript("""
+create table prompt_sizes (tool text not null, version text not null, family text not null, session text not null,
+    tokens integer not null, primary key (tool, version, family, session)) without rowid;
+""")
+
+
 STEPS = (
     _chats,
     _typed_facts,
@@ -155,5 +163,6 @@ STEPS = (
     _formed_by,
     _memories,
     _memory_tiers,
+    _prompt_sizes,
 )
 """A file's format is the number of migrations it has had. Add new ones at the end; change none."""

@@ -169,7 +169,7 @@ def forget(path: Path) -> int:
     before = sum(file.stat().st_size for file in list_files(path))
     with open_database(path) as db:
         with begin_immediate(db):
-            for table in ("catalogue", "sessions", "counts", "blobs where chat = 0"):
+            for table in ("catalogue", "sessions", "counts", "prompt_sizes", "blobs where chat = 0"):
                 db.conn.execute(f"delete from {table}")  # noqa: S608 - names are ours
         with suppress(sqlite3.OperationalError):  # somebody reads or writes: the space is reused, not freed
             db.conn.execute("vacuum")

@@ -12,7 +12,7 @@ from decimal import Decimal
 import numpy as np
 
 from turnscope.counting.reconciliation import HIDDEN_CELLS, Ints, Terms
-from turnscope.planning.trace import Trace
+from turnscope.planning.trace import Trace, get_prompt_prior
 from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import BUCKETS
 from turnscope.views import slots
@@ -178,6 +178,8 @@ def list_notes(trace: Trace, n: int) -> tuple[str, ...]:
     elif over >= MIN_OVERCOUNT:
         caveats.append(f"counted {over:.1%} more than was billed; the parts are drawn that much smaller")
     caveats += [asked.sentence for asked in infer_summary_requests(trace) if asked.request == n]
+    if (prior := get_prompt_prior(trace.session))[0] and terms.prefix:
+        caveats.append(f"system prompt and tools are taken from {prior[1]}: about {prior[0]:,} tokens")
     if terms.error:
         caveats.append(f"estimated ±{terms.error:.1%}{_describe_uncut(terms)}")
     elif terms.error is None:
