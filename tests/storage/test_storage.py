@@ -100,7 +100,7 @@ def test_old_chats_are_taken_over_where_they_lie_and_say_so_to_older_versions(tm
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
         names = [row[0] for row in db.execute("select name from _sqlite_migrations order by id")]
     steps = ["chats", "typed_facts", "opened_sessions", "places_and_what_is_under_way", "applied_edits"]
-    assert names == [*steps, "formed_by", "memories", "memory_tiers"]
+    assert names == [*steps, "formed_by", "memories", "memory_tiers", "prompt_sizes"]
     assert {table: count(path, table) for table in rows} == rows
 
 
@@ -112,7 +112,7 @@ def test_many_who_open_old_chats_at_once_take_them_over_once(tmp_path: Path) -> 
         found = list(pool.map(lambda _: everything(path), range(4)))
     assert [apart.ended(process) for process, _ in others] == [0, 0]
     assert found == [expected] * 4
-    assert count(path, "_sqlite_migrations") == 8
+    assert count(path, "_sqlite_migrations") == 9
 
 
 def test_whoever_is_killed_while_taking_chats_over_loses_nothing(tmp_path: Path) -> None:
