@@ -153,7 +153,7 @@ def measure(page: Page, session: Any, file: Path, name: str) -> bool:
     session_id = hashlib.sha256(str(file).encode()).hexdigest()[:12]
     link = f"/debugger?session={session_id}&policy={name}&request={start.request}&step={start.step}"
     page.goto(link + (f"&set={encode_changes(changed)}" if changed else ""))
-    page.locator(".where[data-request]").wait_for()
+    page.locator(f".where[data-request='{start.request}'][data-step='{start.step}']").wait_for()  # once the replay is that far
     idle(page, 180_000)
     wire = sum(received)
     page.evaluate(STAMP)
