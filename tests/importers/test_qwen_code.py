@@ -47,6 +47,7 @@ def answer(number: int, parts: Parts, prompt: int, parent: int = -1) -> dict[str
 
 def response(number: int, prompt: int, output: int = 5) -> dict[str, Any]:
     event = {"event.name": "qwen-code.api_response", "input_token_count": prompt, "output_token_count": output}
+    event |= {"prompt_id": "p", "response_text": "So far."}
     return record(number, "system", subtype="ui_telemetry", systemPayload={"uiEvent": event})
 
 
@@ -104,8 +105,19 @@ def test_a_compression_leaves_its_history_and_what_was_being_sent() -> None:
     assert sent(session)[2] == ["so far", "Got it.", "a = 1", "no", 'read_file {"path":"d"}', "d = 2"]
     assert {seen.request for seen in session.observed} == {2}
     assert session.observed[0].edit.facts == {"preTokens": 900}
-    (note,) = (note.what for note in session.notes if "billed" in note.what)
-    assert note.endswith("150 + 7 tokens (requests: 1)")
+
+
+def test_what_was_asked_beside_the_chat_is_billed_with_it() -> None:
+    """By agents of the tool, and for summaries: told of with their usage, but not with their prompts."""
+    session = opened(COMPRESSED, lines=True)
+    (aside,) = session.subagents
+    assert (aside.title, texts(aside), prompt_tokens(aside), output_tokens(aside)) == ("summary", ["So far."], 150, 7)
+    assert session.blocks[aside.at].text == "d = 2"
+    agent = {"event.name": "qwen-code.api_response", "input_token_count": 60, "output_token_count": 3}
+    rounds = [{"uiEvent": {**agent, "subagent_name": "scout", "prompt_id": f"s#scout-1#{n}"}} for n in range(2)]
+    told = [record(9 + n, "system", subtype="ui_telemetry", systemPayload=payload) for n, payload in enumerate(rounds)]
+    (scout,) = opened([*LINES, *told], lines=True).subagents
+    assert (scout.title, len(scout.requests), prompt_tokens(scout)) == ("scout", 2, 120)
 
 
 def test_what_a_compression_that_was_written_late_holds_of_later_answers_is_left_out() -> None:

@@ -2,14 +2,18 @@
 
 Records are chained by `uuid` and `parentUuid`, and `message` holds `parts`. A `chat_compression` holds the history that is sent
 from there on; what was being sent while it was made follows behind it. System prompt, tools and the first message about date
-and folder are not stored. Longer than a mapping for the compressions and the requests that have no answer in the log.
+and folder are not stored. Requests beside the chat, of its agents and for summaries, are told of without their prompts: each
+group is a subagent. Longer than a mapping for the compressions and those requests.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from turnscope.importers import Importer, Place
 from turnscope.reading.calls import as_text, parse_time
@@ -19,15 +23,22 @@ from turnscope.reading.recorded_body import find_common
 from turnscope.reading.source import Entry, Source
 from turnscope.session.builder import Builder
 from turnscope.session.content import dumps
-from turnscope.session.model import JSON, Part, Usage
+from turnscope.session.model import BEGINS_MID_CONVERSATION, JSON, Part, Session, Usage
 from turnscope.session.thread import Thread
 from turnscope.session.usage import measured, parse_count
 from turnscope.settings import Machine
 
 NAME = "qwen-code"
 ABOUT = ("sessionId", "version", "cwd", "gitBranch")
+TOLD = {
+    "input_token_count": "promptTokenCount",
+    "output_token_count": "candidatesTokenCount",
+    "cached_content_token_count": "cachedContentTokenCount",
+    "total_token_count": "totalTokenCount",
+}
 RESPONSE = "qwen-code.api_response"  # telemetry of an answered request, whoever sent it
 Record = Mapping[str, Any]
+_ROUND = re.compile(r"#\d+$")  # ends the id of each request of an agent
 
 
 def sniff(source: Source) -> int:
@@ -49,7 +60,7 @@ class _Chat:
         self.builder, self.passed = builder, SkippedRecords()
         self.nodes: dict[str, Node] = {}
         self.before: float | None = None  # when the newest message was said
-        self.pending: list[tuple[int, int]] = []  # prompt and output tokens of requests whose answer did not come yet
+        self.pending: list[tuple[Record, float | None]] = []  # responses that were told of, and are no answer of the chat (yet)
 
     def add_line(self, record: Record, line: int) -> None:
         self.builder.about = {**{key: record[key] for key in ABOUT if record.get(key)}, **self.builder.about}
@@ -60,7 +71,8 @@ class _Chat:
             case "chat_compression":
                 node.cut = self._make_cut(node, payload)
             case "ui_telemetry":
-                self._read_event(as_mapping(payload.get("uiEvent")))
+                event = as_mapping(payload.get("uiEvent"))
+                self.pending += [(event, at)] if event.get("event.name") == RESPONSE else []
             case "custom_title":
                 self.builder.title = as_text(payload.get("customTitle")) or self.builder.title
             case kind if not node.messages:
@@ -86,16 +98,11 @@ class _Chat:
             self.builder.window = window
         used = as_mapping(record.get("usageMetadata"))
         reported = used.get("promptTokenCount") or 0, used.get("candidatesTokenCount") or 0
-        if reported in self.pending:
-            self.pending.remove(reported)
+        told = next((n for n, (event, _) in enumerate(self.pending) if _get_tokens(event) == reported), None)
+        if told is not None:
+            del self.pending[told]
         usage = _convert_usage(used)
         return {"model": as_text(record.get("model")), "usage": usage, "sent_at": self.before, "answered_at": at}
-
-    def _read_event(self, event: Record) -> None:
-        """Requests are told before their answers; those that are still without one in the end were sent beside the chat."""
-        prompt, output = event.get("input_token_count"), event.get("output_token_count")
-        if event.get("event.name") == RESPONSE and isinstance(prompt, int) and isinstance(output, int):
-            self.pending.append((prompt, output))
 
     def _make_cut(self, node: Node, payload: Record) -> Cut:
         """What the history is from here on: the messages that it holds, and those that were being sent behind it.
@@ -125,13 +132,26 @@ class _Chat:
             leaf = self.nodes[leaf].parent or ""
         return found[::-1]
 
-    def add_notes(self) -> None:
-        """Say what was billed beside the conversation."""
-        if self.pending:
-            prompts, outputs = (sum(tokens) for tokens in zip(*self.pending, strict=True))
-            what = "billed beside the conversation, for summaries and checks of the tool's own"
-            self.builder.add_note("info", 0, f"{what}: {prompts:,} + {outputs:,} tokens (requests: {len(self.pending)})")
-        self.passed.add_notes(self.builder)
+    def build_asides(self, session: Session) -> Iterator[Session]:
+        """What was asked beside the chat, as subagents: by the tool's own agents, and for summaries. No prompt is logged."""
+        groups: dict[str, list[tuple[Record, float | None]]] = {}
+        for event, at in self.pending:
+            groups.setdefault(_ROUND.sub("", as_text(event.get("prompt_id"))), []).append((event, at))
+        for id, events in groups.items():
+            builder = Builder(f"{session.id}~{id}", NAME, as_text(events[0][0].get("subagent_name")) or "summary")
+            builder.about[BEGINS_MID_CONVERSATION] = True
+            for event, at in events:
+                usage = _convert_usage({name: event.get(key) for key, name in TOLD.items()})
+                said = builder.add_message("assistant", as_text(event.get("response_text")), sent_at=at)
+                builder.set_request(said, model=as_text(event.get("model")), usage=usage, answered_at=at)
+            start = events[0][1] or 0.0
+            place = max((m.start for m in session.messages if m.sent_at is not None and m.sent_at <= start), default=-1)
+            yield structs.replace(builder.build(), parent=session.id, at=place)
+
+
+def _get_tokens(event: Record) -> tuple[Any, Any]:
+    """Prompt and output tokens of a response, as they were told."""
+    return event.get("input_token_count") or 0, event.get("output_token_count") or 0
 
 
 def _list_blocks(content: Any) -> list[JSON]:
@@ -167,8 +187,9 @@ def read(source: Source, _entry: Entry) -> Thread:
     chat = _Chat(Builder(source.path.stem, NAME))
     for record, line in iter_objects(source.iter_records(), chat.builder, chat.passed):
         chat.add_line(record, line)
-    chat.add_notes()
-    return build_thread(chat.builder, chat.nodes.values())
+    chat.passed.add_notes(chat.builder)
+    thread = build_thread(chat.builder, chat.nodes.values())
+    return Thread(structs.replace(thread.session, subagents=tuple(chat.build_asides(thread.session))))
 
 
 IMPORTER = Importer(
@@ -179,5 +200,5 @@ IMPORTER = Importer(
     finds=find_places,
     suffixes=(".jsonl",),
     wants="record with `uuid` and `sessionId` whose message holds `parts`",
-    right="compressions with the history that they left; rewinds as branches",
+    right="compressions with the history that they left; rewinds as branches; what was asked beside the chat",
 )
