@@ -63,6 +63,7 @@ class _Rollout:
         self.total: Any = -1
         self.ahead: Any = None  # usage that stood before its answer
         self.after = False  # whether usage stands behind answers in this file
+        self.recorded = False  # whether it stands in records of its own
         self.behind = self.broken = False  # whether the open answer's usage stood behind it; whether results stand behind it
         self.before: float | None = None
 
@@ -112,15 +113,16 @@ class _Rollout:
             return
         window = info.get("model_context_window")
         self.builder.window = window if isinstance(window, int) else self.builder.window
-        if total.get("total_tokens") != self.total:
+        if total.get("total_tokens") != self.total and not self.recorded:
             self.total = total.get("total_tokens")
             self._add_usage(last, at)
 
     def _read_usage_record(self, record: Mapping[str, Any], at: float | None) -> None:
-        """Usage of one response, by its id; the `token_count` that follows repeats it."""
-        held, total = as_mapping(record.get("usage")), as_mapping(record.get("thread_token_usage"))
-        self.total, self.after = total.get("total_tokens"), True
-        self._add_usage(held, at, **{"id": record["response_id"]} if as_text(record.get("response_id")) else {})
+        """Usage of one response, by its id. From here on `token_count` only repeats it, perhaps with another total."""
+        self.total, self.after, self.recorded = None, True, True
+        self._add_usage(
+            as_mapping(record.get("usage")), at, **{"id": record["response_id"]} if as_text(record.get("response_id")) else {}
+        )
 
     def _add_usage(self, held: Mapping[str, Any], at: float | None, **about: Any) -> None:
         """Give usage to the open answer, or to a request without one."""
