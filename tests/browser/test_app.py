@@ -417,7 +417,9 @@ def test_a_drag_over_a_chart_sums_up_a_range_and_a_click_still_goes_there(kept: 
 
 
 def drag(page: Page, start: tuple[float, float], stop: tuple[float, float]) -> None:
+    """Drag over a chart, once it answers the mouse: before that a drag is lost."""
     page.mouse.move(*start)
+    page.wait_for_function("document.querySelector('.hoverlayer')?.textContent.includes('request')")
     page.mouse.down()
     page.mouse.move((start[0] + stop[0]) / 2, stop[1], steps=4)
     page.mouse.move(*stop, steps=4)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
 from conftest import Wire, idle, opened, travel
 from make_claude_code import write
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import expect
 
 if TYPE_CHECKING:
@@ -45,9 +47,16 @@ def here(kept: Page, big: dict[str, str]) -> Iterator[Page]:
         idle(kept, 60_000)
         big["session"] = re.search(r"session=([^&]+)", kept.url)[1]  # type: ignore[index]
     yield kept
-    if kept.get_by_role("button", name="Cancel").count():
-        kept.get_by_role("button", name="Cancel").click()
-        kept.locator(".replay-line", has_text="Stopped after").wait_for()
+    cancel(kept)
+
+
+def cancel(page: Page) -> None:
+    """Cancel a replay that is under way, unless it ends by itself meanwhile."""
+    button = page.get_by_role("button", name="Cancel")
+    if button.count():
+        with suppress(PlaywrightError):
+            button.click(timeout=5_000)
+        button.wait_for(state="detached")
 
 
 def clicks(page: Page, wire: Wire) -> float:
@@ -104,8 +113,7 @@ def _watched_and_cancelled(here: Page, there: Page, session: str) -> None:
     here.locator(".replay-line", has_text="Replaying").wait_for()
     during = clicks(there, wire)
     assert during <= max(SECONDS, ROOM * before), f"{during:.2f} s for a click, {before:.2f} s without a replay"
-    if here.get_by_role("button", name="Cancel").count():
-        here.get_by_role("button", name="Cancel").click()
+    cancel(here)
     after = clicks(there, wire)
     assert after <= max(SECONDS, ROOM * before), f"{after:.2f} s for a click afterwards, {before:.2f} s before"
 
