@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 import streamlit as st
-from turnscope.views import overflow_tree
+from turnscope.views import overflow_tree, stepper
 
 from pages.debugger import address, policy_replay
 from pages.debugger.address import Place
@@ -48,14 +48,14 @@ def draw(shown: opening.ShownSession, replay: Replay, at: Place) -> None:
 
 
 def _describe_request(replay: Replay, at: Place, climbed: bool, many: int) -> str:
-    plan = replay.trace.plans[at.request]
+    size = stepper.describe_size(replay.trace, at.request)
     count = len(replay.trace.plans)
     whole = (
         f"{many:,} of {count:,} requests came over their limit." if many else f"None of {count:,} requests came over its limit."
     )
     if climbed:
-        return f"Request {at.request:,} came over its limit. {whole}"
-    return f"Request {at.request:,} was within its limit of {plan.budget.limit:,} tokens: there was no ladder to climb. {whole}"
+        return f"Request {at.request:,} came over its limit ({size}). {whole}"
+    return f"Request {at.request:,} was within its limit ({size}): there was no ladder to climb. {whole}"
 
 
 def render_tree(nodes: tuple[overflow_tree.Node, ...]) -> str:

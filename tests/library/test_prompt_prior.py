@@ -12,7 +12,7 @@ from conftest import shared
 from turnscope.counting.reconciliation import CELLS, StaticHints, fit_requests
 from turnscope.library import Store
 from turnscope.library.opening import find_family
-from turnscope.planning.trace import get_prompt_prior
+from turnscope.planning.first_request import get_prompt_prior
 from turnscope.session.model import PROMPT_PRIOR
 from turnscope.storage import prompt_sizes
 from turnscope.storage.prompt_sizes import PromptSize

@@ -21,6 +21,20 @@ SMALLEST_SCALE = 0.5  # no counter counts more than twice what is billed; a larg
 MISS_DECAY = 0.9  # factor by which the weight of earlier misses shrinks with each request
 
 
+class PrefixPrior(Struct, frozen=True, gc=False):
+    """What the prompt of the first request holds beyond its log, as far as it is known before anything was learned.
+
+    Attributes:
+        tokens: the provider's tokens.
+        error: share of the prompt by which a prediction with it may miss.
+        source: where it is known from, for people.
+    """
+
+    tokens: int
+    error: float
+    source: str
+
+
 class Calibration(Struct, frozen=True, gc=False):
     """What the requests so far say about the provider's token counts.
 
@@ -42,11 +56,18 @@ class Calibration(Struct, frozen=True, gc=False):
     compacted: bool = False  # the next request is the first after a recorded compaction
     cached: int = 0  # tokens that the newest request left in the provider's cache
     static: int = 0  # tokens of system prompt and tools, as a cache that lost all else was seen to hold them; 0 = none was
+    prior: PrefixPrior | None = None  # what it started with; None once it has learned
 
     @staticmethod
-    def start(mid_conversation: bool = False) -> Calibration:
-        """Make the calibration before any request: nothing is known to be hidden, and the counter's own scale holds."""
-        return Calibration(mid_conversation=mid_conversation)
+    def start(mid_conversation: bool = False, prior: PrefixPrior | None = None) -> Calibration:
+        """Make the calibration before any request: the counter's own scale holds, and the prior is hidden, if there is one.
+
+        Args:
+            mid_conversation: The log begins mid-conversation.
+            prior: What is known of the hidden part; None = nothing.
+        """
+        hidden = HiddenTokens.from_level(prior.tokens, mid_conversation) if prior else HiddenTokens()
+        return Calibration(hidden, mid_conversation=mid_conversation, prior=prior)
 
     @property
     def prefix(self) -> int:
@@ -55,7 +76,9 @@ class Calibration(Struct, frozen=True, gc=False):
 
     @property
     def error(self) -> float:
-        """Share of the prompt by which `predict` may miss, from recent misses. Large while nothing was learned."""
+        """Share of the prompt by which `predict` may miss, from recent misses. Large while nothing is known."""
+        if self.prior:
+            return self.prior.error
         return max(LEAST_ERROR_AFTER, self.missed_after) if self.compacted else max(LEAST_ERROR, self.missed)
 
     def predict(self, counted: int) -> int:

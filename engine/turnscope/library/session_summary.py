@@ -21,7 +21,8 @@ import numpy as np
 from turnscope.library.opened_session import Annotations
 from turnscope.library.opening import count_session, replay
 from turnscope.library.window_choices import read_window_choices
-from turnscope.planning.trace import Trace, get_prompt_prior
+from turnscope.planning.first_request import get_prompt_prior
+from turnscope.planning.trace import Trace
 from turnscope.pricing import overlay
 from turnscope.session.model import Session
 from turnscope.settings import find_prices_file

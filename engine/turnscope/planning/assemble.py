@@ -23,6 +23,7 @@ from turnscope.envelope.rule import Ctx
 from turnscope.errors import RuleError, TurnscopeError
 from turnscope.extensions import check_type, describe
 from turnscope.planning.answers import Answers, make_answerer
+from turnscope.planning.first_request import find_prior
 from turnscope.planning.foreign_summaries import DROP_DECISION, drop_foreign_summaries, drop_server_summaries
 from turnscope.planning.policy import Policy, Step, apply_model_table, load
 from turnscope.planning.provider_edits import (
@@ -95,7 +96,7 @@ def plan_step(
     Raises:
         RuleError: A rule made a mistake.
     """
-    calibration = previous.calibration if previous else Calibration.start(session.about.get(BEGINS_MID_CONVERSATION) is True)
+    calibration = previous.calibration if previous else _start_calibration(session, basis)
     if policy.name != AS_RECORDED:
         calibration = calibration.adapt_to_policy()
     onward = calibration
@@ -118,6 +119,10 @@ def plan_step(
         calibration = calibration.learn(plan.seen.tokens, recorded_count.tokens, plan.model)
         plan = _Planner(previous, session, requested, policy, basis, calibration=calibration, answers=answers).plan()
     return structs.replace(plan, onward=onward) if onward is not calibration else plan
+
+
+def _start_calibration(session: Session, basis: Basis) -> Calibration:
+    return Calibration.start(session.about.get(BEGINS_MID_CONVERSATION) is True, find_prior(session, basis.ledger))
 
 
 def apply_response(plan: Plan, session: Session, basis: Basis) -> Plan:
@@ -294,7 +299,7 @@ class _Planner:
             model=self.model,
             budget=self.budget,
             calibration=self.calibration,
-            verdict=_judge(self.policy, self.decisions, self.budget, prompt),
+            verdict=judge(self.policy, self.decisions, self.budget, prompt),
             first=self.first,
             kept=self.kept,
             base=self.base,
@@ -495,7 +500,15 @@ def _count_previous_usage(previous: Plan, calibration: Calibration, ledger: Ledg
     return calibration.predict(previous.seen.tokens) + answer
 
 
-def _judge(policy: Policy, decisions: Sequence[Decision], room: Budget, projected: int) -> Verdict:
+def judge(policy: Policy, decisions: Sequence[Decision], room: Budget, projected: int) -> Verdict:
+    """Judge a request by its size: refused, over its limit or window, warned of, or sent.
+
+    Args:
+        policy: The policy.
+        decisions: What the policy decided for it.
+        room: Its budget.
+        projected: The largest prompt that the provider would read, in its tokens.
+    """
     actions = {decision.action for decision in decisions}
     if "refuse" in actions:
         return "refuse"

@@ -6,7 +6,7 @@ Holds the value and how it is read; `assemble` makes the plans.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
@@ -20,16 +20,16 @@ from turnscope.counting.reconciliation import Fit, Ints, StaticHints, Terms, fit
 from turnscope.counting.tokens import get_counter
 from turnscope.envelope.envelope import Envelope
 from turnscope.envelope.pieces import Decision, Splice
-from turnscope.envelope.plan import Plan
+from turnscope.envelope.plan import Plan, Verdict, count_read_tokens
 from turnscope.planning import policy as policies
-from turnscope.planning.assemble import AS_RECORDED, replay_with_record
+from turnscope.planning.assemble import AS_RECORDED, judge, replay_with_record
+from turnscope.planning.first_request import get_prompt_prior
 from turnscope.planning.policy import Policy
 from turnscope.pricing.prices import PRICES, Prices
 from turnscope.session.fork import fork_session
 from turnscope.session.model import (
     BEGINS_MID_CONVERSATION,
     EXACT_REQUESTS,
-    PROMPT_PRIOR,
     Answer,
     Ask,
     Bucket,
@@ -149,6 +149,14 @@ class Trace:
         """
         return self.get_terms(request).predict(self.plans[request].seen.tokens)
 
+    def get_verdict(self, request: int) -> Verdict:
+        """Return the verdict on a request by what would be sent (`count_tokens`). Its plan has that by what was expected.
+
+        A plan learns of its own error only with the next request, so a request may be over its limit that its plan let pass.
+        """
+        plan = self.plans[request]
+        return judge(self.policy, plan.decisions, plan.budget, max(self.count_tokens(request), count_read_tokens(plan.server)))
+
     @property
     def uncut_tokens(self) -> int:
         """The provider's tokens of all requests, had everything been kept. For display."""
@@ -166,7 +174,7 @@ class Trace:
         sizes = [self.count_tokens(n) for n in range(len(self.plans))]
         sent, whole = sum(sizes), self.uncut_tokens
         top = max(self.plans, key=lambda plan: sizes[plan.request.n], default=None)
-        over = sum(plan.verdict in ("overflow", "refuse") for plan in self.plans)
+        over = sum(self.get_verdict(n) in ("overflow", "refuse") for n in range(len(self.plans)))
         facts = [
             f"{len(self.plans):,} requests, {sum(plan.is_changed for plan in self.plans):,} changed, {over:,} over the limit"
         ]
@@ -397,13 +405,6 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
 def _begins_at(fit: Fit, requests: Collection[int], recorded: Ints) -> bool:
     """Whether a fit begins at one of these requests, or at the first behind it that was recorded."""
     return any(n <= fit.start and not (recorded[n : fit.start] >= 0).any() for n in requests)
-
-
-def get_prompt_prior(session: Session) -> tuple[int, str]:
-    """Tokens that system prompt and tools are taken to have, and from where; 0 and "" where other sessions tell nothing."""
-    prior = session.about.get(PROMPT_PRIOR)
-    tokens, source = (prior.get("tokens"), prior.get("source")) if isinstance(prior, Mapping) else (None, None)
-    return (tokens, source) if isinstance(tokens, int) and isinstance(source, str) else (0, "")
 
 
 def changes_static(session: Session, requests: Sequence[Request], number: int) -> bool:

@@ -72,7 +72,8 @@ class _Case:
     def overflows(self) -> list[int]:
         """Requests that were sent although they did not fit."""
         plans = enumerate(self.trace.plans)
-        return [n for n, plan in plans if plan.verdict == "overflow" and plan.request.stop_reason != "refused"]
+        sent = (n for n, plan in plans if plan.request.stop_reason != "refused")
+        return [n for n in sent if self.trace.get_verdict(n) == "overflow"]
 
     @property
     def is_chat(self) -> bool:

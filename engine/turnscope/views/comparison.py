@@ -88,7 +88,7 @@ class Row:
         limits, windows: tokens that each prompt may have, by the policy and by the model.
         kept_share: tokens sent, as a share of those with everything kept, 0 to 1.
         refusals: requests that the policy refuses.
-        overflows: requests over the policy's limit or the model's window.
+        overflows: requests over the policy's limit or the model's window, by what would be sent.
         over_window: those of them over the window, which no provider accepts.
         rejected: numbers of the requests that the provider would reject.
         changed: numbers of the requests that the policy changed.
@@ -256,7 +256,7 @@ def build_row(trace: Trace, shared: SharedFacts, *, sent: bool = True) -> Row:
         windows=tuple(plan.budget.window for plan in trace.plans),
         kept_share=sum(sizes) / max(1, trace.uncut_tokens),
         refusals=sum(plan.verdict == "refuse" for plan in trace.plans),
-        overflows=sum(over or plan.verdict == "overflow" for plan, over in zip(trace.plans, large, strict=True)),
+        overflows=sum(trace.get_verdict(n) == "overflow" for n in range(len(trace.plans))),
         over_window=sum(large),
         rejected=tuple(n for n, wrong in enumerate(judged.requests) if wrong),
         changed=tuple(plan.request.n for plan in trace.plans if plan.is_changed),

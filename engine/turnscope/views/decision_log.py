@@ -96,7 +96,7 @@ def _build_row(trace: Trace, plan: Plan, decision: Decision, by: str, price: Cac
         decision.after,
         *count_tokens(trace, decision),
         plan.budget.limit,
-        plan.verdict,
+        trace.get_verdict(plan.request.n),
         dict(summary_quality.score_facts(trace, decision)),
         *_list_cache_effects(price),
     )
@@ -163,7 +163,8 @@ def describe_decision(trace: Trace, request: int, number: int, price: CachePrice
         *([("Prompt cache, simulated", price.sentence)] if price else ()),
         ("Budget", f"limit {plan.budget.limit:,}, window {plan.budget.window:,}{'' if plan.budget.known else ' (assumed)'}"),
         ("Model", plan.model or "not named"),
-        ("Verdict", plan.verdict),
+        ("Size", stepper.describe_size(trace, request)),
+        ("Verdict", trace.get_verdict(request)),
     )
 
 

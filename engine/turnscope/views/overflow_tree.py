@@ -67,21 +67,31 @@ def build_tree(trace: Trace, request: int) -> tuple[Node, ...]:
     Raises:
         IndexError: there is no such request.
     """
+    if not is_over_limit(trace, request):
+        return ()
+    rules = {part.rule.name for part in trace.policy.rules}
+    return tuple(_build_nodes(trace.plans[request], rules, trace.count_tokens(request)))
+
+
+def is_over_limit(trace: Trace, request: int) -> bool:
+    """Whether a request exceeded its limit before its policy acted, or does so now, as planned or as it would be sent.
+
+    Args:
+        trace: the replay.
+        request: number of the request.
+    """
     plan = trace.plans[request]
-    return tuple(_build_nodes(plan, {part.rule.name for part in trace.policy.rules})) if is_over_limit(plan) else ()
-
-
-def is_over_limit(plan: Plan) -> bool:
-    """Whether a request exceeded its limit before its policy acted, or does so now."""
-    return _predict_size(plan, plan.before.tokens) > _find_limit(plan) or plan.expected_tokens > plan.budget.limit
+    before = _predict_size(plan, plan.before.tokens) > _find_limit(plan)
+    return before or max(plan.expected_tokens, trace.count_tokens(request)) > plan.budget.limit
 
 
 def find_over_limit(trace: Trace) -> tuple[int, ...]:
     """List the requests that have a tree."""
-    return tuple(n for n, plan in enumerate(trace.plans) if is_over_limit(plan))
+    return tuple(n for n in range(len(trace.plans)) if is_over_limit(trace, n))
 
 
-def _build_nodes(plan: Plan, rules: set[str]) -> Iterator[Node]:
+def _build_nodes(plan: Plan, rules: set[str], sent: int) -> Iterator[Node]:
+    """The nodes of a request of which `sent` tokens would be sent."""
     limit, size, end = _find_limit(plan), _predict_size(plan, plan.before.tokens), plan.expected_tokens
     cuts, looks = (
         _find_decisions(plan, *CUT_ACTIONS),
@@ -93,9 +103,11 @@ def _build_nodes(plan: Plan, rules: set[str]) -> Iterator[Node]:
     )
     refused = _find_decisions(plan, "refuse")
     smaller = _predict_size(plan, cuts[-1][1].after) if cuts else size
-    elsewhere, fits = bool(moved) and not refused, size <= limit
-    within = not fits and not moved and not refused and end <= plan.budget.limit
-    fit = f"{size:,} tokens are projected, the limit is {limit:,}"
+    held = sent <= plan.budget.limit
+    fits = held and (size <= limit or not (cuts or moved or refused))
+    elsewhere, within = bool(moved) and not refused and held, held and not (fits or moved or refused)
+    more = f" (±{plan.calibration.error:.0%}), {sent:,} would be sent" if size <= limit < sent else ""
+    fit = f"{size:,} tokens are projected{more}, the limit is {limit:,}"
     yield _build_node("projected", (True, fits), sizes=(size, size), limit=limit, found=[], otherwise=fit)
     nothing = "no rule of this policy found anything to cut" if rules - _IDLE else "no rule of this policy cuts anything"
     yield _build_node(
@@ -111,14 +123,14 @@ def _build_nodes(plan: Plan, rules: set[str]) -> Iterator[Node]:
         found=moved or stayed,
         otherwise=larger,
     )
-    sent = "this policy refuses nothing: it is sent over its limit"
+    nowhere = "this policy refuses nothing: it is sent over its limit"
     yield _build_node(
         "refuse",
         (on and not elsewhere, bool(refused)),
         sizes=(end, end),
         limit=plan.budget.limit,
         found=refused,
-        otherwise=sent,
+        otherwise=nowhere,
     )
 
 

@@ -12,7 +12,8 @@ from decimal import Decimal
 import numpy as np
 
 from turnscope.counting.reconciliation import HIDDEN_CELLS, Ints, Terms
-from turnscope.planning.trace import Trace, get_prompt_prior
+from turnscope.planning.first_request import get_prompt_prior
+from turnscope.planning.trace import Trace
 from turnscope.session.content import INJECTED_KINDS
 from turnscope.session.model import BUCKETS
 from turnscope.views import slots

@@ -98,7 +98,7 @@ def build_steps(trace: Trace) -> Steps:
         sent_tokens=sum(sent),
         uncut_tokens=trace.uncut_tokens,
         peak=(sent[top] if sent else 0, top),
-        verdicts=tuple(sum(plan.verdict == verdict for plan in trace.plans) for verdict in VERDICTS),
+        verdicts=tuple(columns.requests["verdict"].count(number) for number in range(len(VERDICTS))),
         sizes=tuple(sent),
         costs=paid,
     )
@@ -112,6 +112,21 @@ def measure_size(trace: Trace, n: int) -> tuple[int, bool]:
         n: number of the request.
     """
     return trace.count_tokens(n), trace.get_terms(n).error == 0.0
+
+
+def describe_size(trace: Trace, n: int) -> str:
+    """Describe the size of a request: as planned with its stated error, as it is sent, and its limit.
+
+    Args:
+        trace: the replay.
+        n: number of the request.
+    """
+    plan, (size, sure) = trace.plans[n], measure_size(trace, n)
+    limit, over = plan.budget.limit, size - plan.budget.limit
+    planned = f"{plan.expected_tokens:,} tokens planned, ±{plan.calibration.error:.0%}"
+    planned += f" (from {plan.calibration.prior.source})" if plan.calibration.prior else ""
+    end = f"{over:,} over" if over > 0 else "within"
+    return f"{planned}; {size:,} {'were' if sure else 'would be'} sent; the limit is {limit:,}: {end}"
 
 
 def measure_start(trace: Trace, n: int) -> tuple[int, Terms, int]:
@@ -328,7 +343,9 @@ class _Columns:
         add["cut"].append(plan.request.cut)
         add["first"].append(len(self.actions))  # number of the first decision after this request
         add["model"].append(self.intern_text(plan.model))
-        add["verdict"].append(VERDICTS.index(plan.verdict))
+        add["verdict"].append(VERDICTS.index(self.trace.get_verdict(n)))
+        add["planned"].append(plan.expected_tokens)
+        add["missed"].append(round(plan.calibration.error, 4))
         for name in ("prefix", "earlier", "reinjected", "unattributed"):
             add[name].append(getattr(fit, name))
         add["uncut"].append(fit.max_overestimate)

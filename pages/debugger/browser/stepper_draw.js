@@ -38,6 +38,14 @@ function drawWhere(self) {
   pill.title = sure ? "Tokens of the request as its provider billed it." : "Tokens as counted, scaled to what the provider billed for what was really sent. The error is that of what was recorded, at the median.";
   if (uncut) pill.title += ` The tool had cut about ${uncut.toLocaleString("en")} tokens here that its log does not name: they are in the estimate, and were not in what it sent.`;
   shown.push(pill);
+  const { planned, missed, size, limit } = model.requests;
+  if (!sure || verdict === "overflow") {
+    const over = size[request] > limit[request];
+    const numbers = [planned, size, limit].map((row) => row[request].toLocaleString("en"));
+    const fit = make("span", over ? "pill overflow" : "pill", `planned ${short(planned[request])} ±${Math.round(100 * missed[request])} %, ${short(size[request])} of ${short(limit[request])}`);
+    fit.title = `${numbers[0]} tokens were expected when the request was planned, ${numbers[1]} ${sure ? "were" : "would be"} sent, the limit is ${numbers[2]}.`;
+    shown.push(fit);
+  }
   if (self.held) shown.push(make("span", "pill refuse", self.held));
   part.where.replaceChildren(...shown);
   part.where.dataset.request = request;
