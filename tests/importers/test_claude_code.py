@@ -657,7 +657,10 @@ def compacted(**meta: Any) -> Log:
     return log
 
 
-@pytest.mark.parametrize(("trigger", "why"), [("auto", "the window was nearly full"), ("manual", "the user asked for it")])
+@pytest.mark.parametrize(
+    ("trigger", "why"),
+    [("auto", "(the tool did it by itself, at 9,000 tokens by its own count)"), ("manual", "(the user asked for it)")],
+)
 def test_a_compaction_leaves_the_timeline_whole_and_shortens_what_is_sent(trigger: str, why: str, tmp_path: Path) -> None:
     session = opened(compacted(trigger=trigger), tmp_path)
     assert session.blocks[0].text == "first question"

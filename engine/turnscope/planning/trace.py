@@ -399,12 +399,22 @@ def fit_session(session: Session, requests: Sequence[Request], sizes: Sequence[i
     if EXACT_REQUESTS in session.about:
         return tuple(replace(fit, whole=True) for fit in fits)
     logged = {seen.request for seen in session.observed if seen.edit.is_unlocated_cut}
-    return tuple(replace(fit, cut_at_start=0) if _begins_at(fit, logged, recorded) else fit for fit in fits) if logged else fits
+    return tuple(_measure_cut(fit, logged, recorded, sizes) if fit.cut_at_start else fit for fit in fits)
 
 
-def _begins_at(fit: Fit, requests: Collection[int], recorded: Ints) -> bool:
-    """Whether a fit begins at one of these requests, or at the first behind it that was recorded."""
-    return any(n <= fit.start and not (recorded[n : fit.start] >= 0).any() for n in requests)
+def _measure_cut(fit: Fit, logged: Collection[int], recorded: Ints, sizes: Sequence[int]) -> Fit:
+    """Return the fit with the cut at its start as it was billed: what the prompt fell by, and what came in.
+
+    There is none where the log tells of content that was cleared and that it does not hold (`logged`).
+    """
+    start, before = fit.start, np.flatnonzero(recorded[: fit.start] >= 0)
+    last = int(before[-1]) if len(before) else -1
+    if any(last < n <= start for n in logged):
+        return replace(fit, cut_at_start=0)
+    if last < 0 or recorded[start] < 0:
+        return fit
+    gone = int(recorded[last] - recorded[start]) + round(fit.scale * (sizes[start] - sizes[last]))
+    return replace(fit, cut_at_start=gone) if gone > 0 else fit
 
 
 def changes_static(session: Session, requests: Sequence[Request], number: int) -> bool:

@@ -14,8 +14,10 @@ import numpy as np
 
 from turnscope.counting.ledger import Ledger
 from turnscope.counting.reconciliation import Floats, Ints
+from turnscope.envelope.plan import Plan
 from turnscope.planning.trace import Trace
-from turnscope.session.model import JSON, Action
+from turnscope.session.content import INJECTED_KINDS
+from turnscope.session.model import JSON, Action, Message, Session
 from turnscope.views.cache_breaks import SHORT_TTL, CacheBreak, Cause, find_breaks
 from turnscope.views.events import EVENTS, classify_action
 from turnscope.views.overview import CELLS, Marker, Overview
@@ -273,10 +275,13 @@ def _find_cuts(known: _Facts) -> list[Finding]:
     for plan in known.trace.plans:
         n = plan.request.n
         acted = [d for d in (*plan.decisions, *plan.server) if d.splice and d.action in CUT_ACTIONS]
+        acted = [d for d in acted if not d.edit.facts.get("superseded")]  # another version of it came in
         for kind in {classify_action(d.action) for d in acted}:
             size = round(sum(d.before - d.after for d in acted if classify_action(d.action) == kind) * plan.calibration.scale)
             if kind == "compact" and n:  # the summary came in with it, so the fall of the prompt counts
                 size = int(known.prompts[n - 1] - known.prompts[n])
+            elif n and known.view.recorded[n] > 0 < known.view.recorded[n - 1]:
+                size = _correct_size(known, plan, size)
             if n and size >= CUT_SHARE * known.prompts[n - 1] > 0:
                 groups[kind].append((n, size))
     if not groups:
@@ -294,6 +299,17 @@ def _find_cuts(known: _Facts) -> list[Finding]:
     )
     evidence = {"requests": [n for n, _ in made], "removed": removed, "event": kind}
     return [Finding(text=f"{what}{where}.", request=largest, kind="cut", usd=None, tokens=removed, evidence=evidence)]
+
+
+def _correct_size(known: _Facts, plan: Plan, counted: int) -> int:
+    """The tokens of a cut by what was billed: what the prompt fell by, and what came in.
+
+    The count stays where the bill says much less: something else came in that the log does not hold.
+    """
+    n = plan.request.n
+    came = known.trace.ledger.count_tokens(known.trace.plans[n - 1].request.cut, plan.request.cut) * plan.calibration.scale
+    billed = int(known.prompts[n - 1] - known.prompts[n]) + round(came)
+    return min(counted, billed) if billed > counted / 2 else counted
 
 
 def _find_unlogged_cuts(known: _Facts) -> list[Finding]:
@@ -323,7 +339,7 @@ def _find_unlogged_cuts(known: _Facts) -> list[Finding]:
 def _find_lost_task(known: _Facts) -> list[Finding]:
     """The first user message left the window."""
     trace = known.trace
-    at = next((m.start for m in trace.session.messages if m.origin == "prompt"), None)
+    at = next((_find_own_words(trace.session, m) for m in trace.session.messages if m.origin == "prompt"), None)
     if at is None:
         return []
     spans = next(trace.iter_shown_spans([at]))
@@ -345,7 +361,8 @@ def _find_mid_prompt(known: _Facts) -> list[Finding]:
     The number of prompts follows from what was said after it, whatever was done to that since; the named prompt is checked.
     """
     trace, session = known.trace, known.trace.session
-    starts = np.array([message.start for message in session.messages if message.origin == "prompt"], dtype=np.int64)
+    asked = (_find_own_words(session, message) for message in session.messages if message.origin == "prompt")
+    starts = np.array([*asked], dtype=np.int64)
     long = np.flatnonzero(known.prompts >= LONG_PROMPT)
     cuts = np.array([session.requests[n].cut for n in long], dtype=np.int64)
     last = np.searchsorted(starts, cuts) - 1
@@ -381,6 +398,12 @@ def _find_mid_prompt(known: _Facts) -> list[Finding]:
                 )
                 break
     return sorted(found, key=lambda each: -int(str(each.evidence["requests"])))[:1]
+
+
+def _find_own_words(session: Session, message: Message) -> int:
+    """The first block of a prompt that is not injected: reminders may stand before what the user said."""
+    blocks = session.blocks[message.start : message.stop]
+    return next((block.at for block in blocks if block.kind not in INJECTED_KINDS), message.start)
 
 
 def _count_message_tokens(ledger: Ledger, at: Ints) -> Ints:

@@ -30,14 +30,13 @@ def _list_addresses(session: Session, drafts: Iterable[Draft]) -> set[int]:
 def observe_compaction(boundary: Entry | None, kept: Sequence[Draft]) -> Observer:
     """Everything before the summary (the last of `kept`) left the window, but for messages that were preserved."""
     meta = boundary.get_object("compactMetadata") if boundary else {}
-    trigger = "the user asked for it" if meta.get("trigger") == "manual" else "the window was nearly full"
     facts = {key: meta[key] for key in ("trigger", "preTokens", "postTokens") if key in meta}
 
     def look(session: Session) -> Iterator[ObservedEdit]:
         summary = kept[-1].start
         request = _find_first_request(session, summary)
         if request < len(session.requests):
-            because = f"compacted into a summary ({trigger})"
+            because = f"compacted into a summary{_describe_trigger(meta)}"
             start = 0
             for at in sorted({*_list_addresses(session, kept[:-1]), summary}):
                 if start < min(at, summary):
@@ -45,6 +44,15 @@ def observe_compaction(boundary: Entry | None, kept: Sequence[Draft]) -> Observe
                 start = at + 1
 
     return look
+
+
+def _describe_trigger(meta: dict[str, Any]) -> str:
+    """Why a compaction was made, as far as its line says; "" where it has no such line."""
+    if meta.get("trigger") == "manual":
+        return " (the user asked for it)"
+    size = meta.get("preTokens")
+    counted = f", at {size:,} tokens by its own count" if isinstance(size, int) and size > 0 else ""
+    return f" (the tool did it by itself{counted})" if meta.get("trigger") == "auto" else ""
 
 
 def observe_microcompaction(
