@@ -1,17 +1,16 @@
 """What each rule costs over a long session: `python tests/bench/bench_rules.py [rule or policy ...]`; exit 1 above a limit.
 
-Every built-in policy on a Claude Code session of 20 MB, 2,000 requests and 21 compactions, which most of them outgrow: CPU
-seconds, growth from its first half to the whole, memory that the plans hold. Where more than twice as much was read for
-summaries, or decided, in the whole as in its half, time may grow as that did. Then each rule alone, and the policy `balanced`,
-over 8,000 requests: the same. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, one request
-per turn, beside what `trim_messages` of langchain-core and of litellm take for the same turns (the `bench` extra; skipped with
-a word where absent). langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has none and
-counts with a tokenizer.
+Every built-in policy on Claude Code sessions of 20 MB, 2,000 requests and 21 compactions, which most of them outgrow: one of a
+model that keeps old thinking, one whose server drops it, one whose log seals it. CPU seconds, growth from the first half to
+the whole, memory of a process of its own: while it holds the plans, and at its peak. Then each rule alone, and the policy
+`balanced`, over 8,000 requests: the same. Then each ported policy: CPU seconds. Then reverse iteration over 10,000 messages, a
+request per turn, beside what `trim_messages` of langchain-core and of litellm take for the same turns (the `bench` extra;
+skipped with a word where absent). langchain-core counts with its own cheap counter, "approximate" (characters / 4); litellm has
+none and counts with a tokenizer.
 
 What counts is the process's CPU time with the sessions out of the garbage collector's sight, as the app has them, from a heap
 that was just collected. What is over a limit is measured again, up to ROUNDS times, and its best counts: a busy machine slows
-even CPU time, a slow rule stays slow. What takes less than BRIEF is measured so often in any case. Memory is measured by a
-process of its own meanwhile, for watching every allocation takes longer than the rest.
+even CPU time, a slow rule stays slow. What takes less than BRIEF is measured so often in any case.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ import os
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cache, partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import turnscope
-from make_claude_code import write
+from make_claude_code import VARIETIES, write
 from turnscope.counting.ledger import Ledger, build_ledger
 from turnscope.counting.tokens import CHARS
 from turnscope.planning.assemble import replay
@@ -61,8 +60,8 @@ PORTS = ("cline-classic", "roo", "librechat-agents", "litellm-trim", "langchain-
 PORTS += ("claude-code", "claude-code-microcompact", "codex", "goose", "letta", "openrouter-middle-out", "mini-swe-agent")
 PORT_SECONDS = 5.0
 LOG = (20, 2_000, 21)  # megabytes, requests and compactions of the session that every policy replays
-LOG_LIMITS = (2.0, 60_000_000)  # seconds, bytes that the plans hold
-LOG_MORE = dict.fromkeys(("librechat-agents", "librechat-agents-summary"), (5.0, 150_000_000))  # each turn cuts all anew
+LOG_SECONDS, LOG_BYTES = 2.0, 60_000_000  # CPU, and growth of the process while it holds the plans
+LOG_MORE = {"librechat-agents": (4.0, 120_000_000)}  # it cuts all anew at each turn
 LIMIT = 40_000  # tokens: a quarter of the turns below fit
 
 RULES = {
@@ -181,57 +180,70 @@ def ports(chosen: list[str]) -> Iterator[tuple[str, bool]]:
         yield f"{name:28} {seconds:6.2f} s" + ("" if seconds < PORT_SECONDS else "  TOO MUCH"), seconds < PORT_SECONDS
 
 
-def logged() -> Session:
-    """The Claude Code session."""
-    megabytes, requests, compactions = LOG
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "session.jsonl"
-        write(path, megabytes, requests, compactions)
-        return turnscope.load(path)
+class Cost(NamedTuple):
+    """What a policy costs over one session: CPU seconds of its first half and of all of it, bytes, and what it decided."""
+
+    half: float
+    whole: float
+    held: int  # bytes by which the process grew while the plans were held
+    peak: int  # bytes by which it grew at most
+    decisions: int
 
 
 @cache
-def halves() -> tuple[tuple[Session, Ledger], tuple[Session, Ledger]]:
-    """The first half of the Claude Code session and the whole, with their counts."""
-    whole = logged()
+def halves(variety: str) -> tuple[tuple[Session, Ledger], tuple[Session, Ledger]]:
+    """The first half of a Claude Code session and the whole, with their counts."""
+    megabytes, requests, compactions = LOG
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "session.jsonl"
+        write(path, megabytes, requests, compactions, variety=VARIETIES[variety])
+        whole = turnscope.load(path)
     n = len(whole.requests) // 2
     half, memo = truncate_session(whole, whole.requests[n].cut, n), dict[str, int]()
+    PRICES.find_facts("")  # what is loaded on first use is not the plans'
     return (half, build_ledger(half, CHARS, memo)), (whole, build_ledger(whole, CHARS, memo))
 
 
-def weighed(name: str) -> tuple[int, int, float]:
-    """Bytes that the plans of that session hold under a policy, how many decisions, and what `_more` says of them."""
-    session, ledger = halves()[1]
+def status(field: str) -> int:
+    """Bytes of this process: `VmRSS` now, `VmHWM` at most."""
+    return next(int(line.split()[1]) * 1_024 for line in Path("/proc/self/status").open() if line.startswith(field))
+
+
+def weigh(job: tuple[str, str]) -> Cost:
+    """What a policy costs, in a process of its own that has the session already."""
+    variety, name = job
     policy = load(name)
-    PRICES.find_facts("")  # what is loaded on first use is not the plans', and takes minutes while allocations are watched
-    held, _, plans = memory(partial(planned, session, ledger, policy, build_own_ledger(session, policy)))
-    return held, decided(plans), _more(plans, len(plans) // 2)
+    (half, few), (session, ledger) = halves(variety)
+    own = build_own_ledger(session, policy)
+    short, long = partial(planned, half, few, policy, own), partial(planned, session, ledger, policy, own)
+    list(islice(replay(session, policy, ledger, own), 20))  # what it loads on first use
+    gc.collect()
+    before = status("VmRSS")
+    plans = long()
+    held, peak = status("VmRSS") - before, status("VmHWM") - before
+    decisions = decided(plans)
+    del plans
+    return Cost(*best([short, long], within), held, peak, decisions)
 
 
-def compacted(chosen: list[str]) -> Iterator[tuple[str, bool]]:
-    """A line per built-in policy, and whether it holds its limits."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as apart:
-        weights = apart.map(weighed, chosen)
-        for name, (held, decisions, more) in zip(chosen, weights, strict=True):
-            policy = load(name)
-            most, room = LOG_MORE.get(name, LOG_LIMITS)
-            own = build_own_ledger(halves()[1][0], policy)
-            within = partial(_within, most, more)
-            short, long = best([partial(planned, session, ledger, policy, own) for session, ledger in halves()], within)
-            good = within(short, long) and held <= room
-            line = f"{name:28} {long:6.2f} s  x{long / short:.2f}  {held / 1e6:6.1f} MB held  {decisions:7,} decisions"
+def within(short: float, long: float, most: float = LOG_SECONDS) -> bool:
+    return long <= most and (long < FAST or long <= GROWTH * short)
+
+
+def compacted(variety: str, chosen: list[str]) -> Iterator[tuple[str, bool]]:
+    """A line per built-in policy on a session of that variety, and whether it holds its limits."""
+    halves(variety)
+    gc.freeze()
+    with get_context("fork").Pool(1, maxtasksperchild=1) as apart:
+        for name, cost in zip(chosen, apart.imap(weigh, [(variety, name) for name in chosen]), strict=True):
+            most, room = LOG_MORE.get(name, (LOG_SECONDS, LOG_BYTES))
+            good = within(cost.half, cost.whole, most) and cost.held <= room
+            line = (
+                f"{name:28} {cost.whole:6.2f} s  x{cost.whole / cost.half:.2f}  {cost.held / 1e6:6.1f} MB held  "
+                f"{cost.peak / 1e6:6.1f} MB at the peak  {cost.decisions:7,} decisions"
+            )
             yield line + ("" if good else "  TOO MUCH"), good
-
-
-def _more(plans: list[Any], half: int) -> float:
-    """How many times as much was read for summaries, or decided, in all requests as in the first half of them; at least 2."""
-    parts = (plans[:half], plans)
-    read = [sum(len(ask.content) for plan in part for ask, _ in plan.asks) for part in parts]
-    return max([2.0, *(whole / first for first, whole in (read, list(map(decided, parts))) if first)])
-
-
-def _within(most: float, more: float, short: float, long: float) -> bool:
-    return long <= most and (long < FAST or long <= GROWTH / 2 * more * short)
+    gc.unfreeze()
 
 
 def chat(turns: int) -> Session:
@@ -311,7 +323,9 @@ def main(chosen: list[str]) -> int:
     tables: list[tuple[str, Iterator[tuple[str, bool]]]] = []
     if whole or not chosen:
         log = f"{LOG[0]} MB, {LOG[1]:,} requests and {LOG[2]} compactions"
-        tables.append((f"{log} under every policy, from the first half to the whole:", compacted(whole or [*list_policies()])))
+        for variety in VARIETIES:
+            title = f"{log}, {variety}, under every policy, from the first half to the whole:"
+            tables.append((title, compacted(variety, whole or [*list_policies()])))
     if single or not chosen:
         tables.append((f"{REQUESTS:,} requests, each rule alone, and one whole policy:", rule_costs(single or [*RULES, WHOLE])))
     if ported := [name for name in PORTS if name in (chosen or PORTS)]:

@@ -36,10 +36,36 @@ CORPUS = (
     "argparse ast asyncio collections concurrent datetime doctest email http inspect json logging multiprocessing pathlib pdb "
     "pickle pydoc ssl subprocess tarfile typing zipfile"
 ).split()
+# One pixel, as large as a screenshot by its header's word: what counts of an image is its size in pixels.
+PIXELS = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x05\xa0\x00\x00\x03\x84\x08\x02\x00\x00\x00"
+IMAGE = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": base64.b64encode(PIXELS + bytes(64)).decode()},
+}
 PREAMBLE = (
     "This session is being continued from a previous conversation that ran out of context. "
     "The summary below covers the earlier portion of the conversation.\n\n"
 )
+
+
+class Variety(NamedTuple):
+    """What differs from session to session. Shares are of 1; `rewinds` and `clearings` are numbers over the whole session."""
+
+    model: str = MODEL
+    sealed: float = 0.0  # thinking of which the log holds the signature alone
+    pictures: float = 0.0  # readings of a file that give an image
+    parallel: float = 0.12  # answers that call two tools
+    rewinds: int = 0  # the user goes back to before the newest turn
+    clearings: int = 0  # microcompactions: old tool results are cleared
+    agents: int = 0  # subagents, whose lines stand between the others
+
+
+# In the proportions of recorded sessions: one that drops the thinking of past turns, one whose log seals it, one without any.
+VARIETIES = {
+    "opus-4-5": Variety(),
+    "sonnet-4-5": Variety("claude-sonnet-4-5-20250929", pictures=0.02, parallel=0.3, rewinds=8, clearings=4, agents=10),
+    "opus-4-7": Variety("claude-opus-4-7", sealed=1.0, pictures=0.02, parallel=0.3, rewinds=8, agents=10),
+}
 
 
 class Written(NamedTuple):
@@ -88,6 +114,9 @@ class Log:
     spent: Json = field(default_factory=dict)
     session: str = ""
     attached: int = 0  # characters of listings and instructions at the start and after each compaction
+    variety: Variety = VARIETIES["opus-4-5"]
+    results: list[str] = field(default_factory=list)  # ids of calls whose results stand in the window
+    turn: str | None = None  # the line before the newest prompt
 
     def hexid(self, bits: int = 96) -> str:
         return f"{self.rng.getrandbits(bits):0{bits // 4}x}"
@@ -134,6 +163,7 @@ def prompt(log: Log) -> None:
     long_pause = log.rng.random() < 0.08
     log.wait(*((400, 1_800) if long_pause else (8, 90)))
     text = f"Please look at step {log.turns + 1}.\n" + log.text(log.rng.randint(80, 900))
+    log.turn = log.parent
     snapshot = {"messageId": log.uuid(), "trackedFileBackups": {}, "timestamp": log.stamp()}
     log.put(
         {"type": "file-history-snapshot", "messageId": snapshot["messageId"], "snapshot": snapshot, "isSnapshotUpdate": False}
@@ -210,7 +240,9 @@ def blocks(log: Log, calls: int) -> list[Json]:
     content: list[Json] = []
     if log.rng.random() < 0.6:
         signature = base64.b64encode(log.rng.randbytes(log.rng.randint(180, 600))).decode()
-        content.append({"type": "thinking", "thinking": log.text(log.rng.randint(200, 1_400)), "signature": signature})
+        thinking = log.text(log.rng.randint(200, 1_400))
+        sealed = log.variety.sealed and log.rng.random() < log.variety.sealed
+        content.append({"type": "thinking", "thinking": "" if sealed else thinking, "signature": signature})
     if calls == 0 or log.rng.random() < 0.4:
         content.append({"type": "text", "text": log.text(log.rng.randint(80, 1_600))})
     for _ in range(calls):
@@ -226,7 +258,7 @@ def answer(log: Log, calls: int) -> list[tuple[Json, str]]:
     content = blocks(log, calls)
     size = sum(tokens(json.dumps(block.get("input") or block.get("text") or block["thinking"])) for block in content)
     spent = usage(log, size)
-    ids = {"id": f"msg_01{log.hexid()}", "type": "message", "role": "assistant", "model": MODEL}
+    ids = {"id": f"msg_01{log.hexid()}", "type": "message", "role": "assistant", "model": log.variety.model}
     request, made = f"req_011{log.hexid()}", []
     for block in content:
         message = ids | {"content": [block], "stop_reason": None, "stop_sequence": None, "usage": spent}
@@ -253,7 +285,10 @@ def result(log: Log, call: Json, uuid: str, chars: int) -> None:
         "Grep": {"mode": "content", "numFiles": 0, "filenames": [], "content": text, "numLines": lines},
         "Edit": {"filePath": given.get("file_path"), "originalFile": text, "userModified": False, "replaceAll": False},
     }[call["name"]]
-    block = {"tool_use_id": call["id"], "type": "tool_result", "content": text}
+    pictures = log.variety.pictures if call["name"] == "Read" else 0
+    content = [IMAGE] if pictures and log.rng.random() < pictures else text
+    block = {"tool_use_id": call["id"], "type": "tool_result", "content": content}
+    log.results.append(call["id"])
     more = {"type": "user", "message": {"role": "user", "content": [block]}, "toolUseResult": copy}
     log.entry(more | {"sourceToolAssistantUUID": uuid}, parent=uuid)
     log.window += tokens(text)
@@ -271,10 +306,42 @@ def compact(log: Log) -> None:
     log.window = PREFIX + tokens(text)
     log.cached = min(log.cached, PREFIX)  # system prompt and tools stay as they were
     log.compactions += 1
+    log.results, log.turn = [], None
     put_in(log, again=True)
 
 
-def plan(rng: Random, requests: int) -> Iterator[tuple[bool, int]]:
+def clear(log: Log) -> None:
+    """Write a microcompaction: the older half of the results in the window is cleared."""
+    cleared, log.results = log.results[: len(log.results) // 2], log.results[len(log.results) // 2 :]
+    meta = {"trigger": "auto", "preTokens": log.window, "tokensSaved": 0, "compactedToolIds": cleared}
+    more = {"type": "system", "subtype": "microcompact_boundary", "content": "Context microcompacted", "isMeta": False}
+    log.entry(more | {"level": "info", "microcompactMetadata": meta | {"clearedAttachmentUUIDs": []}}, parent=log.parent)
+
+
+def ask_agent(log: Log) -> None:
+    """Write a subagent's lines: its task, two answers with usage of their own, and one reading between them."""
+    main, before, cached = log.parent, log.window, log.cached
+    log.window = log.cached = 0
+    side = {"isSidechain": True, "agentId": log.hexid(32)}
+    text = "Please find where this is used.\n" + log.text(400)
+    log.entry(side | {"type": "user", "message": {"role": "user", "content": text}}, parent=None)
+    log.window += tokens(text)
+    for call in ("toolu_01" + log.hexid(), ""):
+        spent = usage(log, 120)
+        last = {"type": "tool_use", "id": call, "name": "Read", "input": arguments(log, "Read")}
+        block = last if call else {"type": "text", "text": log.text(400)}
+        message = {"id": f"msg_01{log.hexid()}", "type": "message", "role": "assistant", "model": log.variety.model}
+        message |= {"content": [block], "stop_reason": None, "stop_sequence": None, "usage": spent}
+        log.entry(side | {"type": "assistant", "requestId": f"req_011{log.hexid()}", "message": message}, parent=log.parent)
+        if call:
+            found = log.text(3_000)
+            content = [{"type": "tool_result", "tool_use_id": call, "content": found}]
+            log.entry(side | {"type": "user", "message": {"role": "user", "content": content}}, parent=log.parent)
+            log.window += 120 + tokens(found)
+    log.parent, log.window, log.cached = main, before, cached
+
+
+def plan(rng: Random, requests: int, parallel: float = 0.12) -> Iterator[tuple[bool, int]]:
     """For each request: whether a prompt comes before it, and how many tools it calls. A turn ends with a call-free answer."""
     left = 0
     for n in range(requests):
@@ -282,7 +349,7 @@ def plan(rng: Random, requests: int) -> Iterator[tuple[bool, int]]:
         if opens:
             left = min(rng.randint(2, 16), requests - n)
         left -= 1
-        yield opens, (0 if left == 0 else 2 if rng.random() < 0.12 else 1)
+        yield opens, (0 if left == 0 else 2 if rng.random() < parallel else 1)
 
 
 def write(
@@ -292,22 +359,32 @@ def write(
     compactions: int = 130,
     seed: int = 7,
     attached: int = 20_000,
+    variety: Variety = VARIETIES["opus-4-5"],
 ) -> Written:
     """Write the session to `path` and say what it holds.
 
     `attached`: characters of listings and instructions at the start and after each compaction, at most a tenth of the bytes;
     0 = no attachments at all. `megabytes` (of 10^6 bytes) is met to within about a percent. `compactions` are spread evenly;
-    one more is written wherever a prompt would pass 170,000 tokens, so no request is larger than that.
+    one more is written wherever a prompt would pass 170,000 tokens, so no request is larger than that. `variety` says which
+    model answers, and what else the session holds.
     """
     rng, goal = Random(seed), megabytes * 1e6 / requests
     with Path(path).open("wb") as out:
         log = Log(out, rng, corpus(), attached=min(attached, round(megabytes * 1e5 / (compactions + 1))))
-        log.session = log.uuid()
+        log.session, log.variety = log.uuid(), variety
         log.put({"type": "summary", "summary": "A long day in the shop", "leafUuid": log.uuid()})
-        for n, (opens, calls) in enumerate(plan(rng, requests)):
+        happen = {name: {round(requests * (k + 0.5) / many) for k in range(many)} for name, many in _events(variety)}
+        for n, (opens, calls) in enumerate(plan(rng, requests, variety.parallel)):
             if n * (compactions + 1) // requests > (n - 1) * (compactions + 1) // requests and n:
                 compact(log)
+            if n in happen["clearings"]:
+                clear(log)
+            if n in happen["agents"]:
+                ask_agent(log)
             if opens:
+                if log.turn and any(n - 16 < at <= n for at in happen["rewinds"]):
+                    happen["rewinds"] -= {at for at in happen["rewinds"] if at <= n}
+                    log.parent = log.turn  # what was said since is another branch
                 prompt(log)
             made = answer(log, calls)
             room = (goal * (n + 2) - log.size) / REPEATED / max(1, len(made))  # a request ahead: the last calls no tool
@@ -323,6 +400,10 @@ def write(
     return Written(log.size, log.lines, requests, log.turns, log.compactions, log.peak, **log.spent)
 
 
+def _events(variety: Variety) -> tuple[tuple[str, int], ...]:
+    return (("rewinds", variety.rewinds), ("clearings", variety.clearings), ("agents", variety.agents))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
@@ -331,7 +412,9 @@ def main() -> None:
     parser.add_argument("--compactions", type=int, default=130)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--attached", type=int, default=20_000)
-    print(write(**vars(parser.parse_args())))
+    parser.add_argument("--variety", choices=VARIETIES, default="opus-4-5")
+    given = vars(parser.parse_args())
+    print(write(**given | {"variety": VARIETIES[given["variety"]]}))
 
 
 if __name__ == "__main__":
