@@ -2,7 +2,7 @@
 
 A line per session: the window of the table of models, the one that is shown, its evidence, and the least size at which the tool
 compacted by itself. Below them: how many show a window over 200,000, or would by the table alone, although their tool compacted
-below it. And over all policies with a limit: requests whose shown size is over it, and how many of those are shown as fitting, by
+below it. And over all policies with a limit: requests whose shown size is over it, and how many of those are shown to fit, by
 their plan (as it was before) and by their verdict. Default files: the Claude Code sessions kept beside the project and those of
 recorded runs, else the samples.
 """
