@@ -6,8 +6,8 @@ import json
 import re
 from base64 import b64decode, b64encode
 from pathlib import Path
-from threading import Timer
-from typing import TYPE_CHECKING
+from threading import Event, Timer
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import turnscope
@@ -124,18 +124,26 @@ def test_the_run_that_follows_a_click_on_stop_takes_the_next_message(
 def test_a_turn_that_ends_while_the_page_begins_to_be_drawn_is_drawn_with_its_end(
     app: AppTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, met = open_chats.open_thread, []
+    now, met, drawn = open_chats.open_thread, [], Event()
+
+    class Waiting(list[Any]):
+        """The provider notes a request only when the page begins to be drawn."""
+
+        def append(self, beta: Any) -> None:
+            assert drawn.wait(30)
+            super().append(beta)
 
     def room(thread: str) -> open_chats.OpenChat:
         """The turn ends when the page has its chat, and before it looks whether a turn is under way."""
-        held = now(thread)
-        if held.turn is not None:
-            assert held.turn.wait(30)
+        chat = now(thread)
+        if chat.turn is not None:
+            drawn.set()
+            assert chat.turn.wait(30)
             met.append(thread)
-        return held
+        return chat
 
     monkeypatch.setattr(open_chats, "open_thread", room)
-    chat_form.get_offline_server().delay = 0.1
+    monkeypatch.setattr(chat_form.get_offline_server(), "betas", Waiting())
     opened(app)
     app.session_state["chat.fault"] = "overloaded"
     app.chat_input[0].set_value("hello").run()
