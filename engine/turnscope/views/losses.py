@@ -23,6 +23,7 @@ from turnscope.session.model import JSON, Block, Part, Session, Span, select_mod
 
 MAX_IDENTIFIER = 120  # characters of an identifier, at most
 GRAM = 4  # bytes of a word by which the words that it is a part of are found
+FEW_TEXTS = 32  # texts that are read faster than chosen
 RAREST = 3  # words of a string by which texts are chosen; more cost more than they rule out
 _WORDS = re.compile(
     r"(?:~|\.{1,2})?/?(?:[\w.@+-]+/)+[\w.@+-]*\w"  # paths
@@ -309,10 +310,12 @@ class _Placeholders:
         """The texts in an envelope, by chunk."""
         return [found for chunk in envelope.chunks if (found := self._read_chunk(chunk))]
 
-    def has_text(self, numbers: Iterable[frozenset[int]], string: str) -> bool:
+    def has_text(self, numbers: Sequence[frozenset[int]], string: str) -> bool:
         """Whether one of these texts holds a string."""
-        chosen = self.texts.select(string)
-        return any(string in self.texts.texts[n] for each in numbers for n in each.intersection(chosen))
+        if sum(map(len, numbers)) > FEW_TEXTS:
+            chosen = self.texts.select(string)
+            numbers = [each.intersection(chosen) for each in numbers]
+        return any(string in self.texts.texts[n] for each in numbers for n in each)
 
     def _read_chunk(self, chunk: Chunk) -> frozenset[int]:
         found = self.chunks.get(id(chunk))
