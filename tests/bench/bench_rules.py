@@ -191,39 +191,38 @@ class Cost(NamedTuple):
 
 
 @cache
-def halves(variety: str) -> tuple[tuple[Session, Ledger], tuple[Session, Ledger]]:
-    """The first half of a Claude Code session and the whole, with their counts."""
-    megabytes, requests, compactions = LOG
-    with TemporaryDirectory() as folder:
-        path = Path(folder) / "session.jsonl"
-        write(path, megabytes, requests, compactions, variety=VARIETIES[variety])
-        whole = turnscope.load(path)
+def halves(path: Path) -> tuple[tuple[Session, Ledger], tuple[Session, Ledger]]:
+    """The first half of a session and the whole, with their counts."""
+    whole = turnscope.load(path)
     n = len(whole.requests) // 2
     half, memo = truncate_session(whole, whole.requests[n].cut, n), dict[str, int]()
     PRICES.find_facts("")  # what is loaded on first use is not the plans'
     return (half, build_ledger(half, CHARS, memo)), (whole, build_ledger(whole, CHARS, memo))
 
 
-def status(field: str) -> int:
-    """Bytes of this process: `VmRSS` now, `VmHWM` at most."""
-    return next(int(line.split()[1]) * 1_024 for line in Path("/proc/self/status").open() if line.startswith(field))
+def resident() -> int:
+    """Bytes of memory of this process alone: what it mapped from files, or shares, is not its own."""
+    return next(int(line.split()[1]) * 1_024 for line in Path("/proc/self/status").open() if line.startswith("RssAnon"))
 
 
-def weigh(job: tuple[str, str]) -> Cost:
-    """What a policy costs, in a process of its own that has the session already."""
-    variety, name = job
+def weigh(job: tuple[Path, str]) -> Cost:
+    """What a policy costs, in a process of its own."""
+    path, name = job
     policy = load(name)
-    (half, few), (session, ledger) = halves(variety)
+    (half, few), (session, ledger) = halves(path)
     own = build_own_ledger(session, policy)
     short, long = partial(planned, half, few, policy, own), partial(planned, session, ledger, policy, own)
     list(islice(replay(session, policy, ledger, own), 20))  # what it loads on first use
     gc.collect()
-    before = status("VmRSS")
-    plans = long()
-    held, peak = status("VmRSS") - before, status("VmHWM") - before
+    before, peak, plans = resident(), 0, list[Any]()
+    for plan in replay(session, policy, ledger, own):
+        plans.append(plan)
+        if len(plans) % 50 == 0:
+            peak = max(peak, resident() - before)
+    held = resident() - before
     decisions = decided(plans)
     del plans
-    return Cost(*best([short, long], within), held, peak, decisions)
+    return Cost(*best([short, long], within), held, max(peak, held), decisions)
 
 
 def within(short: float, long: float, most: float = LOG_SECONDS) -> bool:
@@ -232,10 +231,11 @@ def within(short: float, long: float, most: float = LOG_SECONDS) -> bool:
 
 def compacted(variety: str, chosen: list[str]) -> Iterator[tuple[str, bool]]:
     """A line per built-in policy on a session of that variety, and whether it holds its limits."""
-    halves(variety)
-    gc.freeze()
-    with get_context("fork").Pool(1, maxtasksperchild=1) as apart:
-        for name, cost in zip(chosen, apart.imap(weigh, [(variety, name) for name in chosen]), strict=True):
+    megabytes, requests, compactions = LOG
+    with TemporaryDirectory() as folder, get_context("spawn").Pool(1, maxtasksperchild=1) as apart:
+        path = Path(folder) / "session.jsonl"
+        write(path, megabytes, requests, compactions, variety=VARIETIES[variety])
+        for name, cost in zip(chosen, apart.imap(weigh, [(path, name) for name in chosen]), strict=True):
             most, room = LOG_MORE.get(name, (LOG_SECONDS, LOG_BYTES))
             good = within(cost.half, cost.whole, most) and cost.held <= room
             line = (
@@ -243,7 +243,6 @@ def compacted(variety: str, chosen: list[str]) -> Iterator[tuple[str, bool]]:
                 f"{cost.peak / 1e6:6.1f} MB at the peak  {cost.decisions:7,} decisions"
             )
             yield line + ("" if good else "  TOO MUCH"), good
-    gc.unfreeze()
 
 
 def chat(turns: int) -> Session:

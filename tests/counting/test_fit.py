@@ -97,3 +97,11 @@ def test_no_usage_means_no_prefix_and_no_scale_but_an_estimate() -> None:
     done, _ = split(np.full((3, 5), 10, dtype=np.int64), np.full(3, -1, dtype=np.int64), known_static=False)
     assert done.cells[:, :5].sum() == 150
     assert not done.cells[:, 5:].any()
+
+
+def test_a_bill_after_a_compaction_that_no_scale_explains_is_of_a_smaller_prefix() -> None:
+    sizes = np.array([20, 400, 900, 30, 500], dtype=np.int64)
+    recorded = np.array([9_020, 9_400, 9_900, 930, 1_400], dtype=np.int64)
+    before, after = (fit_requests(sizes, recorded, ["m"] * 5, False, [3])[n] for n in (0, -1))
+    assert before.prefix >= 8_500
+    assert after.prefix <= 930, "the whole prompt is no larger"

@@ -333,9 +333,10 @@ class _Walk:
         elif piece.after == "compaction":
             self.injected = 0
             self.hidden = before.apply_compaction(piece.level, piece.prompt)
-            if not before.earlier:
-                moved = piece.level - before.base
-                back = moved if moved > compute_least_jump(piece.prompt) else 0
+            moved = piece.level - before.base
+            back = moved if moved > compute_least_jump(piece.prompt) else 0
+            explained = scale + (moved - back) / piece.size >= SCALE_LIMITS[0]  # else the prefix itself became smaller
+            if explained and not before.earlier:
                 self.hidden = HiddenTokens(before.base, 0, back, 0, before.base, before.start)
                 scale += (moved - back) / piece.size
         else:
