@@ -463,7 +463,7 @@ def travel(page: Page, address: str, *, settles: bool = True) -> None:
         page.evaluate(TRAVEL, address)
         if settles:
             page.wait_for_function("arrived()")
-    page.locator(".ts-title, .st-key-header").first.wait_for()  # a library without an open session has no title
+    page.locator(".ts-title, .st-key-header").first.wait_for(state="attached")  # a library without an open session has no title
     if settles:
         idle(page)
 
