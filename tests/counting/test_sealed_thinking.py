@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import turnscope
 from turnscope.counting.ledger import build_ledger
 from turnscope.counting.media import count_media
 from turnscope.counting.tokens import make_estimator
@@ -49,3 +50,26 @@ def test_several_blocks_share_it_by_their_signatures() -> None:
 
 def test_an_output_that_cannot_be_true_leaves_it_to_the_signature() -> None:
     assert thinking_tokens(session([sealed(230 + 1_600), {"type": "text", "text": "word " * 400}], 3)) in range(300, 306)
+
+
+def test_encrypted_reasoning_counts_whole_and_not_as_its_summary() -> None:
+    summarized = {"type": "thinking", "thinking": "**Looking**", "signature": "gAAAAAB" + "x" * 900}
+    text = {"type": "text", "text": "Because it is so."}
+    assert 490 <= thinking_tokens(session([summarized, text], 500)) < 500
+    assert thinking_tokens(session([summarized | {"signature": "Eo" + "x" * 900}, text], 500)) < 20
+
+
+def test_blocks_that_a_redaction_made_equal_get_the_mean() -> None:
+    builder = Builder("s", "test")
+    for output in (101, 301):
+        builder.add_message("user", "Why?")
+        answer = builder.add_message("assistant", [{"type": "redacted_thinking", "data": "REDACTED"}])
+        builder.set_request(answer, model="gpt-5.5", usage=Usage(100, 0, 0, output))
+    assert thinking_tokens(builder.build()) == 2 * 201 + 8
+
+
+def test_reasoning_leaves_a_real_codex_prompt_when_the_next_turn_begins(shared) -> None:
+    trace = turnscope.replay(turnscope.load(shared("data", "open", "codex", "entire-skills-d5c5-compacted.jsonl")))
+    turns = [n for n, request in enumerate(trace.session.requests) if n and request.turn != trace.session.requests[n - 1].turn]
+    assert any(decision.edit.action == "strip" for n in turns for decision in trace.plans[n].server)
+    assert not any(fit.cut for fit in trace.fits), "nothing is taken for cut without a record"

@@ -58,7 +58,7 @@ def test_a_log_that_begins_in_a_conversation_is_split_by_the_size_of_another_and
 def test_requests_without_a_bill_have_the_size_as_an_estimate() -> None:
     sizes = np.arange(1, 5) * 1_000
     [fit] = fit_requests(sizes, np.full(4, -1), ["m"] * 4, known_static=False, hints=StaticHints(prior=9_000))
-    assert fit.compute_terms(1_000, -1).predict(1_000) == 10_000
+    assert fit.compute_terms(1_000, -1, 0).predict(1_000) == 10_000
 
 
 def test_another_version_and_a_bill_of_its_own_take_no_prior(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_without_a_price_the_bill_speaks_of_tokens() -> None:
         row.model = "house-model"
     bill = found(rows)["bill"]
     assert bill.usd is None
-    assert bill.text.endswith("% of all input tokens; request 4 carries the most, 7,287 tokens.")
+    assert bill.text.endswith("% of all input tokens; request 4 carries the most, 7,315 tokens.")
     assert bill.request == 4
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from itertools import accumulate
 
-from turnscope.counting.media import count_sealed_thinking, is_sealed
+from turnscope.counting.media import count_sealed_thinking, is_sealed, is_summarized
 from turnscope.counting.tokens import Counter, count_blocks, count_message, count_texts
 from turnscope.session.model import BUCKETS, Block, Bucket, Counts, Message, Part, Placeholder, Session
 
@@ -185,27 +185,29 @@ def build_ledger(
 
 
 def fit_sealed_thinking(session: Session, counter: Counter, memo: dict[str, int]) -> dict[str, int]:
-    """Tokens of thinking blocks without text, by digest: what an answer was billed for beyond the text that it holds.
+    """Tokens of thinking blocks without their text, by digest: what an answer was billed for beyond the text that it holds.
 
-    Several such blocks of one answer share that as their signatures are long. Answers whose recorded output cannot be true,
-    or leaves nothing over, are left to their signatures (see `media`).
+    Several such blocks of one answer share that as their signatures are long. Blocks without a difference, as where a log was
+    redacted, each get the mean. Answers whose recorded output cannot be true, or leaves nothing over, are left to their
+    signatures (see `media`).
 
     Args:
         session: The session.
         counter: Counts what else the answers hold.
         memo: Known counts, by digest; new ones are added.
     """
-    found: dict[str, int] = {}
+    found: dict[str, list[float]] = {}
     for request in session.requests:
         output = request.usage.output_tokens if request.usage and not request.output_stub else 0
         answer = session.blocks[request.cut : request.stop] if output else ()
-        sealed = [block for block in answer if block.kind in _SEALED and is_sealed(block.raw)]
+        sealed = [block for block in answer if block.kind in _SEALED and (is_sealed(block.raw) or is_summarized(block.raw))]
         if sealed:
             rest = output - sum(count_blocks([block for block in answer if block not in sealed], counter, memo))
             weights = [count_sealed_thinking(block.raw) for block in sealed]
             if rest > 0:
-                found |= {b.digest: round(rest * w / sum(weights)) for b, w in zip(sealed, weights, strict=True)}
-    return found
+                for block, weight in zip(sealed, weights, strict=True):
+                    found.setdefault(block.digest, []).append(rest * weight / sum(weights))
+    return {digest: round(sum(sizes) / len(sizes)) for digest, sizes in found.items()}
 
 
 def _accumulate(counts: Iterable[int]) -> list[int]:

@@ -36,6 +36,7 @@ CLAUDE_IMAGE_DEFAULT = 1568  # size unknown: a full image of the standard tier, 
 OPENAI_IMAGE_DEFAULT = 765  # size unknown: OpenAI's published example, 1024 x 1024 at high detail
 PDF_PAGE = 2250  # middle of the published 1,500-3,000 tokens per page
 
+ENCRYPTED = "gAAAA"  # what `encrypted_content` of OpenAI begins with: a Fernet token, version 0x80 and a time
 SIGNATURE_FRAME = 230  # characters of a signature that hold no thinking
 SIGNATURE_CHARS = 16 / 3  # characters of base64 per token: 4/3 per byte, 4 bytes per token
 
@@ -92,6 +93,15 @@ def is_sealed(raw: JSON) -> bool:
         return False
     kind = raw.get("type")
     return (kind == "thinking" and not raw.get("thinking") and bool(raw.get("signature"))) or kind == "redacted_thinking"
+
+
+def is_summarized(raw: JSON) -> bool:
+    """Whether a block is thinking of which the log holds a summary and the whole encrypted, as OpenAI's Responses API gives it.
+
+    The whole is sent back and billed, not the summary.
+    """
+    sealed = raw.get("signature") if isinstance(raw, dict) and raw.get("type") == "thinking" else None
+    return isinstance(sealed, str) and sealed.startswith(ENCRYPTED)
 
 
 def count_sealed_thinking(raw: JSON) -> int:

@@ -68,7 +68,8 @@ class Fit:
     `cut_at_start`: the tokens of `cut` that left at `start`, where that is known: the prompt fell there by itself. `error`:
     share of the prompt that 90 % of the model's recorded requests keep within; None where none was recorded. `injected`: tokens
     that came in beside what was said; unlike `reinjected`, every policy has them. `whole`: the log holds the bodies, so what
-    the counter misses is its own error and no part that it does not know.
+    the counter misses is its own error and no part that it does not know. `miscounted`: by request, the tokens billed beyond
+    all parts that are an error of counting (see `_add_miscounted`).
     """
 
     start: int
@@ -82,6 +83,12 @@ class Fit:
     error: float | None = None
     injected: int = 0
     whole: bool = False
+    miscounted: tuple[int, ...] = ()
+
+    @property
+    def hidden_tokens(self) -> int:
+        """Tokens that the log does not hold."""
+        return self.prefix + self.earlier + self.reinjected + self.injected
 
     @property
     def policy_terms(self) -> Terms:
@@ -91,14 +98,16 @@ class Fit:
         """
         return Terms(self.prefix, self.earlier, self.injected, self.scale, error=self.error, max_overestimate=self.cut)
 
-    def compute_terms(self, counted: int, recorded: int) -> Terms:
+    def compute_terms(self, counted: int, recorded: int, request: int) -> Terms:
         """Compute the terms of a recorded request.
 
-        Where the parts exceed the bill, the scale is lowered first, then what was re-injected, and the prefix last.
+        Where the parts exceed the bill, the scale is lowered first, then what was re-injected, and the prefix last. Where the
+        bill exceeds the parts, the scale is raised by what is an error of counting; the rest is unattributed.
 
         Args:
             counted: Tokens of the envelope, in the ledger's units.
             recorded: Its billed prompt tokens; -1 where none are recorded.
+            request: Its number.
         """
         wanted = max(0, round(self.scale * counted) - self.cut)
         room = [0, 0, 0, 0]
@@ -111,6 +120,9 @@ class Fit:
         over = self.prefix + self.earlier + unseen + wanted - sum(room)
         if self.whole and counted and SCALE_LIMITS[0] <= (scaled + left) / counted <= SCALE_LIMITS[1]:
             scaled, left, over = scaled + left, 0, 0
+        elif left and self.miscounted:
+            known = min(left, self.miscounted[request - self.start], max(0, int(SCALE_LIMITS[1] * counted) - scaled))
+            scaled, left = scaled + known, left - known
         scale = scaled / counted if scaled != round(self.scale * counted) else self.scale
         return Terms(prefix, earlier, reinjected, scale, left, self.cut, over, 0.0 if recorded >= 0 else self.error)
 
@@ -181,11 +193,12 @@ def fit_requests(
         hints: What is known of system prompt and tools that the log does not hold; None = nothing.
     """
     hints = hints or StaticHints()
+    beside = (TOOL_INSTRUCTIONS if tools else 0) if known_static else None
     pieces: list[_Segment] = []
     for start, stop in _group_by_model(models):
         use = np.flatnonzero(recorded[start:stop] >= 0) + start
         if len(use):
-            segments = _find_segments(sizes, recorded, use, start, stop, known_static, compactions, tools)
+            segments = _find_segments(sizes, recorded, use, (start, stop), beside, compactions, hints.changes)
             pieces += (segment._replace(model=models[start]) for segment in segments)
     first = next((piece.level for piece in pieces if piece.after == "compaction"), hints.prior)
     found: list[Fit] = []
@@ -196,7 +209,9 @@ def fit_requests(
         gone = 0 if piece.logged or piece.after != "fall" else max(0, hidden.cut - before)
         parts = (hidden.prefix, scale, hidden.earlier, hidden.reinjected, hidden.cut, gone)
         found.append(Fit(piece.start, piece.stop, *parts, injected=walk.injected))
-    return tuple(_add_errors(_fill_gaps(found, len(models), 0 if known_static else hints.prior), sizes, recorded, models))
+    whole = _fill_gaps(found, len(models), 0 if known_static else hints.prior)
+    stated = list(_add_errors(whole, sizes, recorded, models))
+    return tuple(_add_miscounted(stated, sizes, recorded, models, known_static))
 
 
 def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconciliation:
@@ -211,7 +226,7 @@ def reconcile(counts: Ints, recorded: Ints, fits: tuple[Fit, ...]) -> Reconcilia
     terms: list[Terms] = []
     sizes, prompts = counts.sum(axis=1).tolist(), recorded.tolist()
     for fit in fits:
-        terms += [fit.compute_terms(sizes[n], prompts[n]) for n in range(fit.start, fit.stop)]
+        terms += [fit.compute_terms(sizes[n], prompts[n], n) for n in range(fit.start, fit.stop)]
     if terms:
         wholes = [round(one.scale * size) for one, size in zip(terms, sizes, strict=True)]
         cells[:, :5] = distribute(counts, np.array(wholes, dtype=np.int64))
@@ -247,34 +262,53 @@ def _find_segments(
     sizes: Ints,
     recorded: Ints,
     use: npt.NDArray[np.intp],
-    start: int,
-    stop: int,
-    known: bool,
+    span: tuple[int, int],
+    beside: int | None,
     compactions: Collection[int],
-    tools: bool,
+    changes: Callable[[int], bool],
 ) -> Iterator[_Segment]:
-    """Split one model's requests into segments, where the log or the level shows a change."""
+    """Split one model's requests into segments, where the log or the level shows a change.
+
+    `beside`: most tokens that can be hidden where the log holds system prompt and tools; None = it does not.
+    """
+    start, stop = span
     x, y = sizes[use].astype(np.float64), recorded[use].astype(np.float64)
-    if known:
-        beside, scale = _fit_known_static(x, y, TOOL_INSTRUCTIONS if tools else 0)
-        yield _Segment(start, stop, beside, scale, float(y.max()), "model")
+    if beside is not None:
+        level, scale = _fit_known_static(x, y, beside)
+        yield _Segment(start, stop, level, scale, float(y.max()), "model")
         return
     scale = _estimate_scale(x, y)
-    level = y - scale * x
-    after = {0: "model"} | _find_level_changes(x, y, level)
+    levels = y - scale * x
+    after = {0: "model"} | _find_level_changes(x, y, levels, lambda i: changes(int(use[i])))
     for n in compactions:
         at = int(np.searchsorted(use, n))
         if start <= n < stop and at < len(use):
             after[at] = "compaction"
     hard = [*sorted(after), len(use)]
-    edges = [e for a, b in pairwise(hard) for e in (a, *_find_breaks(level[a:b], float(np.mean(y)), a))]
+    edges = [e for a, b in pairwise(hard) for e in (a, *_find_breaks(levels[a:b], float(np.mean(y)), a))]
     bounds = [start, *(int(use[edge]) for edge in edges[1:]), stop]
     for i, (a, b) in enumerate(pairwise((*edges, len(use)))):
         how = after.get(a, "")
         logged = a > 0 and bool(x[a] < (1 - CUT_SHARE) * x[a - 1])
-        middle = round(float(np.median(level[a:b])))
         size = max(1.0, float(np.median(x[a:b])))
-        yield _Segment(bounds[i], bounds[i + 1], middle, scale, float(y[a:b].max()), how, logged, size)
+        new = (i == 0 or how == "compaction") and a < b
+        middle, own = _measure_level(x[a:b], y[a:b], scale) if new else (float(np.median(levels[a:b])), scale)
+        yield _Segment(bounds[i], bounds[i + 1], round(middle), own, float(y[a:b].max()), how, logged, size)
+
+
+def _measure_level(x: Floats, y: Floats, scale: float) -> tuple[float, float]:
+    """Measure the level where a prompt is new, and the scale of the requests that share it.
+
+    It is the median. Where that is far from the level of the shortest prompt, the scale is wrong for these requests, and it is
+    least wrong where least was counted: the shortest prompt tells the level, and the rest is scale.
+    """
+    level = y - scale * x
+    middle, size, short = float(np.median(level)), float(np.median(x)), int(np.argmin(x))
+    off = middle - float(level[short])
+    far = compute_least_jump(float(y[short])) < abs(off) <= DRIFT_LIMIT * scale * size
+    if not far or x[short] > size / 2:
+        return middle, scale
+    return float(level[short]), float(np.clip(scale + off / size, *SCALE_LIMITS))
 
 
 def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
@@ -294,11 +328,16 @@ def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
     return 0, float(np.clip(scale, *SCALE_LIMITS))
 
 
-def _find_level_changes(x: Floats, y: Floats, level: Floats) -> dict[int, str]:
-    """Find where the level moves at once by more than the counter's error, and does not come back at the next request."""
+def _find_level_changes(x: Floats, y: Floats, level: Floats, changes: Callable[[int], bool]) -> dict[int, str]:
+    """Find where the level moves at once by more than the counter's error, and does not come back at the next request.
+
+    A smaller rise is enough where the log shows that system prompt or tools changed.
+    """
     found = {}
     for i in range(1, len(x)):
         move, least = level[i] - level[i - 1], compute_least_fall(y[i - 1])
+        if least >= move > compute_least_jump(y[i - 1]) and changes(i):
+            least = compute_least_jump(y[i - 1])
         stays = i + 1 == len(x) or (level[i + 1] - level[i - 1]) * np.sign(move) > least / 2
         if abs(move) > least and stays:
             found[i] = "rise" if move > 0 else "fall" if y[i] < y[i - 1] else ""
@@ -386,7 +425,7 @@ def _add_errors(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequen
     missed: dict[str, list[float]] = {}
     counted, billed = sizes.tolist(), recorded.tolist()  # plain lists: numpy is slow with single numbers
     for fit in fits:
-        hidden = fit.prefix + fit.earlier + fit.reinjected
+        hidden = fit.hidden_tokens
         for n in range(fit.start, fit.stop):
             if billed[n] > 0:
                 predicted = hidden + max(0.0, fit.scale * counted[n] - fit.cut)
@@ -394,6 +433,40 @@ def _add_errors(fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequen
     errors = {model: max(LEAST_ERROR, float(np.quantile(seen, ERROR_SHARE))) for model, seen in missed.items()}
     for fit in fits:
         yield replace(fit, error=errors.get(models[fit.start], fit.error))
+
+
+def _add_miscounted(
+    fits: Sequence[Fit], sizes: Ints, recorded: Ints, models: Sequence[str], known_static: bool
+) -> Iterator[Fit]:
+    """Add to each fit what was billed beyond its parts because it was counted wrongly.
+
+    What two neighbouring requests differ by was counted and billed. Where the two numbers differ by no more than a counter can
+    be off, their difference is an error of counting, and stays one until those blocks leave. What a stretch begins with, and
+    what comes at any other step, is not, unless all of it is too little to mean anything. `error` states the whole of it.
+    """
+    counted, billed = sizes.tolist(), recorded.tolist()
+    at, beyond = -1, 0.0  # the request before with usage; what an error of counting does not explain there
+    for fit in fits:
+        found = [0] * (fit.stop - fit.start)
+        hidden = fit.hidden_tokens - fit.cut
+        for n in (n for n in range(fit.start, fit.stop) if billed[n] >= 0):
+            scaled = fit.scale * counted[n]
+            rest = max(0.0, billed[n] - hidden - scaled)
+            least = min(compute_least_jump(billed[n]), DRIFT_LIMIT * scaled)
+            if at < 0 or models[at] != models[n] or (at < fit.start and fit.reinjected):
+                beyond = 0.0 if known_static and rest <= DRIFT_LIMIT * scaled else rest
+            elif not _can_be_count(counted[n] - counted[at], billed[n] - billed[at]):
+                beyond += billed[n] - billed[at] - fit.scale * (counted[n] - counted[at])
+            beyond = min(max(0.0, beyond), rest)
+            found[n - fit.start] = round(rest - beyond if beyond > least else rest)
+            at = n
+        yield replace(fit, miscounted=tuple(found))
+
+
+def _can_be_count(counted: int, billed: int) -> bool:
+    """Whether both numbers, of one change, can count the same content."""
+    low, high = sorted(limit * counted for limit in SCALE_LIMITS)
+    return low <= billed <= high
 
 
 def _estimate_scale(x: Floats, y: Floats) -> float:

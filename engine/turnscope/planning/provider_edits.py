@@ -45,7 +45,9 @@ def compaction_replaces_what_precedes(seen: Envelope, ctx: Ctx, carried: Plan | 
 
 
 def provider_strips_old_thinking(seen: Envelope, ctx: Ctx, carried: Plan | None) -> Edits:
-    """Claude models before Opus 4.5 drop thinking of past turns (`Prices.find_facts`), unless the request says otherwise.
+    """Models that drop the thinking of past turns (`Prices.find_facts`) do so unless the request says otherwise.
+
+    They are Claude before Opus 4.5 and OpenAI's reasoning models.
 
     Args:
         seen: What is sent.

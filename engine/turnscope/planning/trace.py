@@ -140,7 +140,7 @@ class Trace:
         if self.policy.name != AS_RECORDED:
             return fit.policy_terms
         plan = self.plans[request]
-        return fit.compute_terms(plan.seen.tokens, get_prompt_tokens(plan.request))
+        return fit.compute_terms(plan.seen.tokens, get_prompt_tokens(plan.request), request)
 
     def count_tokens(self, request: int) -> int:
         """Return the provider's tokens of a request as it is sent here: the recorded number, else an estimate.
