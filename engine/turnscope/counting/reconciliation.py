@@ -331,12 +331,12 @@ def _fit_known_static(x: Floats, y: Floats, most: int) -> tuple[int, float]:
 def _find_level_changes(x: Floats, y: Floats, level: Floats, changes: Callable[[int], bool]) -> dict[int, str]:
     """Find where the level moves at once by more than the counter's error, and does not come back at the next request.
 
-    A smaller rise is enough where the log shows that system prompt or tools changed.
+    A smaller rise is enough where the log shows that system prompt or tools changed, and nothing was edited.
     """
     found = {}
     for i in range(1, len(x)):
         move, least = level[i] - level[i - 1], compute_least_fall(y[i - 1])
-        if least >= move > compute_least_jump(y[i - 1]) and changes(i):
+        if x[i] >= x[i - 1] and least >= move > compute_least_jump(y[i - 1]) and changes(i):
             least = compute_least_jump(y[i - 1])
         stays = i + 1 == len(x) or (level[i + 1] - level[i - 1]) * np.sign(move) > least / 2
         if abs(move) > least and stays:
