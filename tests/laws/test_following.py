@@ -112,6 +112,22 @@ def test_reading_on_gives_what_reading_the_whole_gives(tmp_path_factory: pytest.
         assert growing.read_session() == turnscope.load(path)
 
 
+def test_a_notice_that_comes_after_the_next_prompt_is_part_of_the_result_it_names(tmp_path: Path) -> None:
+    log = Log()
+    log.user("hello")
+    log.answer("m1", call("t1"), usage=(1, 2, 3, 4))
+    log.result("t1")
+    log.user("next")
+    path = log.save(tmp_path / "s1.jsonl")
+    growing = SessionFollower(path)
+    growing.read_session()
+    log.line("attachment", attachment={"type": "read_truncation_notice", "banner": "cut", "toolUseID": "t1"})
+    log.user("go on")
+    log.save(path)
+    assert growing.read_session() == turnscope.load(path)
+    assert any("cut" in block.text for block in turnscope.load(path).blocks if block.kind == "tool_result")
+
+
 def simple(count: int, word: str = "prompt") -> Log:
     log = Log()
     for n in range(count):

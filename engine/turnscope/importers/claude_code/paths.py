@@ -155,6 +155,8 @@ def extend_session(layout: Layout, file: File, since: list[Entry], leaf: Entry) 
     cut = main.limb.cuts[limb.at] if limb.at < len(main.limb.cuts) else len(main.limb.whole)
     if any(entry.spoken and entry.uuid not in on for entry in (*main.limb.whole[cut:], *since)):
         return None  # a path was left
+    if any(put.inside and (limb.find("answered", put.call, limb.at) is not None) for e in limb.whole if (put := e.put)):
+        return None  # a notice is part of a result that is laid out already
     messages = main.get_state(limb.at).messages
     builder = main.builder.start_branch(messages, old.id)
     start = builder.line.start
