@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+import turnscope
 from conftest import shared
 
 from tests.wire import folders, opened
-from tests.wire.compare import Compared, compare
+from tests.wire.compare import Compared, compare, sessions
 from tests.wire.leaves import leaves
 
 CLAUDE = ("A", "B2-acwindow100k", "C", "D-tui")
@@ -103,6 +106,24 @@ def test_messages_of_cline_are_rebuilt_as_they_were_sent(name: str) -> None:
     assert all(one.rebuilt and one.equal["system"] > 0.97 for one in made)
     assert len(missing_from(made)) <= 0.1 * len(made)
     assert min(one.equal["messages"] for one in made) > 0.995
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"), [("gemini", "B2-thr0.1"), ("opencode", "B1-128k"), ("pi", "B3-parts100k"), ("qwen", "B1-100k")]
+)
+def test_what_a_log_lacks_of_a_prompt_is_as_long_as_it_went_over_the_wire(tool: str, name: str) -> None:
+    """The server counted characters / 4. The log holds neither system prompt nor tools: their size follows from the bills."""
+    with opened(shared("data", "wire", tool, name)) as run:
+        sent = count_static(run.main[0]["body"])
+        session = max(sessions(run.transcripts), key=lambda session: len(session.requests))
+        prefix = turnscope.replay(session).fits[0].prefix
+    assert abs(prefix / sent - 1) <= 0.12
+
+
+def count_static(body: dict[str, Any]) -> float:
+    """Tokens of system prompt and tools of a request, as the server counted them."""
+    system = body.get("system") or body.get("systemInstruction") or body["messages"][0]["content"]
+    return sum(len(json.dumps(part, ensure_ascii=False, separators=(",", ":"))) for part in (system, body["tools"])) / 4
 
 
 def test_runs_are_found_packed_and_unpacked(tmp_path: Path) -> None:
