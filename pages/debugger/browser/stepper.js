@@ -4,6 +4,8 @@
 
 const instances = new WeakMap();
 const REPORT_AFTER = 160; // ms without a further step
+const REPORT_AGAIN = 2000; // ms until a report that the address does not show is made again: a run under way may have lost it
+const REPORTS = 5;
 const GO = "turnscope.go"; // event by which another part of the page sends the stepper to a place
 const RETRY = 30; // ms between looks for the data
 
@@ -26,6 +28,7 @@ globalThis[Symbol.for("turnscope.stepper")] ??= function (component) {
 function dispose(self) {
   stop(self);
   clearTimeout(self.search);
+  clearTimeout(self.again);
   self.resize.disconnect();
   window.removeEventListener("keydown", self.pressed, true);
   window.removeEventListener(GO, self.sentTo);
@@ -95,11 +98,15 @@ function load(self) {
 // left since. Its answer is late: one goes on from where one stands, and says so again.
 function overtaken(self) {
   if (!self.own || !self.data.linked) return false;
-  const now = new URLSearchParams(location.search);
-  const [request, step] = self.data.at;
-  if (!self.waiting && now.get("request") === String(request) && now.get("step") === String(step)) return false;
+  if (!self.waiting && isShown(...self.data.at)) return false;
   report(self);
   return true;
+}
+
+// Whether the address shows a place: the app has heard of it.
+function isShown(request, step) {
+  const now = new URLSearchParams(location.search);
+  return now.get("request") === String(request) && now.get("step") === String(step);
 }
 
 // --- moves ----------------------------------------------------------------------------------------------------------------
@@ -123,11 +130,13 @@ function pick(self, at) {
   report(self);
 }
 
-function report(self) {
+function report(self, left = REPORTS) {
   clearTimeout(self.waiting);
+  clearTimeout(self.again);
   self.waiting = setTimeout(() => {
     self.waiting = 0;
     const { request, step } = cursorOf(self.model, self.place);
+    self.again = setTimeout(() => left > 1 && !isShown(request, step) && report(self, left - 1), REPORT_AGAIN);
     self.send("at", { request, step, block: self.picked < 0 ? null : self.picked, range: self.span ?? null, seq: Date.now() });
   }, REPORT_AFTER);
 }
