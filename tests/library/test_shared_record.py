@@ -36,7 +36,12 @@ def test_five_replays_follow_the_record_once_and_count_the_session_once(
     session = turnscope.load(ROOT / "sample_sessions" / "cache-goes-cold.jsonl")
     counted: list[str] = []
     build = opening.build_ledger
-    monkeypatch.setattr(opening, "build_ledger", lambda session, *rest: (counted.append(session.id), build(session, *rest))[1])
+
+    def count(session: Any, *rest: Any, **more: Any) -> Any:
+        counted.append(session.id)
+        return build(session, *rest, **more)
+
+    monkeypatch.setattr(opening, "build_ledger", count)
     traces = [turnscope.replay(session, name) for name in FIVE]
     record = turnscope.replay(session)
     requests = len(session.requests)

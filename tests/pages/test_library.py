@@ -167,7 +167,7 @@ def test_a_session_that_was_only_opened_shows_no_cost_of_other_prices(
     library_page(app)
     before = listed(app).set_index("File").loc["cold.jsonl"]
     assert before["Cost"] > 1
-    monkeypatch.setattr(session_summary, "get_version", lambda: "other prices")
+    monkeypatch.setattr(session_summary, "get_version", lambda *_: "other prices")
     st.cache_resource.clear()  # as in another process
     app.run()
     after = listed(app).set_index("File").loc["cold.jsonl"]

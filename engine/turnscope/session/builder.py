@@ -61,6 +61,7 @@ class Builder:
 
     `drafts` are this path's own messages. A branch shares the first `shared` messages of the path of `base`.
 
+    >>> from turnscope.session.model import Usage
     >>> builder = Builder("demo", "example")
     >>> prompt = builder.add_message("user", "What is 2 + 2?")
     >>> answer = builder.add_message("assistant", "4")
